@@ -1,0 +1,78 @@
+# Oncegate. `make help` explains the targets.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+.ONESHELL:
+.SHELLFLAGS := -eu -c
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
+
+.PHONY: help
+help: ## Explain the targets (the default)
+	@echo 'Oncegate: exactly-once from a sensor to a table.'
+	echo
+	awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	echo
+	echo "  The environment is .venv; fetched parts are kept in $(CACHE) (ONCEGATE_CACHE)."
+
+.PHONY: setup
+setup: $(READY) ## Set up .venv, a Java runtime and the pinned jars; instant the second time
+	@$(BIN)/python -m simulators.parts
+
+.PHONY: programs
+programs: setup ## Install the programs of Debian that only tests need, such as mosquitto
+	@$(BIN)/python -m simulators.parts programs
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+	  echo 'setup: Python 3.11 or newer is needed: make setup PYTHON=/path/to/python3.11' >&2; exit 1; }
+	if ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then
+	  if [ "$$(id -u)" = 0 ]; then as_root=''
+	  elif sudo -n true 2>/dev/null; then as_root='sudo -n'
+	  else echo 'setup: Python cannot make environments yet. Run: sudo apt-get install python3-venv' >&2; exit 1; fi
+	  echo 'setup: installing python3-venv'
+	  $$as_root apt-get update -qq > /dev/null
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv > /dev/null
+	fi
+	if [ ! -x $(BIN)/pip ]; then echo 'setup: making .venv'; $(PYTHON) -m venv .venv; fi
+	echo 'setup: installing the Python packages into .venv (a few minutes, once; pyspark is 430 MB)'
+	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[cloud,sim,dev]'
+	touch $@
+
+.PHONY: demo
+demo: setup ## Run the whole path on real parts: sensors, kills, Kafka, Spark, table, verdict
+	@$(BIN)/python -m simulators.demo
+
+.PHONY: test
+test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
+	@$(BIN)/pytest -m 'not heavy'
+
+.PHONY: test-all
+test-all: lint programs ## Run everything that `test` runs, and the heavy suites
+	@$(BIN)/pytest
+
+.PHONY: lint
+lint: setup ## Check style (ruff), types (mypy strict) and the rules between the packages (import-linter)
+	@$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## Format the sources and repair what can be repaired
+	@$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: lock
+lock: setup ## Pin anew: constraints.txt from .venv, the jars from simulators/parts/jars.toml
+	@{ echo '# Every package of the development environment; regenerate with: make lock'
+	$(BIN)/pip freeze --exclude-editable; } > constraints.txt
+	$(BIN)/python -m simulators.parts.lock
+
+.PHONY: clean
+clean: ## Remove .venv and what the tools leave; the cache of fetched parts stays
+	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

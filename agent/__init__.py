@@ -1,0 +1,1 @@
+"""The agent on the gateway: receive, decode, fingerprint, store, ack, forward, receipt."""

@@ -1,0 +1,121 @@
+"""Bodies that come in blocks (RFC 7959 section 2.5), put together within bounds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from agent.coap.endpoint import PROOF_BYTES
+
+ASSEMBLIES_MAX = 64
+"""Uploads at once; the one that has rested longest makes room, and its sensor begins again."""
+
+
+class BlockError(Exception):
+    """A block that cannot be taken."""
+
+
+class IncompleteError(BlockError):
+    """Not all of the blocks before it are here: begin again with the first (4.08)."""
+
+
+class TooLargeError(BlockError):
+    """The body would become larger than any that we take (4.13)."""
+
+
+class BlockSizeError(BlockError):
+    """The payload is not as long as the block says (4.00)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block."""
+
+    start: int
+    """Its place in the body, in bytes."""
+    size: int
+    more: bool
+    payload: bytes
+    proof: bytes
+    """Of the datagram that brought it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A body with all its blocks."""
+
+    body: bytes
+    proof: bytes
+    """Equal only where the datagrams of all the blocks were equal, one by one."""
+
+
+@dataclass(slots=True)
+class _Assembly:
+    touched: float
+    first: bytes
+    last: bytes = b""
+    chain: bytes = b""
+    body: bytearray = field(default_factory=bytearray)
+    complete: bool = False
+
+    def append(self, block: Block, now: float) -> None:
+        self.touched, self.last, self.complete = now, block.proof, not block.more
+        self.chain = blake2b(self.chain + block.proof, digest_size=PROOF_BYTES).digest()
+        self.body += block.payload
+
+
+class Blocks:
+    """The uploads under way, and those just completed, whose last block may come again."""
+
+    def __init__(self, body_bytes_max: int, lifetime_seconds: float) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._lifetime_seconds = lifetime_seconds
+        self._assemblies: OrderedDict[Hashable, _Assembly] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._assemblies)
+
+    def take(self, key: Hashable, block: Block, now: float) -> Whole | None:
+        """Add a block to its upload; None where more are to come. A block that comes again changes nothing.
+
+        Raises IncompleteError, TooLargeError, BlockSizeError; the upload then is forgotten.
+        """
+        self._forget(now)
+        assembly = self._assemblies.get(key)
+        if assembly is None or not _is_repetition(assembly, block):
+            assembly = self._extend(key, assembly, block, now)
+        if not assembly.complete or block.more:
+            return None
+        return Whole(bytes(assembly.body), block.proof if block.start == 0 else assembly.chain)
+
+    def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
+        self._assemblies.pop(key, None)
+        if block.start == 0:
+            assembly = _Assembly(now, block.proof)
+        elif assembly is None or assembly.complete or block.start != len(assembly.body):
+            raise IncompleteError
+        if (block.more and len(block.payload) != block.size) or len(block.payload) > block.size:
+            raise BlockSizeError
+        if block.start + len(block.payload) > self._body_bytes_max:
+            raise TooLargeError
+        assembly.append(block, now)
+        self._assemblies[key] = assembly
+        if len(self._assemblies) > ASSEMBLIES_MAX:
+            self._assemblies.popitem(last=False)
+        return assembly
+
+    def _forget(self, now: float) -> None:
+        """Let go of what has rested for too long, oldest first."""
+        while self._assemblies:
+            key, assembly = next(iter(self._assemblies.items()))
+            if now - assembly.touched < self._lifetime_seconds:
+                return
+            del self._assemblies[key]
+
+
+def _is_repetition(assembly: _Assembly, block: Block) -> bool:
+    if block.proof == assembly.last:
+        return True
+    return block.start == 0 and block.proof == assembly.first and not assembly.complete

@@ -1,0 +1,82 @@
+"""The other end of a datagram: where it came from, where to, and what to call its sender."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from urllib.parse import quote
+
+PROOF_BYTES = 16
+ENDPOINTS_MAX = 8_192
+"""Endpoints kept ready; more only cost time."""
+
+Address = tuple[str, int, int, int]
+"""A socket address of AF_INET6: host, port, flow, zone."""
+Ancillary = tuple[tuple[int, int, bytes], ...]
+
+_PROOF_PERSON = b"oncegate-coap-1"
+_ADDRESS_BYTES = 16
+_ANY_INTERFACE = bytes(4)
+_MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A sensor's address and port together with the address of ours that it spoke to."""
+
+    address: Address
+    ancillary: Ancillary
+    """For sendmsg: the reply leaves from the address that the request came to."""
+    sender: str
+    group: bool
+    """Whether the datagram went to a multicast group."""
+    key: bytes
+    """Begins the proof of each of its datagrams."""
+
+    def proof(self, datagram: bytes) -> bytes:
+        """Digest the pair of endpoints and the datagram, which holds Message ID and Token."""
+        return blake2b(self.key + datagram, digest_size=PROOF_BYTES, person=_PROOF_PERSON).digest()
+
+
+@lru_cache(maxsize=ENDPOINTS_MAX)
+def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
+    """Describe an endpoint from recvmsg's address and its struct in6_pktinfo (RFC 3542), empty where there is none."""
+    sender = f"coap://{_host(address)}"
+    local = packet_info[:_ADDRESS_BYTES]
+    ancillary: Ancillary = ()
+    if packet_info:
+        # Only a link-local address needs its interface; for others the routing table knows better than the arrival.
+        interface = packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE
+        ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, local + interface),)
+    key = f"{sender} {address[1]} {local.hex()} ".encode()
+    return Endpoint(address, ancillary, sender, _is_group(local), key)
+
+
+def _host(address: Address) -> str:
+    """Write the host of a URI: IPv4 as such, a zone by its interface's name, percent-encoded (RFC 6874).
+
+    The name, since it outlives a reboot, which an interface's number need not.
+    """
+    host, zone = address[0], address[3]
+    if host.startswith("::ffff:") and "." in host:
+        return host.removeprefix("::ffff:")
+    return f"[{host}%25{quote(_interface(zone), safe='')}]" if zone else f"[{host}]"
+
+
+def _interface(zone: int) -> str:
+    try:
+        return socket.if_indextoname(zone)
+    except OSError:
+        return str(zone)
+
+
+def _link_local(local: bytes) -> bool:
+    return local[0] == 0xFE and local[1] & 0xC0 == 0x80
+
+
+def _is_group(local: bytes) -> bool:
+    if not local:
+        return False
+    return local[0] == _MULTICAST or (local.startswith(_MAPPED) and 224 <= local[12] <= 239)

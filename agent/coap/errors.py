@@ -1,0 +1,11 @@
+"""What can go wrong with the CoAP way in as a whole."""
+
+from __future__ import annotations
+
+
+class CoapError(Exception):
+    """The root of the package's errors."""
+
+
+class BindError(CoapError):
+    """The address cannot be listened on; no retry will help until the configuration or the machine has changed."""

@@ -1,0 +1,161 @@
+"""The exchanges of the fast path: in work, acknowledged before their answer, answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agent.coap.answer import TOO_MANY, Reply, reply_to, tail
+from agent.coap.counters import Counters
+from agent.coap.endpoint import Endpoint
+from agent.coap.memory import Memory
+from agent.coap.message import ACKNOWLEDGEMENT, CONFIRMABLE, NON_CONFIRMABLE, empty, message_type, response
+from agent.coap.separate import Send, SeparateResponses
+from agent.coap.tuning import Tuning
+from agent.delivery import Answer
+
+
+class Exchange:
+    """One request, from its receipt to its answer."""
+
+    __slots__ = ("_exchanges", "acknowledged", "endpoint", "head", "proof", "received")
+
+    def __init__(self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, proof: bytes, received: float) -> None:
+        self._exchanges = exchanges
+        self.endpoint = endpoint
+        self.head = head
+        """Header and token of the request."""
+        self.proof = proof
+        self.received = received
+        self.acknowledged = False
+        """Whether an empty ACK has gone out."""
+
+    @property
+    def confirmable(self) -> bool:
+        """Whether the sensor waits for an ACK."""
+        return message_type(self.head) == CONFIRMABLE
+
+    def respond(self, answer: Answer) -> None:
+        """Answer the sensor."""
+        self._exchanges.finish(self, answer)
+
+
+class Exchanges:
+    """All exchanges, by the proof of their request.
+
+    A retransmission of a request in work is met with silence, since its answer will come; after the answer, with the
+    same answer. A refusal is not kept: the sensor's retransmission deserves a new try.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        separate: SeparateResponses,
+        next_message_id: Callable[[], int],
+        body_bytes_max: int,
+        tuning: Tuning,
+        counters: Counters,
+    ) -> None:
+        self._send = send
+        self._separate = separate
+        self._next_message_id = next_message_id
+        self._body_bytes_max = body_bytes_max
+        self._tuning = tuning
+        self._counters = counters
+        self._memory = Memory(tuning.exchange_lifetime_seconds, tuning.answers_max)
+        self._in_work: dict[bytes, Exchange] = {}
+        self._acknowledged: dict[bytes, Exchange] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._in_work) + len(self._acknowledged)
+
+    def repeated(self, proof: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
+        """Deal with a retransmission; False where the request is new."""
+        answer = self._memory.recall(proof, now)
+        if answer is not None:
+            self._send(answer, endpoint)
+        elif proof in self._acknowledged:
+            if message_type(head) == CONFIRMABLE:
+                self._send(empty(ACKNOWLEDGEMENT, head[2:4]), endpoint)
+        elif proof not in self._in_work:
+            return False
+        self._counters.duplicates += 1
+        return True
+
+    def open(self, endpoint: Endpoint, head: bytes, proof: bytes, now: float) -> Exchange | None:
+        """Begin an exchange; None where too many are in work and the request has been refused."""
+        exchange = Exchange(self, endpoint, head, proof, now)
+        if len(self._in_work) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
+            self._counters.refused += 1
+            self._send(self._response(exchange, TOO_MANY), endpoint)
+            return None
+        self._in_work[proof] = exchange
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._tuning.empty_ack_seconds, self._acknowledge)
+        return exchange
+
+    def finish(self, exchange: Exchange, answer: Answer) -> None:
+        """Answer an exchange: in its ACK, or as a response of its own where that has gone out already."""
+        self._in_work.pop(exchange.proof, None)
+        self._acknowledged.pop(exchange.proof, None)
+        self.reply(exchange, reply_to(answer, self._body_bytes_max))
+        if self._idle is not None and len(self) == 0:
+            self._idle.set()
+
+    def reply(self, exchange: Exchange, reply: Reply) -> None:
+        """Send the reply, and remember it where it lasts.
+
+        What is remembered is the ACK with the answer in it, after an empty ACK, too: a sensor that repeats its request
+        has not seen that one, and so learns the outcome at once.
+        """
+        datagram = self._response(exchange, reply)
+        if reply.lasting:
+            self._memory.remember(exchange.proof, exchange.received, datagram)
+        if exchange.acknowledged:
+            message_id = self._next_message_id().to_bytes(2, "big")
+            separate = response(CONFIRMABLE, reply.code, message_id, exchange.head, tail(reply))
+            self._separate.send(separate, exchange.endpoint)
+        else:
+            self._send(datagram, exchange.endpoint)
+
+    def settle(self, endpoint: Endpoint, message_id: bytes) -> bool:
+        """Take note of an ACK or Reset; False where it is for none of our responses."""
+        return self._separate.settle(endpoint.address, message_id)
+
+    async def finished(self) -> None:
+        """Wait until nothing is in work."""
+        if len(self):
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._separate.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _response(self, exchange: Exchange, reply: Reply) -> bytes:
+        head = exchange.head
+        if exchange.confirmable:
+            return response(ACKNOWLEDGEMENT, reply.code, head[2:4], head, tail(reply))
+        message_id = self._next_message_id().to_bytes(2, "big")
+        return response(NON_CONFIRMABLE, reply.code, message_id, head, tail(reply))
+
+    def _acknowledge(self) -> None:
+        """Acknowledge, empty, what has been in work for too long; come back for the next one."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() - self._tuning.empty_ack_seconds
+        late = []
+        self._timer = None
+        for exchange in self._in_work.values():  # the oldest first
+            if exchange.received > due:
+                self._timer = loop.call_at(exchange.received + self._tuning.empty_ack_seconds, self._acknowledge)
+                break
+            late.append(exchange)
+        for exchange in late:
+            self._acknowledged[exchange.proof] = self._in_work.pop(exchange.proof)
+            if exchange.confirmable:
+                exchange.acknowledged = True
+                self._send(empty(ACKNOWLEDGEMENT, exchange.head[2:4]), exchange.endpoint)

@@ -1,0 +1,43 @@
+"""The answers given lately, for requests that come again (RFC 7252 section 4.5)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class Memory:
+    """Answers by the proof of their request, oldest first; forgotten after their lifetime, or when too many came."""
+
+    def __init__(self, lifetime_seconds: float, answers_max: int) -> None:
+        self._lifetime_seconds = lifetime_seconds
+        self._answers_max = answers_max
+        self._answers: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def remember(self, proof: bytes, received: float, answer: bytes) -> None:
+        """Keep the answer to a request that was received at this moment."""
+        answers = self._answers
+        answers[proof] = (received, answer)
+        if len(answers) > self._answers_max or received - next(iter(answers.values()))[0] >= self._lifetime_seconds:
+            self._forget(received)
+
+    def recall(self, proof: bytes, now: float) -> bytes | None:
+        """Find the answer; past its lifetime the same datagram is a new request, which may say the same thing again."""
+        found = self._answers.get(proof)
+        if found is None:
+            return None
+        received, answer = found
+        if now - received < self._lifetime_seconds:
+            return answer
+        del self._answers[proof]
+        return None
+
+    def _forget(self, now: float) -> None:
+        answers = self._answers
+        while len(answers) > self._answers_max or (answers and self._outlived(now)):
+            answers.popitem(last=False)
+
+    def _outlived(self, now: float) -> bool:
+        return now - next(iter(self._answers.values()))[0] >= self._lifetime_seconds

@@ -1,0 +1,156 @@
+"""CoAP messages as bytes: taken apart and put together (RFC 7252 section 3)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+CONFIRMABLE, NON_CONFIRMABLE, ACKNOWLEDGEMENT, RESET = 0x00, 0x10, 0x20, 0x30
+"""The message types, in place in the first byte."""
+VERSION_1 = 0x40
+HEADER_BYTES = 4
+TOKEN_BYTES_MAX = 8
+PAYLOAD_MARKER = 0xFF
+
+EMPTY, GET, POST = 0x00, 0x01, 0x02
+
+_TYPE_BITS, _TOKEN_LENGTH_BITS = 0x30, 0x0F
+_EXTENSION_BYTES = {13: 1, 14: 2}
+_EXTENSION_BASE = {13: 13, 14: 269}
+
+
+class MessageFormatError(ValueError):
+    """The bytes are no CoAP message (section 3: a message format error); the same bytes will never be one."""
+
+
+class Parts(NamedTuple):
+    """A message in its parts. A tuple: made for every datagram, it takes a third of a frozen dataclass's time."""
+
+    head: bytes
+    """Header and token."""
+    options: bytes
+    payload: bytes
+
+
+def split(datagram: bytes) -> Parts:
+    """Take a message of version 1 apart; options are only measured.
+
+    Raises MessageFormatError.
+    """
+    start = HEADER_BYTES + (datagram[0] & _TOKEN_LENGTH_BITS)
+    size = len(datagram)
+    if start > HEADER_BYTES + TOKEN_BYTES_MAX or start > size:
+        raise MessageFormatError("no such token")
+    try:
+        end = _options_end(datagram, start)
+    except IndexError:
+        raise MessageFormatError("an option breaks off") from None
+    if end == size:
+        return Parts(datagram[:start], datagram[start:], b"")
+    if end > size:
+        raise MessageFormatError("an option breaks off")
+    if end + 1 == size:
+        raise MessageFormatError("a payload marker without a payload")
+    return Parts(datagram[:start], datagram[start:end], datagram[end + 1 :])
+
+
+def _options_end(datagram: bytes, at: int) -> int:
+    size = len(datagram)
+    while at < size:
+        first = datagram[at]
+        if first == PAYLOAD_MARKER:
+            return at
+        at += 1
+        if first >= 0xD0:
+            at += _extension_bytes(first >> 4)
+        length = first & 15
+        if length > 12:
+            extension = _extension_bytes(length)
+            length = _EXTENSION_BASE[length] + _uint_at(datagram, at, extension)
+            at += extension
+        at += length
+    return at
+
+
+def _extension_bytes(nibble: int) -> int:
+    if nibble == 15:
+        raise MessageFormatError("15 is reserved in an option's first byte")
+    return _EXTENSION_BYTES[nibble]
+
+
+def _uint_at(data: bytes, at: int, size: int) -> int:
+    if at + size > len(data):
+        raise IndexError
+    return int.from_bytes(data[at : at + size], "big")
+
+
+class Option(NamedTuple):
+    """One option, undecoded."""
+
+    number: int
+    value: bytes
+
+
+def read_options(raw: bytes) -> tuple[Option, ...]:
+    """Read what `split` has measured."""
+    options, at, number = [], 0, 0
+    while at < len(raw):
+        delta, length = raw[at] >> 4, raw[at] & 15
+        at += 1
+        if delta > 12:
+            extension = _EXTENSION_BYTES[delta]
+            delta = _EXTENSION_BASE[delta] + _uint_at(raw, at, extension)
+            at += extension
+        if length > 12:
+            extension = _EXTENSION_BYTES[length]
+            length = _EXTENSION_BASE[length] + _uint_at(raw, at, extension)
+            at += extension
+        number += delta
+        options.append(Option(number, raw[at : at + length]))
+        at += length
+    return tuple(options)
+
+
+def write_options(options: tuple[Option, ...]) -> bytes:
+    """Write options that are in the order of their numbers."""
+    written, previous = bytearray(), 0
+    for number, value in options:
+        delta, delta_extension = _nibble(number - previous)
+        length, length_extension = _nibble(len(value))
+        written.append(delta << 4 | length)
+        written += delta_extension + length_extension + value
+        previous = number
+    return bytes(written)
+
+
+def _nibble(value: int) -> tuple[int, bytes]:
+    if value < 13:
+        return value, b""
+    if value < 269:
+        return 13, bytes((value - 13,))
+    return 14, (value - 269).to_bytes(2, "big")
+
+
+def uint(value: int) -> bytes:
+    """Write an option's unsigned integer (section 3.2: no leading zero byte; 0 is empty)."""
+    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def message_type(datagram: bytes) -> int:
+    """Tell a message's type, one of the four constants."""
+    return datagram[0] & _TYPE_BITS
+
+
+def join(parts: Parts) -> bytes:
+    """Put a message together."""
+    return parts.head + parts.options + (bytes((PAYLOAD_MARKER,)) + parts.payload if parts.payload else b"")
+
+
+def empty(kind: int, message_id: bytes) -> bytes:
+    """Build an empty message: an ACK, or a Reset."""
+    return bytes((VERSION_1 | kind, EMPTY)) + message_id
+
+
+def response(kind: int, code: int, message_id: bytes, request_head: bytes, tail: bytes) -> bytes:
+    """Build the response to the request that began with this header and token; `tail` is options and payload."""
+    token_length = request_head[0] & _TOKEN_LENGTH_BITS
+    return bytes((VERSION_1 | kind | token_length, code)) + message_id + request_head[HEADER_BYTES:] + tail

@@ -1,0 +1,58 @@
+"""Which options the fast path understands: those of an ordinary POST of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from agent.coap.message import read_options
+from agent.coap.query import QueryError, read_query
+
+PATHS = ("events", "e")
+URI_HOST, URI_PORT, URI_PATH, CONTENT_FORMAT, URI_QUERY = 3, 7, 11, 12, 15
+
+ORDINARY_OPTIONS_BYTES_MAX = 256
+"""Longer ones are aiocoap's; it bounds what the cache may hold."""
+_OPTIONS_KEPT = 1_024
+_PATHS = frozenset(path.encode() for path in PATHS)
+
+
+class Ordinary(NamedTuple):
+    """What the options of an ordinary request say."""
+
+    content_format: int | None
+    query: Mapping[str, str]
+
+
+@lru_cache(maxsize=_OPTIONS_KEPT)
+def read_ordinary(raw: bytes) -> Ordinary | None:
+    """Read an ordinary request's options; None leaves the request to aiocoap.
+
+    Uri-Host and Uri-Port choose among virtual hosts, of which there is but one.
+    """
+    singles: dict[int, bytes] = {}
+    queries = []
+    for number, value in read_options(raw):
+        if number == URI_QUERY:
+            queries.append(value)
+        elif number in singles or not _understood(number, value):
+            return None
+        else:
+            singles[number] = value
+    if URI_PATH not in singles:
+        return None
+    content_format = singles.get(CONTENT_FORMAT)
+    try:
+        query = read_query(value.decode() for value in queries)
+    except (QueryError, UnicodeDecodeError):
+        return None
+    return Ordinary(None if content_format is None else int.from_bytes(content_format, "big"), query)
+
+
+def _understood(number: int, value: bytes) -> bool:
+    if number == URI_PATH:
+        return value in _PATHS
+    if number in (CONTENT_FORMAT, URI_PORT):
+        return len(value) <= 2
+    return number == URI_HOST and 0 < len(value) <= 255 and value.isascii()

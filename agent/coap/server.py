@@ -1,0 +1,104 @@
+"""The CoAP server as the agent sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
+from agent.coap.budget import Budget
+from agent.coap.counters import Counters
+from agent.coap.exchange import Exchanges
+from agent.coap.front import Front
+from agent.coap.odd import OddPath
+from agent.coap.resource import EventsResource, make_site
+from agent.coap.separate import SeparateResponses
+from agent.coap.tuning import Tuning
+from agent.coap.udp import UdpSocket
+from agent.delivery import Receive
+from agent.settings import CoapSettings
+
+_log = logging.getLogger(__name__)
+
+
+class CoapServer:
+    """Receives events over CoAP: `async with CoapServer(settings, receive) as server`.
+
+    Each request ends in one call of `receive`, and its answer leaves when `receive` responds. Leaving the block drains.
+    Raises BindError on entry.
+    """
+
+    def __init__(
+        self,
+        settings: CoapSettings,
+        receive: Receive,
+        *,
+        tuning: Tuning | None = None,
+        random: Random | None = None,
+        fast: bool = True,
+    ) -> None:
+        self._settings = settings
+        self._receive = receive
+        self._tuning = tuning or Tuning()
+        self._random = random or Random()
+        self._fast = fast
+        self.counters = Counters()
+        self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
+
+    async def __aenter__(self) -> Self:
+        self._udp.__enter__()
+        tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.max_body_bytes
+        bridge_tuning = BridgeTuning(tuning)
+        self._events = EventsResource(self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning)
+        self._bridge = AiocoapBridge(self._udp.send, make_site(self._events), bridge_tuning, self._udp.address)
+        await self._bridge.open()
+        separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
+        self._exchanges = Exchanges(
+            self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters
+        )
+        budget = Budget(tuning.odd_per_second, asyncio.get_running_loop().time())
+        odd = OddPath(self._udp.send, self._bridge, budget, body_bytes_max, counters)
+        self._front = Front(
+            self._udp, self._receive, self._exchanges, odd, counters, body_bytes_max=body_bytes_max, fast=self._fast
+        )
+        self._front.open()
+        _log.info("coap: listening address=%s receive_buffer_bytes=%d", self.address, self._udp.receive_buffer_bytes)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._tuning.drain_seconds_max):
+                await self.drain()
+        except TimeoutError:
+            _log.warning("coap: closed with requests in work requests=%d", self.in_work)
+        finally:
+            self._exchanges.close()
+            await self._bridge.close()
+            self._udp.__exit__(kind, error, trace)
+
+    async def drain(self) -> None:
+        """Accept nothing more, and wait until what is in work has been answered."""
+        self._front.close()
+        await self._exchanges.finished()
+        await self._events.finished()
+
+    @property
+    def in_work(self) -> int:
+        """How many requests wait for their outcome."""
+        return len(self._exchanges) + self._events.in_work
+
+    @property
+    def port(self) -> int:
+        """The port that the socket is bound to."""
+        return self._udp.address[1]
+
+    @property
+    def address(self) -> str:
+        """The address that the socket is bound to, as `[host]:port`."""
+        host, port, _, _ = self._udp.address
+        return f"[{host}]:{port}"

@@ -1,0 +1,27 @@
+"""The times and bounds of CoAP's messages (RFC 7252 section 4.8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Defaults are the RFC's, but for the first."""
+
+    empty_ack_seconds: float = 20.0
+    """How long a request waits for its answer before an empty ACK. Late on purpose: the empty ACK ends the sensor's
+    retransmissions, which are what saves the event when the gateway dies before its commit."""
+    ack_timeout_seconds: float = 2.0
+    ack_random_factor: float = 1.5
+    retransmits_max: int = 4
+    exchange_lifetime_seconds: float = 247.0
+    """How long the same Message ID, Token and bytes are a retransmission."""
+    exchanges_max: int = 16_384
+    """Requests in work; more are refused."""
+    answers_max: int = 65_536
+    """Answers kept for retransmissions; the store recognises those of forgotten ones."""
+    odd_per_second: float = 300.0
+    """What aiocoap's part may take, about a twelfth of a core."""
+    drain_seconds_max: float = 10.0
+    """How long a server that is closed waits for the outcomes in work."""

@@ -1,0 +1,15 @@
+"""From the bytes of a delivery to its events."""
+
+from agent.decode.delivery_body import REJECTED_BYTES_MAX, Decoded, Rejected, decode
+from agent.decode.error import DecodeError, InvalidEvent, Undecodable, UnknownFormat
+
+__all__ = [
+    "REJECTED_BYTES_MAX",
+    "DecodeError",
+    "Decoded",
+    "InvalidEvent",
+    "Rejected",
+    "Undecodable",
+    "UnknownFormat",
+    "decode",
+]

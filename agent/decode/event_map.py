@@ -1,0 +1,162 @@
+"""From a map with the names of an event to the event: the checks that are the same in every form."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from agent.decode.error import InvalidEvent
+from agent.decode.query import NO_WORDS, Words
+from contract.cbor import INTEGER_END, INTEGER_MIN
+from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value
+from contract.values import VALUES_MAX, Invalid, InvalidValue, check_data, check_text
+
+FIELDS = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
+DEVICE_CHARACTERS_MAX = 256
+TYPE_CHARACTERS_MAX = 64
+ID_CHARACTERS_MAX = 256
+"""Of an id or a boot id that is text."""
+UNIT_CHARACTERS_MAX = 64
+
+_Field = TypeVar("_Field")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def to_event(entries: object, words: Words, fallback: str, offset_ms: int | None = None) -> Event:
+    """Make an event of a map and the query's words; `fallback` is the device where neither names one."""
+    if type(entries) is not dict:
+        raise InvalidEvent(entries.reason if isinstance(entries, Invalid) else "an event is not a map")
+    if not entries.keys() <= FIELDS:
+        raise InvalidEvent(_unknown_field(entries))
+    get = entries.get
+    device = _text("device", get("device"), DEVICE_CHARACTERS_MAX)
+    type_ = _text("type", get("type"), TYPE_CHARACTERS_MAX)
+    id_ = _number_or_text("id", get("id"))
+    boot = _number_or_text("boot", get("boot"))
+    time = _time(get("time"))
+    if words is not NO_WORDS:
+        device = _fill("device", device, _text("device", words.device, DEVICE_CHARACTERS_MAX))
+        type_ = _fill("type", type_, _text("type", words.type, TYPE_CHARACTERS_MAX))
+        id_ = _fill("id", id_, _number_or_text("id", words.id))
+        boot = _fill("boot", boot, _number_or_text("boot", words.boot))
+        time = _fill("time", time, _time(words.time))
+    if device is None:
+        device = _known_name("device", fallback, DEVICE_CHARACTERS_MAX)
+    return Event(device, type_ or TYPE_DEFAULT, id_, boot, time, _data(get("data")), _units(get("units")), offset_ms)
+
+
+def refuse_reserved(event: Event) -> None:
+    """Raise InvalidEvent where an event from outside speaks as a gateway."""
+    if event.type.startswith(TYPE_RESERVED_PREFIX):
+        raise InvalidEvent(f"types {TYPE_RESERVED_PREFIX}* are the gateway's own")
+    if event.device[: len(DEVICE_RESERVED_PREFIX)].lower() == DEVICE_RESERVED_PREFIX:  # RFC 8141: urn: has no case
+        raise InvalidEvent(f"devices {DEVICE_RESERVED_PREFIX}* are the gateways themselves")
+
+
+def claimed_device(entries: object, words: Words, fallback: str) -> str:
+    """Name the device that a rejected event most likely comes from."""
+    claims = (entries.get("device") if isinstance(entries, dict) else None, words.device)
+    for claim in claims:
+        try:
+            if (device := _text("device", claim, DEVICE_CHARACTERS_MAX)) is not None:
+                return device
+        except InvalidEvent:
+            continue
+    return fallback
+
+
+def _unknown_field(entries: dict[object, object]) -> str:
+    unknown = next(name for name in entries if name not in FIELDS)
+    return f"unknown field {unknown[:TYPE_CHARACTERS_MAX]!a}" if isinstance(unknown, str) else "a key is not text"
+
+
+def _text(field: str, value: object, characters_max: int) -> str | None:
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not text")
+    return _known_name(field, value, characters_max)
+
+
+def _name(field: str, text: str, characters_max: int) -> str:
+    """Give the text in NFC, in which the fingerprint sees it."""
+    try:
+        check_text(text)
+    except InvalidValue as error:
+        raise InvalidEvent(f"{field}: {error}") from None
+    text = unicodedata.normalize("NFC", text)
+    if not 0 < len(text) <= characters_max:
+        raise InvalidEvent(f"{field} is empty or longer than {characters_max} characters")
+    if _CONTROL.search(text):
+        raise InvalidEvent(f"{field} holds a control character")
+    return text
+
+
+_known_name = lru_cache(maxsize=4096)(_name)
+"""For devices and types, which come again and again; ids do not."""
+
+
+def _number_or_text(field: str, value: object) -> int | str | None:
+    if value is None:
+        return None
+    if type(value) is str:
+        return _name(field, value, ID_CHARACTERS_MAX)
+    number = _integer(field, value, "an integer or text")
+    if not INTEGER_MIN <= number < INTEGER_END:
+        raise InvalidEvent(f"{field} is outside [-2^63, 2^64)")
+    return number
+
+
+def _time(value: object) -> int | None:
+    if value is None:
+        return None
+    time = _integer("time", value, "integer milliseconds")
+    if not TIME_MIN <= time <= TIME_MAX:
+        raise InvalidEvent("time is outside the years 1 to 9999")
+    return time
+
+
+def _integer(field: str, value: object, expected: str) -> int:
+    """Read an integer, which may have come as an integral float."""
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not {expected}")
+
+
+def _fill(field: str, own: _Field, word: _Field) -> _Field:
+    if own is not None and word is not None and own != word:
+        raise InvalidEvent(f"{field} differs between body and query")
+    return word if own is None else own
+
+
+def _data(value: object) -> Mapping[str, Value] | None:
+    if value is None:
+        return None
+    try:
+        check_data(value)
+    except InvalidValue as error:
+        raise InvalidEvent(f"data: {error}") from None
+    return cast("Mapping[str, Value]", value)
+
+
+def _units(value: object) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if type(value) is not dict or len(value) > VALUES_MAX:
+        raise InvalidEvent(f"units are not a map of at most {VALUES_MAX} entries")
+    units: dict[str, str] = {}
+    for name, unit in value.items():
+        if unit is None:
+            continue
+        if type(name) is not str or type(unit) is not str or len(unit) > UNIT_CHARACTERS_MAX:
+            raise InvalidEvent(f"a unit is not text of at most {UNIT_CHARACTERS_MAX} characters")
+        try:
+            check_text(name)
+            check_text(unit)
+        except InvalidValue as error:
+            raise InvalidEvent(f"units: {error}") from None
+        units[name] = unit
+    return units

@@ -1,0 +1,92 @@
+"""JSON (RFC 8259) as events use it.
+
+What can be read but is no value of an event (NaN, duplicate keys) becomes `Invalid`, which refuses only the event
+around it.
+"""
+
+from json import JSONDecodeError, JSONDecoder
+
+from agent.decode.error import Undecodable
+from contract.cbor import INTEGER_END, INTEGER_MIN
+from contract.values import BYTES_KEY, Invalid, InvalidValue, decode_base64url
+
+_WHITESPACE = " \t\n\r"
+_INTEGER_CHARACTERS_MAX = 20
+"""Of an integer in [-2^63, 2^64), its sign included."""
+
+
+def read(body: bytes) -> object:
+    """Read the one value of a body; raise Undecodable."""
+    text = _text(body)
+    value, end = _read_at(text, _skip(text, 0))
+    if _skip(text, end) != len(text):
+        raise Undecodable(f"JSON: more text after the value, at character {end}")
+    return value
+
+
+def split(body: bytes) -> list[bytes]:
+    """Cut an array that `read` has taken into its items, each as it was sent."""
+    text = _text(body)
+    position = _skip(text, _skip(text, 0) + 1)
+    pieces: list[bytes] = []
+    while text[position] != "]":
+        _, end = _read_at(text, position)
+        pieces.append(text[position:end].encode())
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return pieces
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Undecodable(f"JSON: not UTF-8 at byte {error.start}") from None
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in _WHITESPACE:
+        position += 1
+    return position
+
+
+def _read_at(text: str, position: int) -> tuple[object, int]:
+    try:
+        return _DECODER.raw_decode(text, position)
+    except JSONDecodeError as error:
+        raise Undecodable(f"JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise Undecodable("JSON: nested too deeply") from None
+
+
+def _map(pairs: list[tuple[str, object]]) -> object:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        return Invalid("a map has a key twice")
+    if BYTES_KEY in entries and len(entries) == 1:
+        return _bytes(entries[BYTES_KEY])
+    return entries
+
+
+def _bytes(digits: object) -> object:
+    if not isinstance(digits, str):
+        return Invalid(f"{BYTES_KEY} is not text")
+    try:
+        return decode_base64url(digits)
+    except InvalidValue:
+        return Invalid(f"{BYTES_KEY} is not base64url")
+
+
+def _integer(literal: str) -> int | float:
+    """Read an integer literal; outside [-2^63, 2^64) it is read as a double."""
+    if len(literal) <= _INTEGER_CHARACTERS_MAX and INTEGER_MIN <= (number := int(literal)) < INTEGER_END:
+        return number
+    return float(literal)
+
+
+def _constant(literal: str) -> Invalid:
+    return Invalid(f"{literal} is not a number in JSON")
+
+
+_DECODER = JSONDecoder(object_pairs_hook=_map, parse_int=_integer, parse_constant=_constant)

@@ -1,0 +1,134 @@
+"""SenML packs (RFC 8428): resolved records of one base name and one time form one event."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.decode.error import InvalidEvent, Undecodable
+from agent.decode.senml_record import (
+    BASE_FIELDS,
+    Bases,
+    Record,
+    read_record,
+    resolve_milliseconds,
+    resolve_name,
+    resolve_unit,
+    resolve_values,
+)
+from contract.values import Invalid
+
+RECORDS_MAX = 4096
+"""Of one pack."""
+RELATIVE_END_MS = (1 << 28) * 1000
+"""Times below 2^28 seconds are relative to now (RFC 8428 section 4.5.3)."""
+_SEPARATORS = ":/"
+
+
+@dataclass(slots=True)
+class Group:
+    """The records that form one event, while they are collected."""
+
+    device: str | None
+    milliseconds: int | None
+    timed: bool
+    """Whether a record has said a time; without one they are of now."""
+    data: dict[str, object] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    records: list[tuple[Record, Bases]] = field(default_factory=list)
+    problem: str | None = None
+
+    @property
+    def offset_ms(self) -> int | None:
+        """Give the relative time; None where the time is absolute or not said."""
+        relative = self.timed and self.milliseconds is not None and self.milliseconds < RELATIVE_END_MS
+        return self.milliseconds if relative else None
+
+    def entries(self) -> object:
+        """Give the map with an event's names."""
+        if self.problem is not None:
+            return Invalid(self.problem)
+        entries: dict[str, object] = {"device": self.device, "data": self.data, "units": self.units or None}
+        if self.milliseconds is not None and self.milliseconds >= RELATIVE_END_MS:
+            entries["time"] = self.milliseconds
+        return entries
+
+    def raw(self) -> bytes:
+        """Write the records for people, each with the base name and base time that were in force."""
+        records = [
+            {str(label): _readable(value) for label, value in record.items()} | {"bn": bases.name, "bt": bases.time}
+            for record, bases in self.records
+        ]
+        return json.dumps(records, separators=(",", ":")).encode()
+
+
+_Key = tuple[str, str | None, int]
+
+
+def resolve(document: object, named: bool) -> list[Group]:
+    """Resolve a pack; `named`: who sends it is known, so a name without a base name need not tell."""
+    if not isinstance(document, list):
+        raise Undecodable("SenML: a pack is not an array")
+    if len(document) > RECORDS_MAX:
+        raise Undecodable(f"SenML: the pack holds more than {RECORDS_MAX} records")
+    bases = Bases()
+    groups: list[Group] = []
+    current: dict[_Key, Group] = {}
+    for item in document:
+        record = read_record(item)
+        bases = bases.after(record)
+        if not record.keys() <= BASE_FIELDS:
+            _add(groups, current, record, bases, named)
+    return groups
+
+
+def _add(groups: list[Group], current: dict[_Key, Group], record: Record, bases: Bases, named: bool) -> None:
+    problem, name, milliseconds = None, "", None
+    values: Mapping[str, object] = {}
+    unit = None
+    device = _base_device(bases.name)
+    try:
+        name = resolve_name(record)
+        if device is None and not named:
+            device, name = _split_name(name)
+        milliseconds = resolve_milliseconds(record, bases)
+        values = resolve_values(record, bases, unicodedata.normalize("NFC", name))
+        unit = resolve_unit(record, bases)
+    except InvalidEvent as error:
+        problem = str(error)
+    group = None if milliseconds is None else current.get((bases.name, device, milliseconds))
+    if group is None or not group.data.keys().isdisjoint(values):
+        group = Group(device, milliseconds, timed=bases.time is not None)
+        groups.append(group)
+        if milliseconds is not None:
+            current[bases.name, device, milliseconds] = group
+    group.timed = group.timed or "t" in record
+    group.data.update(values)
+    group.records.append((record, bases))
+    group.problem = group.problem or problem
+    if unit is not None:
+        group.units.update(dict.fromkeys(values, unit))
+
+
+def _readable(value: object) -> object:
+    """Give a value that JSON can write; no SenML field is a map or a list, which may be nested beyond all bounds."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Invalid):
+        return value.reason
+    return value.hex() if isinstance(value, bytes) else type(value).__name__
+
+
+def _base_device(base_name: str) -> str | None:
+    """Give the base name without its trailing separator; None without a base name."""
+    if not base_name:
+        return None
+    return base_name[:-1] if base_name[-1] in _SEPARATORS else base_name
+
+
+def _split_name(name: str) -> tuple[str | None, str]:
+    """Split a whole name at its last separator into device and own name; without one it names no device."""
+    at = max(name.rfind(separator) for separator in _SEPARATORS)
+    return (name[:at], name[at + 1 :]) if at > 0 else (None, name)

@@ -1,0 +1,149 @@
+"""One SenML record (RFC 8428 section 4): its labels, base fields, time and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from agent.decode.error import InvalidEvent, Undecodable
+from contract.event import TIME_MAX, TIME_MIN
+from contract.values import Invalid, InvalidValue, decode_base64url
+
+VERSION_MAX = 10
+"""Of the format (RFC 8428 section 4.4): a pack of a later one must not be used."""
+VALUE_NAME_DEFAULT = "value"
+BASE_FIELDS = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
+
+CBOR_LABELS: Mapping[object, str] = {
+    -1: "bver", -2: "bn", -3: "bt", -4: "bu", -5: "bv", -6: "bs",
+    0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
+}  # fmt: skip
+"""RFC 8428 section 6."""
+_VALUE_FIELDS = ("v", "vs", "vb", "vd")
+
+Record = Mapping[object, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """The base fields in force at a record; they hold until another record changes them."""
+
+    name: str = ""
+    time: float | None = None
+    unit: str | None = None
+    value: float | None = None
+    sum: float | None = None
+
+    def after(self, record: Record) -> Bases:
+        """Take over a record's own base fields; a wrong one leaves all records after it without a meaning."""
+        version = record.get("bver", VERSION_MAX)
+        if type(version) is not int or not 0 < version <= VERSION_MAX:
+            raise Undecodable(f"SenML: bver is not a version up to {VERSION_MAX}")
+        if not BASE_FIELDS & record.keys():
+            return self
+        try:
+            return replace(
+                self,
+                name=_text(record, "bn", self.name) or "",
+                time=_number(record, "bt", self.time),
+                unit=_text(record, "bu", self.unit),
+                value=_number(record, "bv", self.value),
+                sum=_number(record, "bs", self.sum),
+            )
+        except InvalidEvent as error:
+            raise Undecodable(f"SenML: {error}") from None
+
+
+def read_record(item: object) -> Record:
+    """Name a record's fields; raise Undecodable where it is no map or asks for what we do not understand."""
+    if not isinstance(item, dict):
+        raise Undecodable(f"SenML: {item.reason}" if isinstance(item, Invalid) else "SenML: a record is not a map")
+    record: dict[object, object] = {CBOR_LABELS.get(label, label): value for label, value in item.items()}
+    if len(record) != len(item):
+        raise Undecodable("SenML: a record has a field twice")
+    for label in record:
+        if isinstance(label, str) and label.endswith("_"):  # RFC 8428 section 4.4: must be understood
+            raise Undecodable(f"SenML: unknown field {label[:64]!a}")
+    return record
+
+
+def resolve_name(record: Record) -> str:
+    """Give the record's own name; empty where it has none."""
+    return _text(record, "n", "") or ""
+
+
+def resolve_milliseconds(record: Record, bases: Bases) -> int:
+    """Add base time and time; round-half-even to milliseconds."""
+    seconds = (_number(record, "t", 0) or 0) + (bases.time or 0)
+    if not TIME_MIN <= seconds * 1000 <= TIME_MAX:
+        raise InvalidEvent("time is outside the years 1 to 9999")
+    return round(seconds * 1000)
+
+
+def resolve_unit(record: Record, bases: Bases) -> str | None:
+    """Give the record's unit, or else the base unit."""
+    return _text(record, "u", bases.unit)
+
+
+def resolve_values(record: Record, bases: Bases, name: str) -> dict[str, object]:
+    """Give the record's value by its name, and its sum by name#sum."""
+    name = name or VALUE_NAME_DEFAULT
+    fields = [field for field in _VALUE_FIELDS if field in record]
+    if len(fields) > 1:
+        raise InvalidEvent(f"a record has both {fields[0]} and {fields[1]}")
+    values: dict[str, object] = {}
+    if fields:
+        values[name] = _value(record, fields[0], bases)
+    if "s" in record:
+        values[f"{name}#sum"] = (_number(record, "s", 0) or 0) + (bases.sum or 0)
+    if not values:  # RFC 8428 section 4.5.4: the one that is missing counts as zero
+        if bases.value is not None:
+            values[name] = bases.value
+        elif bases.sum is not None:
+            values[f"{name}#sum"] = bases.sum
+        else:
+            raise InvalidEvent("a record has no value")
+    return values
+
+
+def _value(record: Record, field: str, bases: Bases) -> object:
+    value = record[field]
+    if field == "v":
+        return (_number(record, "v", 0) or 0) + (bases.value or 0)
+    if field == "vd":
+        return _data(value)
+    if type(value) is not (str if field == "vs" else bool):
+        raise InvalidEvent(f"{field} is {'not text' if field == 'vs' else 'not true or false'}")
+    return value
+
+
+def _data(value: object) -> bytes:
+    """Read vd: bytes in CBOR, base64url in JSON."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        if isinstance(value, str):
+            return decode_base64url(value)
+    except InvalidValue as error:
+        raise InvalidEvent(f"vd: {error}") from None
+    raise InvalidEvent("vd is not bytes")
+
+
+def _number(record: Record, field: str, default: float | None) -> float | None:
+    """Read a number, an integer as such; the default where the field is absent."""
+    if field not in record:
+        return default
+    value = record[field]
+    if (type(value) is int or type(value) is float) and isfinite(value):
+        return value
+    raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not a finite number")
+
+
+def _text(record: Record, field: str, default: str | None) -> str | None:
+    value = record.get(field, default)
+    if value is None and field not in record:
+        return None
+    if type(value) is not str:
+        raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not text")
+    return value

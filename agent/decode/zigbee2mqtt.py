@@ -1,0 +1,64 @@
+"""What Zigbee2MQTT publishes of a device: its readings, and beside them what Zigbee2MQTT itself adds."""
+
+import re
+from datetime import datetime
+
+from agent.decode import json_form
+from contract.event import TIME_MAX
+from contract.values import Invalid
+
+NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
+"""Of the radio, of Zigbee2MQTT, of the device's firmware: nothing that the sensor has measured."""
+EPOCH_MIN = 946_684_800_000
+"""2000-01-01 in milliseconds: a smaller number is no moment but an age, or seconds."""
+
+_ISO_WITH_MILLISECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_IEEE_ADDRESS = re.compile(r"0x[0-9a-fA-F]{16}")
+
+
+def read(body: bytes) -> object:
+    """Read a publication as the map of an event: `data`, `time` and `device` where they are there."""
+    document = json_form.read(body)
+    if not isinstance(document, dict):
+        return Invalid("a publication of Zigbee2MQTT is not a map") if not isinstance(document, Invalid) else document
+    entries: dict[str, object] = {"data": {key: value for key, value in document.items() if key not in NOT_DATA}}
+    if (time := _time(document.get("last_seen"))) is not None:
+        entries["time"] = time
+    if (device := said_device(document)) is not None:
+        entries["device"] = device
+    return entries
+
+
+def split(body: bytes) -> list[bytes]:
+    """Give the one item of a publication."""
+    return [body]
+
+
+def said_device(document: dict[str, object]) -> str | None:
+    """Name the device where the publication does so itself (Zigbee2MQTT: mqtt.include_device_information)."""
+    information = document.get("device")
+    return urn(information.get("ieeeAddr")) if isinstance(information, dict) else None
+
+
+def urn(ieee_address: object) -> str | None:
+    """Write an IEEE address (EUI-64) as a URN (RFC 9039); None where it is none."""
+    if not isinstance(ieee_address, str) or not _IEEE_ADDRESS.fullmatch(ieee_address):
+        return None
+    return f"urn:dev:mac:{ieee_address[2:].lower()}"
+
+
+def _time(last_seen: object) -> int | None:
+    """Read Zigbee2MQTT's stamp where it has milliseconds, so that a redelivery is known by it.
+
+    Those are `epoch` and `ISO_8601`; `ISO_8601_local` has seconds only, in which a device may say two things alike, and
+    an age (`relative`) differs in each copy.
+    """
+    if type(last_seen) is int:
+        return last_seen if EPOCH_MIN <= last_seen <= TIME_MAX else None
+    if isinstance(last_seen, str) and _ISO_WITH_MILLISECONDS.fullmatch(last_seen):
+        try:
+            moment = datetime.fromisoformat(last_seen)
+        except ValueError:
+            return None
+        return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
+    return None

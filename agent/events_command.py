@@ -1,0 +1,62 @@
+"""`oncegate events`: the stored events, one JSON object for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.store import database, known_rows, tables
+from agent.store.damage import DamagedEventError
+from agent.store.port import StoredEvent
+from agent.store.reader import Epochs, read_packed, stored
+from agent.store.states import States
+from agent.store.tracing import fingerprint_at
+from contract.record import encode_value
+
+
+def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
+    """Give the latest stored events in order: the record's keys, `state`, and the offsets of its batch."""
+    connection = database.open_for_reading(folder / database.FILE_NAME)
+    try:
+        connection.execute("BEGIN")
+        epochs = Epochs.load(connection)
+        states = States(connection)
+        end = tables.last_position(connection)
+        first = max(1, end - limit + 1)
+        while first <= end:
+            try:
+                for packed in read_packed(connection, first, end):
+                    yield _document(stored(packed, epochs), gateway, states)
+                break
+            except DamagedEventError as damage:
+                for labels in epochs.label_ranges(damage.first, damage.last):
+                    yield {"state": "damaged", **asdict(labels)}
+                first = damage.last + 1
+    finally:
+        connection.close()
+
+
+def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
+    """Give the latest copies that were recognised, each with the event that it repeats."""
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        connection.execute("BEGIN")
+        epochs, states = Epochs.load(connection), States(connection)
+        for copy in known_rows.latest_duplicates(connection, limit):
+            label = epochs.label(copy.position)
+            fingerprint = fingerprint_at(connection, copy.position)
+            yield {
+                "received": copy.received,
+                "fingerprint": None if fingerprint is None else fingerprint.hex(),
+                "epoch": label.epoch,
+                "sequence": label.sequence,
+                "state": states.state(copy.position),
+            }
+
+
+def _document(event: StoredEvent, gateway: str, states: States) -> dict[str, object]:
+    document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
+    document["state"] = states.state(event.position)
+    return document

@@ -1,0 +1,109 @@
+"""How we speak to Kafka: the properties of our clients, and answers that may take a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from agent.forward.error import KafkaSettingsError, UnreachableError
+from agent.settings import KafkaSettings
+
+REQUEST_SECONDS_MAX: Final = 10.0
+"""How long one question to the broker may take; a broker that comes back meanwhile still answers it."""
+STOP_POLL_SECONDS: Final = 0.1
+"""How soon a wait for an answer notices that the agent stops."""
+
+_CLIENT: Final[Mapping[str, str]] = {
+    "client.id": "oncegate",
+    "socket.timeout.ms": "10000",  # a link that drops silently is noticed after this
+    "reconnect.backoff.max.ms": "2000",
+    "log_level": "2",  # a broker that is away is logged by us, once, and not by librdkafka at every attempt
+}
+_PRODUCER: Final[Mapping[str, str]] = {
+    "linger.ms": "5",
+    "compression.type": "lz4",  # the headers repeat, and a gateway's processor is small
+    "message.timeout.ms": "30000",
+    "queue.buffering.max.messages": "20000",
+    "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
+}
+
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+
+class LastError:
+    """Keep the last thing that a client complained about: the answer itself often only says that it timed out."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.fatal: str | None = None
+        self.all_down = False
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take an error, in whichever thread the client reports it."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.all_down = True  # the cause was told before
+            return
+        self.text = error.str()
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.fatal = self.text
+
+
+def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:
+    """Give a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
+    for name, needed in fixed.items():
+        given = settings.properties.get(name)
+        if given is not None and (needed is None or given.lower() != needed):
+            wanted = "none" if needed is None else repr(needed)
+            raise KafkaSettingsError(f"kafka.properties: {name} = {given!r}: the delivery mode needs {wanted}")
+    ours = {name: value for name, value in fixed.items() if value is not None}
+    return {**_CLIENT, **_PRODUCER, **settings.properties, **ours, "bootstrap.servers": settings.bootstrap_servers}
+
+
+def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
+    """Open a client for questions; raise KafkaSettingsError where a property is none or has no such value."""
+    config: dict[str, Any] = {**_CLIENT, **settings.properties, "bootstrap.servers": settings.bootstrap_servers}
+    config["error_cb"] = last_error
+    try:
+        return AdminClient(config)
+    except KafkaException as error:
+        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+
+
+def open_reader(settings: KafkaSettings, group: str, last_error: LastError) -> Consumer:
+    """Open a client that reads the offsets of a group; without those that a transaction may still take back."""
+    config: dict[str, Any] = {**_CLIENT, **settings.properties, "bootstrap.servers": settings.bootstrap_servers}
+    config |= {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    config["error_cb"] = last_error
+    try:
+        return Consumer(config)
+    except KafkaException as error:
+        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+
+
+def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
+    """Wait for an answer; raise UnreachableError where the agent stops first."""
+    while not stop.is_set():
+        try:
+            return future.result(STOP_POLL_SECONDS)
+        except TimeoutError:
+            continue
+    raise UnreachableError("the agent stops")
+
+
+def describe(error: KafkaException) -> str:
+    """Say what an exception of the client means."""
+    cause = error.args[0] if error.args else None
+    return cause.str() if isinstance(cause, KafkaError) else str(error)
+
+
+def code_of(error: KafkaException) -> int | None:
+    """Give the code of an exception of the client."""
+    cause = error.args[0] if error.args else None
+    return cause.code() if isinstance(cause, KafkaError) else None

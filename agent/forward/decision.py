@@ -1,0 +1,106 @@
+"""What a look at Kafka means for a forwarded batch: pure rules, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from agent.store.port import Batch, Offsets
+from contract.receipt import Receipt
+
+
+class Verdict(IntEnum):
+    """What becomes of a batch; of its partitions' verdicts the highest counts."""
+
+    PROCESSED = 0
+    """The table has it."""
+    WAIT = 1
+    """Nothing is wrong; the table does not have it yet."""
+    HOLD = 2
+    """A commit that proves nothing stands where the receipt should: somebody has to be told."""
+    RETURN = 3
+    """The table will never have it from here: it has to be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict and, where somebody has to be told, why."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as the group and the broker show it; None where nothing is known of it."""
+
+    committed: int | None = None
+    """The group's offset: the next that it would read."""
+    receipt: Receipt | None = None
+    """What stands beside that offset; None where it is not ours."""
+    log_end: int | None = None
+    """The offset of the next record that the partition will get."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at Kafka. The topic's id was read last, so the offsets are of that topic where the id is the batch's."""
+
+    topic_id: str
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Whose receipts count."""
+
+    table: str | None
+    """The pinned table id; None where none has been seen yet."""
+    any_commit: bool = False
+    """Whether a commit without our metadata counts."""
+
+
+def decide(batch: Batch, view: View, rules: Rules) -> Decision:
+    """Decide one batch."""
+    if view.topic_id != batch.topic_id:
+        return Decision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
+    decisions = (
+        _decide_partition(partition, offsets, view.partitions.get(partition, PartitionView()), rules)
+        for partition, offsets in batch.partitions.items()
+    )
+    return max(decisions, key=lambda decision: decision.verdict, default=_NOWHERE)
+
+
+def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
+    """Give the table id to pin: the first one seen, then only one that succeeds the pinned one."""
+    for receipt in receipts:
+        if pinned is None or receipt.succeeds == pinned:
+            return receipt.table
+    return pinned
+
+
+_PROCESSED = Decision(Verdict.PROCESSED)
+_WAIT = Decision(Verdict.WAIT)
+_NOWHERE = Decision(Verdict.RETURN, "the batch has no offset at all")
+
+
+def _decide_partition(partition: int, offsets: Offsets, view: PartitionView, rules: Rules) -> Decision:
+    if view.log_end is None:
+        return _WAIT
+    if view.log_end <= offsets.highest:
+        lost = f"partition {partition} ends at {view.log_end}, below our offset {offsets.highest}"
+        return Decision(Verdict.RETURN, lost)
+    if view.committed is None:
+        return _WAIT
+    if view.receipt is None:
+        if not rules.any_commit:
+            return Decision(Verdict.HOLD, "the group's offsets were committed by a foreign consumer or by a reset")
+    elif view.receipt.table != rules.table:
+        return Decision(Verdict.HOLD, f"the receipts are of table {view.receipt.table}, not of {rules.table}")
+    elif offsets.lowest < view.receipt.first:
+        passed = (
+            f"the table reads partition {partition} from {view.receipt.first} on, above our offset {offsets.lowest}"
+        )
+        return Decision(Verdict.RETURN, passed)
+    return _PROCESSED if offsets.highest < view.committed else _WAIT

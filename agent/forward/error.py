@@ -1,0 +1,25 @@
+"""What can go wrong between the outbox and Kafka, and whether it is worth trying again."""
+
+
+class ForwardError(Exception):
+    """Root of this package's errors."""
+
+
+class KafkaSettingsError(ForwardError):
+    """The settings can never work: no use in trying again."""
+
+
+class SessionError(ForwardError):
+    """A producer session is over; what was not marked is sent again by the next one."""
+
+
+class UnreachableError(SessionError):
+    """No broker answers."""
+
+
+class TopicMissingError(SessionError):
+    """The topic does not exist (yet)."""
+
+
+class TopicReplacedError(SessionError):
+    """The topic is another one than at the session's start, under the same name."""

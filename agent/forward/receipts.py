@@ -1,0 +1,108 @@
+"""The receipts: what the table has may be forgotten, and what it will never have is sent again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from random import Random
+from typing import Final
+
+from agent.forward.client import LastError, open_admin, open_reader
+from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
+from agent.forward.error import SessionError
+from agent.forward.group import Group
+from agent.settings import KafkaSettings, ReceiptSettings
+from agent.store.port import Batch, Outbox
+
+TABLE_FACT: Final = "receipts.table"
+"""The durable fact that holds the pinned table id."""
+JITTER: Final = 0.1
+"""Polls are up to this share early or late, so that gateways do not ask together."""
+FORWARDED_SECONDS: Final = 0.5
+"""How often forwarded batches are settled where no receipts are awaited."""
+
+_log = logging.getLogger(__name__)
+
+
+class Receipts:
+    """Turns the processing group's offsets into processed batches.
+
+    A batch is processed only when in each of its partitions the pinned table has read, without a gap, from its
+    lowest to its highest offset of the very topic that it was sent to. Anything else waits, or is sent again.
+    """
+
+    def __init__(self, kafka: KafkaSettings, settings: ReceiptSettings, outbox: Outbox, random: Random) -> None:
+        self._kafka = kafka
+        self._settings = settings
+        self._outbox = outbox
+        self._random = random
+        self._told = ""
+
+    def run(self, stop: threading.Event) -> None:
+        """Ask until `stop` is set; blocks, so it wants a thread of its own. Raises KafkaSettingsError."""
+        if not self._settings.enabled:
+            self._settle_forwarded(stop)
+            return
+        errors = LastError()
+        with closing(open_reader(self._kafka, self._settings.group, errors)) as reader:
+            group = Group(open_admin(self._kafka, errors), reader, self._kafka.topic, errors)
+            while not stop.wait(self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)):
+                self._poll(group, stop)
+
+    def _settle_forwarded(self, stop: threading.Event) -> None:
+        """Without receipts, forwarded is done."""
+        while not stop.wait(FORWARDED_SECONDS):
+            if batches := self._outbox.forwarded():
+                self._outbox.mark_processed(batches)
+
+    def _poll(self, group: Group, stop: threading.Event) -> None:
+        """Ask once, where something is outstanding."""
+        batches = self._outbox.forwarded()
+        if not batches:
+            return
+        try:
+            view = group.look({partition for batch in batches for partition in batch.partitions}, stop)
+        except SessionError as error:
+            if not stop.is_set():
+                self._tell("unreachable", str(error))
+            return
+        rules = Rules(self._pin(view), self._settings.any_commit)
+        self._apply([(batch, decide(batch, view, rules)) for batch in batches])
+
+    def _pin(self, view: View) -> str | None:
+        """Pin the table that gives the receipts: for good, before the first of them counts."""
+        pinned = self._outbox.fact(TABLE_FACT)
+        seen = [partition.receipt for _, partition in sorted(view.partitions.items()) if partition.receipt is not None]
+        table = choose_table(pinned, seen)
+        if table is not None and table != pinned:
+            self._outbox.set_fact(TABLE_FACT, table)
+            _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        return table
+
+    def _apply(self, decided: Sequence[tuple[Batch, Decision]]) -> None:
+        """Do what was decided; say what is held or returned, and when that is over."""
+        processed = [batch for batch, decision in decided if decision.verdict is Verdict.PROCESSED]
+        returned = [(batch, decision) for batch, decision in decided if decision.verdict is Verdict.RETURN]
+        held = next((decision.reason for _, decision in decided if decision.verdict is Verdict.HOLD), None)
+        if processed:
+            self._outbox.mark_processed(processed)
+        if returned:
+            events = sum(batch.last - batch.first + 1 for batch, _ in returned)
+            _log.warning(
+                "receipts=returned batches=%d events=%d reason=%r", len(returned), events, returned[0][1].reason
+            )
+            self._outbox.return_batches([batch for batch, _ in returned])
+        if held is not None:
+            self._tell("held", held)
+        elif self._told:
+            self._told = ""
+            _log.info("receipts=flowing")
+
+    def _tell(self, state: str, reason: str) -> None:
+        """Warn once for each state that the receipts are in."""
+        told = f"{state} {reason}" if state == "held" else state
+        if told != self._told:
+            self._told = told
+            _log.warning("receipts=%s reason=%r", state, reason)

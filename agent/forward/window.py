@@ -1,0 +1,116 @@
+"""The bookkeeping of what is on its way: batches in flight, and those acked whose topic is not yet confirmed."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from agent.store.port import Batch, Offsets
+
+FLIGHT_EVENTS_MAX: Final = 1_000
+FLIGHT_BYTES_MAX: Final = 512 * 1024
+"""Bounds of one batch, as it is read from the outbox."""
+ACKED_MAX: Final = 1_000
+"""Batches that are acked and wait for the topic to be confirmed; a few hundred bytes each."""
+
+
+class Report(Protocol):
+    """The part of a delivery report that counts (`confluent_kafka.Message` has it)."""
+
+    def partition(self) -> int | None: ...
+
+    def offset(self) -> int | None: ...
+
+
+class Flight:
+    """A batch on its way: sent record by record, reported record by record in any order."""
+
+    __slots__ = ("_partitions", "_sent", "_unreported", "failure", "first", "last")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.last = first - 1
+        self.failure: str | None = None
+        self._sent = 0
+        self._unreported = 0
+        self._partitions: dict[int, list[int]] = {}
+
+    def sent(self, position: int) -> None:
+        """Count a record that the producer has taken."""
+        self.last = position
+        self._sent += 1
+        self._unreported += 1
+
+    def report(self, error: object | None, message: Report) -> None:
+        """Take a delivery report; one without an offset counts as not sent."""
+        self._unreported -= 1
+        offset, partition = message.offset(), message.partition()
+        if error is not None:
+            self.failure = str(error)
+        elif offset is None or offset < 0 or partition is None:
+            self.failure = "a delivery was reported without an offset"
+        else:
+            span = self._partitions.get(partition)
+            if span is None:
+                self._partitions[partition] = [offset, offset]
+            elif offset > span[1]:
+                span[1] = offset
+            elif offset < span[0]:
+                span[0] = offset
+
+    @property
+    def acked(self) -> bool:
+        """Tell whether the broker has all of it."""
+        return self._unreported == 0 and self.failure is None
+
+    @property
+    def events(self) -> int:
+        return self._sent
+
+    def batch(self, topic_id: str) -> Batch:
+        """Give what the outbox has to remember."""
+        spans = {partition: Offsets(low, high) for partition, (low, high) in sorted(self._partitions.items())}
+        return Batch(self.first, self.last, topic_id, spans)
+
+
+class Window:
+    """The flights of one producer session, in the order of the outbox.
+
+    A flight leaves in that order only: acked once it and all before it are reported, marked once the topic was
+    confirmed after that.
+    """
+
+    def __init__(self, flights_max: int) -> None:
+        self._flights_max = flights_max
+        self._flying: deque[Flight] = deque()
+        self._acked: deque[Flight] = deque()
+
+    @property
+    def flying(self) -> int:
+        return len(self._flying)
+
+    @property
+    def acked(self) -> int:
+        return len(self._acked)
+
+    @property
+    def empty(self) -> bool:
+        return not self._flying and not self._acked
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._flying) < self._flights_max and len(self._acked) < ACKED_MAX
+
+    def launch(self, flight: Flight) -> None:
+        """Take a flight that begins after all others."""
+        self._flying.append(flight)
+
+    def settle(self) -> str | None:
+        """Move what is acked in order; give the reason of a failure where there is one."""
+        while self._flying and self._flying[0].acked:
+            self._acked.append(self._flying.popleft())
+        return next((flight.failure for flight in self._flying if flight.failure is not None), None)
+
+    def take_confirmed(self, count: int, topic_id: str) -> list[Batch]:
+        """Remove the oldest acked flights, whose topic was confirmed, as the batches to mark."""
+        return [self._acked.popleft().batch(topic_id) for _ in range(count)]

@@ -1,0 +1,50 @@
+"""What the gateway says of itself, in events of its own device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.store.port import Candidate, LabelRange
+from contract.event import Event, Label, Value, gateway_device
+from contract.fingerprint import fingerprint
+from contract.record import Clock, Shared, encode_tail
+
+STARTED = "gateway.started"
+GAP = "gateway.gap"
+
+
+def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: Clock) -> Candidate:
+    """Say that an epoch begins, and where the previous one ended.
+
+    Its id is random and its copies are one record's, so all of them share the day of its acceptance.
+    """
+    data: dict[str, Value] = {}
+    if previous is not None:
+        data = {"previous_epoch": previous.epoch, "previous_sequence": previous.sequence}
+    return _candidate(Event(gateway_device(gateway), STARTED, epoch, data=data), received, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a gateway has given up."""
+
+    reason: str
+    count: int
+    labels: Sequence[LabelRange]
+    found_to: Label | None
+    """The last event that was found, where it is not known whether others followed."""
+
+
+def gap(gateway: str, id_: str, loss: Loss, received: int, clock: Clock) -> Candidate:
+    """Say which events the gateway has given up, by their labels."""
+    labels: list[Value] = [[labels.epoch, labels.first, labels.last] for labels in loss.labels]
+    data: dict[str, Value] = {"reason": loss.reason, "count": loss.count, "labels": labels}
+    if loss.found_to is not None:
+        data |= {"found_to_epoch": loss.found_to.epoch, "found_to_sequence": loss.found_to.sequence}
+    return _candidate(Event(gateway_device(gateway), GAP, id_, data=data), received, clock)
+
+
+def _candidate(event: Event, received: int, clock: Clock) -> Candidate:
+    tail = encode_tail(event, received, "gateway")
+    return Candidate(event, fingerprint(event), tail, received, clock, Shared.LABEL, received)

@@ -1,0 +1,93 @@
+"""The site as an ASGI application: what uvicorn has read goes in, what it shall write comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
+
+from agent.http.head import Head
+from agent.http.limits import Limits
+from agent.http.reply import Refusal, Reply, refusal
+from agent.http.site import Site
+
+_LAST = ("Connection", "close")
+
+
+class ClientGoneError(Exception):
+    """The client has ended its connection in the middle of a body; nobody waits for an answer."""
+
+
+class Application:
+    """Serves one request in each call; counts its responses by their code."""
+
+    def __init__(self, site: Site, limits: Limits, body_bytes_max: int, responses: Counter[int]) -> None:
+        self._site = site
+        self._limits = limits
+        self._body_bytes_max = body_bytes_max
+        self._responses = responses
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Serve a request."""
+        assert scope["type"] == "http"  # neither lifespan nor WebSocket: the server's settings
+        try:
+            reply = await self._reply(scope, receive)
+        except Refusal as refused:
+            reply = refused.reply
+        except ClientGoneError:
+            return
+        self._responses[reply.code] += 1
+        await _send(reply, send)
+
+    async def _reply(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Reply:
+        if not scope["http_version"].startswith("1."):
+            raise refusal(505, "bad request", "this is a server of HTTP/1.1", _LAST)
+        head = _head(scope)
+
+        async def read_body() -> bytes:
+            if (head.body_bytes or 0) > self._body_bytes_max:
+                raise self._too_large()
+            try:
+                async with asyncio.timeout(self._limits.body_seconds_max):
+                    return await self._read(receive)
+            except TimeoutError:
+                raise refusal(408, "timeout", "the request's body did not come in time", _LAST) from None
+
+        return await self._site.reply(head, read_body)
+
+    async def _read(self, receive: ASGIReceiveCallable) -> bytes:
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise ClientGoneError
+            body += message["body"]
+            if len(body) > self._body_bytes_max:
+                raise self._too_large()
+            if not message["more_body"]:
+                return bytes(body)
+
+    def _too_large(self) -> Refusal:
+        bytes_max = self._body_bytes_max
+        message = f"a body has at most {bytes_max} bytes (http.max_body_bytes); send less at once"
+        return refusal(413, "too large", message)
+
+
+def _head(scope: HTTPScope) -> Head:
+    target = scope["raw_path"] + b"?" + scope["query_string"]
+    client = scope["client"]
+    assert client is not None  # the protocol has ended the connection where it is
+    return Head.of(scope["method"].encode(), target, list(scope["headers"]), client[0])
+
+
+async def _send(reply: Reply, send: ASGISendCallable) -> None:
+    fields = (
+        ("Content-Type", reply.media_type),
+        ("Content-Length", str(len(reply.body))),
+        ("Cache-Control", "no-store"),
+        *reply.fields,
+    )
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields]
+    await send({"type": "http.response.start", "status": reply.code, "headers": headers, "trailers": False})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": False})

@@ -1,0 +1,15 @@
+"""What can go wrong with the HTTP way in as a whole."""
+
+from __future__ import annotations
+
+
+class HttpError(Exception):
+    """The root of the package's errors."""
+
+
+class BindError(HttpError):
+    """The address cannot be listened on; no retry will help until the configuration or the machine has changed."""
+
+
+class HttpSettingsError(HttpError):
+    """The settings, or a file that they name, can never work."""

@@ -1,0 +1,59 @@
+"""POST of events: the same pipeline as that of every other way in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from agent.delivery import Answer, Delivery, Receive
+from agent.http.access import Access
+from agent.http.head import Head
+from agent.http.reply import Reply, refusal, reply_to, retry_after
+from agent.http.tokens import Role
+
+BUSY_RETRY_SECONDS = 1
+
+ReadBody = Callable[[], Awaitable[bytes]]
+"""Reads the request's body; raises Refusal where it is too large or too slow."""
+
+
+class Events:
+    """The resource of the events."""
+
+    def __init__(self, receive: Receive, access: Access, in_work_max: int) -> None:
+        self._receive = receive
+        self._access = access
+        self._in_work_max = in_work_max
+        self._in_work = 0
+
+    async def post(self, head: Head, read_body: ReadBody) -> Reply:
+        """Take a delivery; what can be refused without its body is."""
+        holder = self._access.sender(head)
+        media, words = head.media(), head.words()
+        if self._in_work >= self._in_work_max:
+            raise refusal(503, "unavailable", "too many requests in work", retry_after(BUSY_RETRY_SECONDS))
+        self._in_work += 1
+        try:
+            body = await read_body()
+            delivery = Delivery(
+                body=body,
+                media=media,
+                via="http",
+                sender=f"http://{head.peer}",
+                authenticated=None if holder is None else holder.name,
+                query=words,
+                relay=holder is not None and holder.role is Role.RELAY,
+            )
+            return reply_to(await self._outcome(delivery))
+        finally:
+            self._in_work -= 1
+
+    async def _outcome(self, delivery: Delivery) -> Answer:
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def respond(answer: Answer) -> None:
+            if not outcome.done():  # the server may have stopped waiting; the commit stands
+                outcome.set_result(answer)
+
+        self._receive(delivery, respond)
+        return await outcome

@@ -1,0 +1,100 @@
+"""The agent's counts in the form of Prometheus; gathered when somebody asks, so that nothing else pays for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from agent.store.durations import Durations
+from agent.tally import Tally
+
+STATES = ("new", "forwarded", "processed")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the numbers come from."""
+
+    tallies: Mapping[str, Tally]
+    copies_at_the_door: Mapping[str, Callable[[], int]]
+    """Copies that a way in has recognised itself, by its name."""
+    responses: Mapping[int, int]
+    """Of HTTP, by their code."""
+    commits: Durations
+    outbox: Callable[[], tuple[int, int, int]]
+    store_bytes: Callable[[], int]
+
+
+class Metrics:
+    """The registry of all that is shown; no label names a device, since there may be thousands."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Agent(sources))
+        ProcessCollector(namespace="oncegate", registry=self._registry)
+
+    def text(self) -> tuple[str, bytes]:
+        """Give media type and text."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+
+class _Agent(Collector):
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._sources
+        yield InfoMetricFamily("oncegate_build", "The release.", {"version": version("oncegate")})
+        yield from _events(sources)
+        refused = CounterMetricFamily(
+            "oncegate_deliveries_refused", "Deliveries of which nothing was taken.", labels=("via", "reason")
+        )
+        for via, tally in sources.tallies.items():
+            for status, count in Counter(tally.refused).items():
+                refused.add_metric((via, status.value), count)
+        yield refused
+        responses = CounterMetricFamily("oncegate_http_responses", "Responses of HTTP.", labels=("code",))
+        for code, count in dict(sources.responses).items():
+            responses.add_metric((str(code),), count)
+        yield responses
+        buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in _buckets(sources)]
+        yield HistogramMetricFamily(
+            "oncegate_commit_seconds",
+            "From the beginning of a transaction until it was on disk.",
+            buckets=buckets,
+            sum_value=sources.commits.total_seconds,
+        )
+        outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
+        for state, count in zip(STATES, sources.outbox(), strict=True):
+            outbox.add_metric((state,), count)
+        yield outbox
+        yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
+
+
+def _events(sources: Sources) -> Iterator[Metric]:
+    accepted = CounterMetricFamily("oncegate_events_accepted", "Events that are on disk.", labels=("via",))
+    duplicates = CounterMetricFamily("oncegate_events_duplicates", "Copies recognised.", labels=("via",))
+    rejected = CounterMetricFamily("oncegate_events_rejected", "Invalid events beside valid ones.", labels=("via",))
+    for via, tally in sources.tallies.items():
+        at_the_door = sources.copies_at_the_door.get(via, int)()
+        accepted.add_metric((via,), tally.accepted)
+        duplicates.add_metric((via,), tally.duplicates + at_the_door)
+        rejected.add_metric((via,), tally.rejected)
+    yield from (accepted, duplicates, rejected)
+
+
+def _buckets(sources: Sources) -> list[tuple[float, int]]:
+    return sources.commits.cumulative()

@@ -1,0 +1,70 @@
+"""What a client is told: the table from outcomes to HTTP's status codes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from agent.delivery import Answer, Status
+
+JSON = "application/json"
+RETRY_SECONDS_MIN = 1
+MEDIA_TYPES = "application/json, application/cbor, application/senml+json, application/senml+cbor"
+
+_CODES = {
+    Status.UNDECODABLE: 400,
+    Status.UNAUTHENTICATED: 401,
+    Status.FORBIDDEN: 403,
+    Status.TOO_LARGE: 413,
+    Status.UNKNOWN_FORMAT: 415,
+    Status.UNAVAILABLE: 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response, before it is written for one connection."""
+
+    code: int
+    body: bytes
+    media_type: str = JSON
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+class Refusal(Exception):  # noqa: N818  # the name says what it is
+    """Ends the work on a request with this reply."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.code)
+        self.reply = reply
+
+
+def document(code: int, content: object, *fields: tuple[str, str]) -> Reply:
+    """Write a reply in JSON."""
+    return Reply(code, json.dumps(content, separators=(",", ":")).encode(), JSON, fields)
+
+
+def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:
+    """Refuse: `error` is for programs, `message` tells people what to do."""
+    return Refusal(document(code, {"error": error, "message": message}, *fields))
+
+
+def reply_to(answer: Answer) -> Reply:
+    """Put an outcome into HTTP's words."""
+    if answer.status is Status.DURABLE:
+        return document(
+            200,
+            {
+                "accepted": answer.accepted,
+                "duplicates": answer.duplicates,
+                "rejected": answer.rejected,
+                "fingerprints": [fingerprint.hex() for fingerprint in answer.fingerprints],
+            },
+        )
+    fields = [retry_after(answer.retry_seconds)] if answer.status is Status.UNAVAILABLE else []
+    return refusal(_CODES[answer.status], answer.status.value, answer.reason, *fields).reply
+
+
+def retry_after(seconds: int) -> tuple[str, str]:
+    """Tell when it is worth trying again (RFC 9110 section 10.2.3)."""
+    return "Retry-After", str(max(RETRY_SECONDS_MIN, seconds))

@@ -1,0 +1,116 @@
+"""The HTTP server as the agent sees it: uvicorn, inside the agent's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from agent.delivery import Receive
+from agent.http.access import open_access
+from agent.http.address import BACKLOG, place_of, written
+from agent.http.application import Application
+from agent.http.events import Events
+from agent.http.limits import Limits
+from agent.http.protocol import Protocol
+from agent.http.site import Site
+from agent.http.tls import open_tls
+from agent.http.views import Views
+from agent.settings import HttpSettings
+
+log = logging.getLogger(__name__)
+
+
+class HttpServer:
+    """Receives events over HTTP and shows how the gateway is: `async with HttpServer(settings, receive, views)`.
+
+    Each POST ends in one call of `receive`, and its answer leaves when `receive` responds. Leaving the block drains.
+    Raises HttpSettingsError when made, BindError on entry.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        receive: Receive,
+        views: Views,
+        responses: Counter[int],
+        limits: Limits | None = None,
+    ) -> None:
+        self._settings = settings
+        limits = limits or Limits()
+        access = open_access(settings)
+        self._tls = open_tls(settings)
+        events = Events(receive, access, limits.requests_in_work_max)
+        site = Site({"/api/v1/events": {"POST": events.post}, **views.resources(access)})
+        self._application = Application(site, limits, settings.max_body_bytes, responses)
+        self._limits = limits
+
+    async def __aenter__(self) -> Self:
+        self._socket = place_of(self._settings.bind).listen()
+        self._server = _Server(self._config())
+        self._group = asyncio.TaskGroup()
+        await self._group.__aenter__()
+        self._serving = self._group.create_task(self._server.serve([self._socket]), name="http-server")
+        log.info("http=listening address=%s tls=%s", self.address, self._tls is not None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.drain()
+        finally:
+            # The group has to see a cancellation, which may be its own; what else ended the block is not of its tasks.
+            cancelled = isinstance(error, asyncio.CancelledError)
+            await (self._group.__aexit__(kind, error, trace) if cancelled else self._group.__aexit__(None, None, None))
+
+    async def drain(self) -> None:
+        """Accept nothing more, and wait until what is in work has been answered, or for too long."""
+        self._server.should_exit = True
+        await asyncio.wait({self._serving})
+
+    @property
+    def address(self) -> str:
+        """The address that is listened on, as `host:port`."""
+        address = self._socket.getsockname()
+        return f"{written(address)}:{address[1]}"
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def _config(self) -> uvicorn.Config:
+        tls = self._tls
+        return uvicorn.Config(
+            self._application,
+            http=Protocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.ERROR,  # below, each request that is no HTTP is a line
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            limit_concurrency=self._limits.connections_max + 1,  # uvicorn refuses the one that reaches it
+            h11_max_incomplete_event_size=self._limits.head_bytes_max,
+            timeout_keep_alive=self._limits.head_seconds_max,  # type: ignore[arg-type]  # asyncio takes any number
+            timeout_graceful_shutdown=self._limits.drain_seconds_max,  # type: ignore[arg-type]
+            ssl_context_factory=None if tls is None else lambda _, __: tls,
+        )
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the agent."""
+        yield

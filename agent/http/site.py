@@ -1,0 +1,33 @@
+"""Which path is served by what."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from agent.http.events import ReadBody
+from agent.http.head import Head
+from agent.http.reply import Reply, refusal
+
+Handler = Callable[[Head, ReadBody], Awaitable[Reply]]
+"""Serves a request; raises Refusal."""
+
+Resources = Mapping[str, Mapping[str, Handler]]
+"""Handlers by path and method."""
+
+
+class Site:
+    """All resources; GET serves HEAD, too."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def reply(self, head: Head, read_body: ReadBody) -> Reply:
+        """Serve a request; raise Refusal."""
+        resource = self._resources.get(head.path)
+        if resource is None:
+            raise refusal(404, "not found", f"there are {', '.join(self._resources)}")
+        handler = resource.get("GET" if head.method == "HEAD" else head.method)
+        if handler is None:
+            allowed = ", ".join((*resource, *(["HEAD"] if "GET" in resource else ())))
+            raise refusal(405, "method not allowed", f"here it is {allowed}", ("Allow", allowed))
+        return await handler(head, read_body)

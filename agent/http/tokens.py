@@ -1,0 +1,101 @@
+"""The token file: who holds which bearer token (RFC 6750), by the token's hash.
+
+A line is `device URN sha256:HEX`, `relay URN sha256:HEX` or `reader NAME sha256:HEX`; a line that begins with `#` is a
+comment. The tokens themselves stand nowhere. They are random and long, so a plain hash is enough: nobody can guess
+their way to it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from pathlib import Path
+
+from agent.http.errors import HttpSettingsError
+from contract.event import DEVICE_RESERVED_PREFIX
+
+NAME_CHARACTERS_MAX = 256
+_HASH = re.compile(r"sha256:([0-9a-f]{64})")
+_INDEX_BYTES = 8
+
+
+class Role(Enum):
+    """What a token is good for."""
+
+    DEVICE = "device"
+    """Post events of this device."""
+    RELAY = "relay"
+    """Post events of any device."""
+    READER = "reader"
+    """Read status and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whom a token belongs to."""
+
+    role: Role
+    name: str
+
+
+class Tokens:
+    """The holders by their tokens' hashes."""
+
+    def __init__(self, holders: Iterable[tuple[bytes, Holder]]) -> None:
+        self._holders = {digest[:_INDEX_BYTES]: (digest, holder) for digest, holder in holders}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def find(self, token: bytes) -> Holder | None:
+        """Find the holder of a token.
+
+        The index gives away by its timing only whether some hash begins as the hash of the token does, which nobody
+        can aim at; the comparison gives away nothing.
+        """
+        digest = sha256(token).digest()
+        expected, holder = self._holders.get(digest[:_INDEX_BYTES], (bytes(len(digest)), None))
+        return holder if hmac.compare_digest(digest, expected) else None
+
+
+def read_tokens(path: Path) -> Tokens:
+    """Read a token file; raise HttpSettingsError, which names the line and never its hash."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HttpSettingsError(f"http.token_file: {path} cannot be read: {error}") from error
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise HttpSettingsError(
+            f"http.token_file: {path} is open to others (mode {stat.S_IMODE(mode):o}): chmod 640 {path}"
+        )
+    holders: dict[bytes, Holder] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        digest, holder = _read_line(words, f"http.token_file: {path} line {number}")
+        if digest in holders:
+            raise HttpSettingsError(f"http.token_file: {path} line {number}: this token stands there twice")
+        holders[digest] = holder
+    return Tokens(holders.items())
+
+
+def _read_line(words: list[str], place: str) -> tuple[bytes, Holder]:
+    roles = ", ".join(role.value for role in Role)
+    if len(words) != 3 or words[0] not in {role.value for role in Role}:
+        raise HttpSettingsError(f"{place}: expected ROLE NAME sha256:HEX with a role of {roles}")
+    role, name, written = words
+    digest = _HASH.fullmatch(written)
+    if digest is None:
+        raise HttpSettingsError(f"{place}: expected sha256: and the token's hash in 64 hex digits, lower case")
+    if len(name) > NAME_CHARACTERS_MAX or name.lower().startswith(DEVICE_RESERVED_PREFIX):
+        raise HttpSettingsError(f"{place}: the name is too long, or one of the gateways' own")
+    return bytes.fromhex(digest[1]), Holder(Role(role), name)

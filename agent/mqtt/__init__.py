@@ -1,0 +1,1 @@
+"""The way in over MQTT: what Zigbee2MQTT publishes, and events of any other publisher."""

@@ -1,0 +1,94 @@
+"""The MQTT client as the settings want it: who we are, our session, our last will."""
+
+from __future__ import annotations
+
+import ssl
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from agent.mqtt.error import MqttError
+from agent.settings import MqttSettings
+
+CONNECT_SECONDS_MAX = 5.0
+KEEPALIVE_SECONDS = 30
+SESSION_EXPIRY_SECONDS_MAX = 0xFFFF_FFFF
+"""A session that never ends (MQTT 5 section 3.1.2.11.2)."""
+ONLINE, OFFLINE = b"online", b"offline"
+
+
+def client_id(gateway: str) -> str:
+    """Name the gateway's session at the broker."""
+    return f"oncegate-{gateway}"
+
+
+def state_topic(gateway: str) -> str:
+    """Name the topic that tells whether the gateway takes messages."""
+    return f"oncegate/{gateway}/state"
+
+
+def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
+    """Connect; block while that lasts (name, TCP, TLS), so in no event loop; raise MqttError.
+
+    A client lives for one connection: nothing of an earlier one can be acknowledged on a later one.
+    """
+    try:
+        client = _client(settings, gateway)
+        if settings.version == "5":
+            client.connect(
+                settings.host,
+                settings.port,
+                KEEPALIVE_SECONDS,
+                clean_start=False,
+                properties=_session(settings, in_work_max),
+            )
+        else:
+            client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
+    except (OSError, ValueError) as error:
+        raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
+    return client
+
+
+def _client(settings: MqttSettings, gateway: str) -> Client:
+    five = settings.version == "5"
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id(gateway),
+        clean_session=None if five else False,
+        protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
+        reconnect_on_failure=False,  # else it would fall back to MQTT 3.1 by itself
+        manual_ack=True,
+    )
+    client.connect_timeout = CONNECT_SECONDS_MAX
+    client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
+    if settings.username is not None:
+        client.username_pw_set(settings.username, _password(settings))
+    if settings.tls:
+        client.tls_set_context(_tls(settings))
+    return client
+
+
+def _session(settings: MqttSettings, in_work_max: int) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own omission
+    properties.SessionExpiryInterval = min(int(settings.session_expiry_seconds), SESSION_EXPIRY_SECONDS_MAX)
+    properties.ReceiveMaximum = in_work_max
+    return properties
+
+
+def _password(settings: MqttSettings) -> str | None:
+    """Read the password anew for each connection, since it may have been changed."""
+    if settings.password_file is None:
+        return None
+    lines = settings.password_file.read_text().splitlines()
+    if not lines:
+        raise ValueError(f"{settings.password_file}: holds no password")
+    return lines[0]
+
+
+def _tls(settings: MqttSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.tls_ca_file)
+    if settings.tls_certificate_file is not None:
+        context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file)
+    return context

@@ -1,0 +1,179 @@
+"""One connection to the broker, from its first byte to its last.
+
+paho offers a thread of its own, or its socket. We take the socket into our event loop: a message then reaches the
+pipeline, and its acknowledgement the socket, without a hop between threads or a lock; and not reading is all that it
+takes to hold the broker back. Only the connecting, which blocks, happens in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from agent.mqtt.client import OFFLINE, ONLINE, state_topic
+
+READS_PER_TURN = 64
+"""Packets read before other work in the event loop gets its turn."""
+LOOP_SECONDS = 1.0
+"""How often paho looks at its keepalive."""
+LEAVE_SECONDS_MAX = 2.0
+
+Filter = tuple[str, int] | tuple[str, SubscribeOptions]
+
+
+class Connection:
+    """A connected client in the event loop; `ended` gets the reason when the connection is over."""
+
+    def __init__(
+        self,
+        client: Client,
+        gateway: str,
+        filters: Sequence[Filter],
+        subscribed: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._state_topic = state_topic(gateway)
+        self._filters = list(filters)
+        self._take: Callable[[MQTTMessage], None] | None = None
+        self._subscribed = subscribed
+        self._loop = asyncio.get_running_loop()
+        self._reading: socket.socket | None = None
+        self._taken = 0
+        self._good_bye = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+
+    def open(self, take: Callable[[MQTTMessage], None]) -> None:
+        """Take over the socket; `take` gets each message."""
+        self._take = take
+        client = self._client
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        client.on_socket_close = self._on_socket_close
+        client.on_socket_register_write = self._on_want_write
+        client.on_socket_unregister_write = self._on_wrote_all
+        self._turn()
+        self.resume()
+        if client.want_write():
+            client.loop_write()
+
+    def acknowledge(self, message_id: int) -> None:
+        """Send the PUBACK; on a connection that is over it is lost, and the message comes again."""
+        if not self.ended.done():
+            self._client.ack(message_id, 1)
+
+    def pause(self) -> None:
+        """Read nothing more for a while: the broker has to keep what it has."""
+        if self._reading is not None:
+            self._loop.remove_reader(self._reading)
+            self._reading = None
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._reading is None and (sock := self._socket()) is not None:
+            self._reading = sock
+            self._loop.add_reader(sock, self._readable)
+            self._loop.call_soon(self._readable)  # TLS may hold bytes that the kernel no longer has
+
+    async def leave(self) -> None:
+        """Say good-bye, and end the connection; what is not acknowledged comes again.
+
+        The broker handles what we send in its order: once it has taken the good-bye, it has taken each PUBACK before
+        it. Until then we read on, since closing on unread bytes would make the kernel reset the connection.
+        """
+        self.resume()
+        if not self.ended.done():
+            self._client.on_publish = self._on_publish
+            self._good_bye = self._client.publish(self._state_topic, OFFLINE, qos=1, retain=True).mid
+            await asyncio.wait([self.ended], timeout=LEAVE_SECONDS_MAX)
+        self.close("left")
+
+    def close(self, reason: str) -> None:
+        """Let go of the socket at once; what is acknowledged is sent if it can be."""
+        if self._socket() is not None and self._client.want_write():
+            self._client.loop_write()
+        if self._timer is not None:
+            self._timer.cancel()
+        if (sock := self._socket()) is not None:
+            self._on_socket_close(self._client, None, sock)
+            self._loop.remove_writer(sock)
+            sock.close()
+        self._end(reason)
+
+    def _socket(self) -> Any:
+        return None if self.ended.done() else self._client.socket()
+
+    def _readable(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001  # the top of a callback: whoever awaits `ended` gets it
+            if not self.ended.done():
+                self.ended.set_exception(error)
+
+    def _read(self) -> None:
+        for _ in range(READS_PER_TURN):
+            if self._reading is None:
+                return
+            before = self._taken
+            self._client.loop_read()
+            if self._taken == before and not self._buffered():
+                return
+        self._loop.call_soon(self._readable)
+
+    def _buffered(self) -> bool:
+        sock = self._socket()
+        return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
+
+    def _turn(self) -> None:
+        self._client.loop_misc()
+        if not self.ended.done():
+            self._timer = self._loop.call_later(LOOP_SECONDS, self._turn)
+
+    def _end(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
+
+    def _on_connect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self.close(f"the broker refuses us: {reason}")
+        else:
+            client.subscribe(self._filters)  # type: ignore[arg-type] # a list of either kind, never mixed
+
+    def _on_subscribe(self, client: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
+        for (topic, _), reason in zip(self._filters, reasons, strict=True):
+            if reason.is_failure:
+                self.close(f"the broker refuses the subscription of {topic}: {reason}")
+                return
+        client.publish(self._state_topic, ONLINE, qos=1, retain=True)
+        self._subscribed()
+
+    def _on_disconnect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        said = flags.is_disconnect_packet_from_server
+        self._end(f"the broker says: {reason}" if said else f"the broker closed the connection, or it broke: {reason}")
+
+    def _on_publish(self, client: Client, data: Any, message_id: int, reason: Any, properties: Any) -> None:
+        if message_id == self._good_bye:
+            client.disconnect()
+
+    def _on_message(self, client: Client, data: Any, message: MQTTMessage) -> None:
+        self._taken += 1
+        assert self._take is not None
+        self._take(message)
+
+    def _on_socket_close(self, client: Client, data: Any, sock: Any) -> None:
+        self.pause()
+
+    def _on_want_write(self, client: Client, data: Any, sock: Any) -> None:
+        if not self.ended.done():
+            self._loop.add_writer(sock, client.loop_write)
+
+    def _on_wrote_all(self, client: Client, data: Any, sock: Any) -> None:
+        self._loop.remove_writer(sock)

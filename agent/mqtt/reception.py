@@ -1,0 +1,225 @@
+"""What one connection brings: each message to the pipeline, and its acknowledgement back in the order of receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from paho.mqtt.client import MQTTMessage
+
+from agent.delivery import Answer, Delivery, Receive, Record, Status
+from agent.mqtt.holding import Held, Holding
+from agent.mqtt.routes import Routes
+from agent.mqtt.turns import Turn, Turns
+from agent.mqtt.zigbee_names import Kind
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The bounds of what is in work."""
+
+    in_work_max: int = 1_000
+    """Messages; our own bound, since not every broker heeds Receive Maximum."""
+    in_work_bytes_max: int = 8 << 20
+    unknown_seconds: float = 10.0
+    """How long a device that no list names is waited for, once there is a list."""
+
+
+class Line(Protocol):
+    """The connection as the reception sees it."""
+
+    def acknowledge(self, message_id: int) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Reception:
+    """Takes the messages of one connection; `over` gets the reason when it must end for the sake of its messages."""
+
+    def __init__(self, routes: Routes, receive: Receive, record: Record, line: Line, tuning: Tuning) -> None:
+        self._routes = routes
+        self._receive = receive
+        self._record = record
+        self._line = line
+        self._tuning = tuning
+        self._loop = asyncio.get_running_loop()
+        self._turns = Turns(line.acknowledge)
+        self._holding = Holding()
+        self._timer: asyncio.TimerHandle | None = None
+        self._submitted = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._paused = False
+        self._skipping = False
+        self._waiting_is_said = False
+        self.lost = 0
+        """Messages at QoS 0 that could not be taken, and that the broker does not keep."""
+        self.ignored = 0
+        """Messages that no subscription of the settings means."""
+        self.fetches_again = False
+        """Whether it ended only to have again what it has passed over."""
+        self.over: asyncio.Future[str] = self._loop.create_future()
+
+    @property
+    def acknowledged(self) -> int:
+        """How many messages were acknowledged."""
+        return self._turns.acknowledged
+
+    def take(self, message: MQTTMessage) -> None:
+        """Take a message as it comes from the broker."""
+        payload = bytes(message.payload)
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = ""  # which no subscription means
+        learned = self._routes.learn(topic, payload)
+        if self._skipping:
+            self.lost += not (message.qos or message.retain or learned) and self._routes.may_be_event(topic, payload)
+        else:
+            turn = self._turns.open(message.mid if message.qos else 0, len(payload))
+            if message.retain or learned:  # what was before we came is state, and no event
+                self._finish(turn)
+            else:
+                self._route(turn, topic, payload)
+        if learned:
+            self._release()
+        self._heed_bounds()
+
+    def stop(self) -> None:
+        """Take nothing more; what comes yet is left to the broker."""
+        self._skipping = True
+
+    async def finished(self) -> None:
+        """Wait for the outcomes of all that the pipeline has been given."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Wait for nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _route(self, turn: Turn, topic: str, payload: bytes) -> None:
+        delivery = self._routes.own(topic, payload)
+        if delivery is not None:
+            self._deliver(turn, delivery)
+        elif (name := self._routes.zigbee_name(topic)) is not None:
+            self._zigbee(turn, name, payload)
+        else:
+            self._ignore(turn, topic)
+
+    def _ignore(self, turn: Turn, topic: str) -> None:
+        """Pass over a message that no subscription means: the session keeps those of former settings."""
+        self.ignored += 1
+        if self.ignored == 1:
+            _log.warning("mqtt=ignored topic=%r reason=%r", topic, "no subscription of the settings means it")
+        self._finish(turn)
+
+    def _zigbee(self, turn: Turn, name: str, payload: bytes) -> None:
+        kind, delivery = self._routes.zigbee(name, payload)
+        if kind is Kind.STATE:
+            self._finish(turn)
+        elif kind is Kind.DEVICE:
+            self._deliver(turn, delivery)
+        elif self._holding.is_stranger(name):
+            self._reject(turn, delivery, "no device of this name in bridge/devices")
+        else:
+            self._holding.hold(Held(turn, name, payload, self._loop.time()))
+            self._watch()
+
+    def _release(self) -> None:
+        """Look again at what waits, since a list has come."""
+        for held in self._holding.release():
+            self._zigbee(held.turn, held.name, held.payload)
+        self._return_for_skipped()
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._tuning.unknown_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._routes.names.told:
+            for held in self._holding.overdue(self._loop.time() - self._tuning.unknown_seconds):
+                _, delivery = self._routes.zigbee(held.name, held.payload)
+                self._reject(held.turn, delivery, "no device of this name in bridge/devices")
+            self._return_for_skipped()
+        elif not self._waiting_is_said:
+            self._waiting_is_said = True
+            _log.warning("mqtt=waiting for=%s hint=%r", self._routes.devices_topic, "is Zigbee2MQTT running?")
+        if self._holding:
+            self._watch()
+
+    def _deliver(self, turn: Turn, delivery: Delivery) -> None:
+        if len(delivery.body) > self._routes.body_bytes_max:
+            self._reject(turn, delivery, f"larger than {self._routes.body_bytes_max} bytes (mqtt.max_body_bytes)")
+            return
+
+        def respond(answer: Answer) -> None:
+            self._returned()
+            if answer.status in (Status.DURABLE, Status.UNAVAILABLE):
+                self._settle(turn, answer)
+            else:
+                self._reject(turn, delivery, answer.reason)
+
+        self._given()
+        self._receive(delivery, respond)
+
+    def _reject(self, turn: Turn, delivery: Delivery, reason: str) -> None:
+        def respond(answer: Answer) -> None:
+            self._returned()
+            self._settle(turn, answer)
+
+        self._given()
+        self._record(delivery, reason, respond)
+
+    def _settle(self, turn: Turn, answer: Answer) -> None:
+        if answer.status is Status.DURABLE:
+            self._finish(turn)
+            return
+        self.lost += not turn.message_id
+        self.stop()
+        if not self.over.done():
+            self.over.set_result(answer.reason)
+
+    def _finish(self, turn: Turn) -> None:
+        self._turns.finish(turn)
+        if self._paused and self._has_room():
+            self._paused = False
+            self._line.resume()
+
+    def _heed_bounds(self) -> None:
+        """At the bound, read nothing more; but while messages wait for a list, read on for the list alone."""
+        if self._skipping or self._paused or not self._at_bound():
+            return
+        if self._holding:
+            self._skipping = True
+        else:
+            self._paused = True
+            self._line.pause()
+
+    def _at_bound(self) -> bool:
+        return len(self._turns) >= self._tuning.in_work_max or self._turns.size >= self._tuning.in_work_bytes_max
+
+    def _has_room(self) -> bool:
+        """Tell whether half of the bound is free, so that reading does not stop and go for each message."""
+        tuning, turns = self._tuning, self._turns
+        return len(turns) <= tuning.in_work_max // 2 and turns.size <= tuning.in_work_bytes_max // 2
+
+    def _return_for_skipped(self) -> None:
+        """Have the connection made anew where messages were passed over: what is not acknowledged comes again."""
+        if self._skipping and not self._holding and not self.over.done():
+            self.fetches_again = True
+            self.over.set_result("messages that came before bridge/devices are fetched again")
+
+    def _given(self) -> None:
+        self._submitted += 1
+        self._idle.clear()
+
+    def _returned(self) -> None:
+        self._submitted -= 1
+        if not self._submitted:
+            self._idle.set()

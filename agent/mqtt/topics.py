@@ -1,0 +1,89 @@
+"""Subscriptions of one's own: which topics, in which format, and where in the topic the device is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.delivery import Media
+
+FORMATS = {
+    "json": Media.JSON,
+    "cbor": Media.CBOR,
+    "senml-json": Media.SENML_JSON,
+    "senml-cbor": Media.SENML_CBOR,
+}
+DEVICE = "{device}"
+"""Stands in a topic for the level that names the device."""
+TOPIC_BYTES_MAX = 65_535
+"""MQTT 5 section 1.5.4."""
+_EXPECTED = (
+    f"expected tables with topic (a filter; the level {DEVICE} names the device) and format ({', '.join(FORMATS)})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One entry of [[mqtt.subscriptions]]."""
+
+    topic: str
+    """The filter, with `{device}` for the level that names the device, where one does."""
+    media: Media
+
+    @property
+    def filter(self) -> str:
+        """The filter in MQTT's words."""
+        return self.topic.replace(DEVICE, "+")
+
+    def matches(self, topic: str) -> bool:
+        """Tell whether a topic is meant (MQTT 5 section 4.7)."""
+        wanted, given = self.filter.split("/"), topic.split("/")
+        if given[0].startswith("$") and wanted[0] in ("+", "#"):
+            return False
+        if wanted[-1] == "#":
+            wanted, given = wanted[:-1], given[: len(wanted) - 1]
+        return len(wanted) == len(given) and all(
+            level in ("+", name) for level, name in zip(wanted, given, strict=True)
+        )
+
+    def device(self, topic: str) -> str | None:
+        """Give the device that a topic names."""
+        levels = self.topic.split("/")
+        return topic.split("/")[levels.index(DEVICE)] or None if DEVICE in levels else None
+
+
+def read_subscriptions(value: object) -> tuple[Subscription, ...]:
+    """Read the tables of [[mqtt.subscriptions]]; raise ValueError."""
+    if not isinstance(value, list):
+        raise ValueError(_EXPECTED)
+    return tuple(_read(table) for table in value)
+
+
+def base_topic(value: object) -> str:
+    """Read the topic below which Zigbee2MQTT publishes; empty for none."""
+    if not isinstance(value, str) or any(sign in value for sign in "+#{}") or value.strip("/") != value:
+        raise ValueError("expected a topic without wildcards, or nothing")
+    return value
+
+
+def _read(table: object) -> Subscription:
+    if not isinstance(table, dict) or set(table) != {"topic", "format"}:
+        raise ValueError(_EXPECTED)
+    topic, name = table["topic"], table["format"]
+    if name not in FORMATS:
+        raise ValueError(f"expected as format one of {', '.join(FORMATS)}")
+    if not isinstance(topic, str) or not _is_filter(topic):
+        raise ValueError("expected as topic an MQTT filter, in which one level may be {device}")
+    return Subscription(topic, FORMATS[name])
+
+
+def _is_filter(topic: str) -> bool:
+    """Check the places of the wildcards; a shared subscription has no order and no session of our own."""
+    levels = topic.split("/")
+    if not topic or len(topic.encode()) > TOPIC_BYTES_MAX or "\0" in topic or levels[0] == "$share":
+        return False
+    return (
+        all(level in ("+", DEVICE) or not set("+{}") & set(level) for level in levels)
+        and all("#" not in level for level in levels[:-1])
+        and (levels[-1] == "#" or "#" not in levels[-1])
+        and levels.count(DEVICE) <= 1
+    )

@@ -1,0 +1,48 @@
+"""Acknowledgements in the order of receipt (MQTT 5 section 4.6), whatever the order of the outcomes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One message's place in the order of receipt."""
+
+    message_id: int
+    """0: came at QoS 0, and nobody waits for an acknowledgement."""
+    size: int
+    done: bool = False
+
+
+class Turns:
+    """The messages of one connection that are in work."""
+
+    def __init__(self, acknowledge: Callable[[int], None]) -> None:
+        self._acknowledge = acknowledge
+        self._queue: deque[Turn] = deque()
+        self.size = 0
+        """Bytes of all messages in work."""
+        self.acknowledged = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def open(self, message_id: int, size: int) -> Turn:
+        """Give a message its place."""
+        turn = Turn(message_id, size)
+        self._queue.append(turn)
+        self.size += size
+        return turn
+
+    def finish(self, turn: Turn) -> None:
+        """Note that a message is dealt with; acknowledge all that have become due by it."""
+        turn.done = True
+        while self._queue and self._queue[0].done:
+            due = self._queue.popleft()
+            self.size -= due.size
+            if due.message_id:
+                self._acknowledge(due.message_id)
+                self.acknowledged += 1

@@ -1,0 +1,83 @@
+"""The path of an event on the gateway, as far as its ACK: receive, decode, fingerprint, store, ack."""
+
+from __future__ import annotations
+
+from agent.admission import Admission, ForbiddenError
+from agent.clock import Clock
+from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
+from agent.delivery import VIAS, Answer, Delivery, Respond, Status
+from agent.identity import identify
+from agent.settings import DevicesSettings, IdentitySettings
+from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
+from agent.tally import Tally
+
+
+class Pipeline:
+    """What every way in hands its deliveries to."""
+
+    def __init__(
+        self, settings: IdentitySettings, clock: Clock, intake: Intake, devices: DevicesSettings | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._intake = intake
+        self._admission = Admission(devices or DevicesSettings())
+        self.tallies = {via: Tally() for via in VIAS}
+        """What came in, by its way."""
+
+    def receive(self, delivery: Delivery, respond: Respond) -> None:
+        """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
+        try:
+            decoded = self._admission.screen(delivery, decode(delivery))
+        except UnknownFormat as error:
+            self._tell(delivery, respond, Answer(Status.UNKNOWN_FORMAT, reason=str(error)))
+            return
+        except Undecodable as error:
+            self._tell(delivery, respond, Answer(Status.UNDECODABLE, reason=str(error)))
+            return
+        except ForbiddenError as error:
+            self._tell(delivery, respond, Answer(Status.FORBIDDEN, reason=str(error)))
+            return
+        if not decoded.events:
+            reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
+            self._tell(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
+            return
+        self._store(delivery, decoded, respond)
+
+    def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
+        """Keep a delivery that can be no event among the rejected; `respond` is called as by `receive`."""
+        raw = delivery.body[:REJECTED_BYTES_MAX]
+        reject = Reject(delivery.sender, delivery.via, self._clock.wall(), reason, raw)
+        self._submit(delivery, (), (reject,), None, respond)
+
+    def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
+        received, trust = self._clock.wall(), self._clock.trust()
+        candidates = tuple(identify(event, delivery.via, received, trust, self._settings) for event in decoded.events)
+        rejects = tuple(
+            Reject(rejected.device, delivery.via, received, rejected.reason, rejected.raw)
+            for rejected in decoded.rejected
+        )
+        self._submit(delivery, candidates, rejects, delivery.proof, respond)
+
+    def _submit(
+        self,
+        delivery: Delivery,
+        candidates: tuple[Candidate, ...],
+        rejects: tuple[Reject, ...],
+        proof: bytes | None,
+        respond: Respond,
+    ) -> None:
+        def ack(outcome: Outcome) -> None:
+            self._tell(delivery, respond, _answer(outcome, len(rejects)))
+
+        self._intake.submit(Submission(candidates, rejects, proof, ack))
+
+    def _tell(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
+        self.tallies[delivery.via].add(answer)
+        respond(answer)
+
+
+def _answer(outcome: Outcome, rejected: int) -> Answer:
+    if outcome.refusal:
+        return Answer(Status.UNAVAILABLE, reason=outcome.refusal, retry_seconds=outcome.retry_seconds)
+    return Answer(Status.DURABLE, outcome.accepted, outcome.duplicates, rejected, outcome.fingerprints)

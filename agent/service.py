@@ -1,0 +1,153 @@
+"""The agent as a process: open the store, the ways in and the way out, run until told to stop, finish what is accepted.
+
+The composition root: only this module knows which adapter is in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from random import Random
+from typing import TYPE_CHECKING
+
+from agent.clock import Clock, SystemClock
+from agent.coap.server import CoapServer
+from agent.forward.forwarder import Forwarder
+from agent.forward.receipts import Receipts
+from agent.pipeline import Pipeline
+from agent.settings import Settings
+from agent.status import read_status
+from agent.store.database import DamagedStoreError
+from agent.store.event_store import EventStore
+
+if TYPE_CHECKING:
+    from agent.http.server import HttpServer
+
+log = logging.getLogger(__name__)
+
+
+async def serve(settings: Settings) -> None:
+    """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
+    asked_to_stop = _stop_on_signals()
+    while await _serve_until_damaged(settings, asked_to_stop):
+        log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
+    log.info("agent=stopped")
+
+
+async def _serve_until_damaged(settings: Settings, asked_to_stop: asyncio.Event) -> bool:
+    """Run the agent; tell whether it ended because damage was met in the store."""
+    damaged = False
+    try:
+        await _serve(settings, asked_to_stop)
+    except* DamagedStoreError:
+        damaged = True
+    return damaged
+
+
+async def _serve(settings: Settings, asked_to_stop: asyncio.Event) -> None:
+    clock = SystemClock(trusted=settings.gateway.clock == "trusted")
+    store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
+    async with store:
+        pipeline = Pipeline(settings.identity, clock, store, settings.devices)
+        await _run(settings, clock, store, pipeline, asked_to_stop)
+
+
+async def _run(
+    settings: Settings, clock: Clock, store: EventStore, pipeline: Pipeline, asked_to_stop: asyncio.Event
+) -> None:
+    """Startup, main loop, shutdown: the ways in close first, so that the way out sees all that was accepted."""
+    way_out = threading.Event()
+    forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
+    receipts = Receipts(settings.kafka, settings.receipts, store, Random())
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
+        tasks.create_task(_thread(receipts.run, way_out), name="receipts")
+        mqtt = tasks.create_task(_take_from_broker(settings, pipeline, asked_to_stop), name="mqtt")
+        try:
+            async with AsyncExitStack() as stack:
+                ways_in = await _open_ways_in(settings, pipeline, store, stack)
+                places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
+                log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
+                await _until_stopped(asked_to_stop, store)
+                log.info("agent=stopping")
+            await mqtt
+        finally:
+            way_out.set()
+
+
+async def _open_ways_in(
+    settings: Settings, pipeline: Pipeline, store: EventStore, stack: AsyncExitStack
+) -> dict[str, CoapServer | HttpServer]:
+    """Open what is enabled; leaving the stack closes it."""
+    ways_in: dict[str, CoapServer | HttpServer] = {}
+    copies_at_the_door: dict[str, Callable[[], int]] = {}
+    if settings.coap.enabled:
+        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive))
+        ways_in["coap"] = coap
+        copies_at_the_door["coap"] = lambda: coap.counters.duplicates
+        store.also_count(copies_at_the_door["coap"])
+    if settings.http.enabled:
+        ways_in["http"] = await stack.enter_async_context(_http(settings, pipeline, store, copies_at_the_door))
+    return ways_in
+
+
+def _http(
+    settings: Settings, pipeline: Pipeline, store: EventStore, copies_at_the_door: Mapping[str, Callable[[], int]]
+) -> HttpServer:
+    # What only HTTP needs costs a gateway without it neither time nor memory.
+    from agent.http.metrics import Metrics, Sources
+    from agent.http.server import HttpServer
+    from agent.http.views import Views
+
+    responses: Counter[int] = Counter()
+    sources = Sources(
+        pipeline.tallies, copies_at_the_door, responses, store.commit_durations, store.counts, store.bytes_on_disk
+    )
+    views = Views(
+        store.trouble,
+        lambda: read_status(settings.gateway.state_dir, settings.gateway.id).document(),
+        Metrics(sources).text,
+    )
+    return HttpServer(settings.http, pipeline.receive, views, responses)
+
+
+async def _take_from_broker(settings: Settings, pipeline: Pipeline, stop: asyncio.Event) -> None:
+    """Run the way in over MQTT, where it is enabled, until told to stop."""
+    if settings.mqtt.enabled:
+        from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
+
+        subscriber = Subscriber(settings.mqtt, settings.gateway.id, pipeline.receive, pipeline.record, Random())
+        await subscriber.run(stop)
+
+
+async def _until_stopped(asked: asyncio.Event, store: EventStore) -> None:
+    """Wait for the signal; raise what ended the store's writer, without which nothing can be promised."""
+    waiting = asyncio.ensure_future(asked.wait())
+    await asyncio.wait((waiting, store.failed), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if store.failed.done():
+        store.failed.result()
+
+
+async def _thread(run: Callable[[threading.Event], None], stop: threading.Event) -> None:
+    """Run blocking work in a thread of its own; on cancellation tell it to stop and wait until it has."""
+    work = asyncio.ensure_future(asyncio.to_thread(run, stop))
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await work
+        raise
+
+
+def _stop_on_signals() -> asyncio.Event:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    return asked

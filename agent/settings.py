@@ -1,0 +1,201 @@
+"""The agent's settings: one frozen dataclass for each section of the configuration file.
+
+Each field's metadata says how its text is read, what it means, and under which key it stands where that is not
+the field's name; `configuration.py` reads files by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent import units
+from agent.mqtt import topics
+
+DAY_SECONDS = 86_400.0
+
+
+def option(read: units.Read, help_: str, *, key: str = "", **default: Any) -> Any:
+    """Declare a setting: how it is read, what it means, the default (`default=` or `default_factory=`)."""
+    return field(metadata={"read": read, "help": help_, "key": key}, **default)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Section [gateway]."""
+
+    id: str = option(units.name, "name of this gateway; unique among all that write to one topic")
+    state_dir: Path = option(  # noqa: RUF009  # a frozen value
+        units.path, "folder of the event store", default=Path("/var/lib/oncegate")
+    )
+    clock: str = option(
+        units.choice("kernel", "trusted"),
+        "kernel: the clock is trusted once the kernel says it is synchronised; trusted: something else keeps it right",
+        default="kernel",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CoapSettings:
+    """Section [coap]."""
+
+    enabled: bool = option(units.boolean, "accept events over CoAP", default=True)
+    bind: str = option(units.text, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
+    max_body_bytes: int = option(units.size, "largest body, block-wise uploads included", default=65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Section [http]."""
+
+    enabled: bool = option(units.boolean, "accept events over HTTP, with health, status and metrics", default=True)
+    bind: str = option(
+        units.text,
+        "address and TCP port; beyond the loopback `token_file` is required; [::] takes IPv6 and IPv4",
+        default="127.0.0.1:8580",
+    )
+    token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
+        units.path, "who may post and who may read, by bearer token: docs/http.md", default=None
+    )
+    tls_certificate: Path | None = option(  # noqa: RUF009
+        units.path, "certificate chain (PEM); with it, HTTPS only", default=None
+    )
+    tls_key: Path | None = option(units.path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    max_body_bytes: int = option(units.size, "largest body", default=65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesSettings:
+    """Section [devices]."""
+
+    allow: tuple[str, ...] = option(units.patterns, "devices whose events are taken; empty: all", default=())
+    deny: tuple[str, ...] = option(units.patterns, "devices whose events are refused; goes before `allow`", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """Section [mqtt]."""
+
+    enabled: bool = option(units.boolean, "accept events from an MQTT broker", default=False)
+    host: str = option(units.text, "the broker's name or address", default="localhost")
+    port: int = option(units.port, "the broker's port; with TLS mostly 8883", default=1883)
+    version: str = option(units.choice("5", "3.1.1"), "of MQTT", default="5")
+    username: str | None = option(units.text, "name at the broker", default=None)
+    password_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "file whose first line is the password", default=None
+    )
+    tls: bool = option(units.boolean, "encrypt, and check the broker's certificate and name", default=False)
+    tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "certificates (PEM) that may sign the broker's; without it the system's", default=None
+    )
+    tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "our own certificate (PEM), for the broker", default=None
+    )
+    tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "its private key, where that is not in the same file", default=None
+    )
+    session_expiry_seconds: float = option(
+        units.duration,
+        "how long the broker keeps messages for us while we are away (MQTT 5; with 3.1.1 the broker decides)",
+        key="session_expiry",
+        default=7 * DAY_SECONDS,
+    )
+    max_body_bytes: int = option(units.size, "largest message; a larger one is rejected", default=65_536)
+    base_topic: str = option(
+        topics.base_topic, "below which Zigbee2MQTT publishes; empty where there is none", default="zigbee2mqtt"
+    )
+    subscriptions: tuple[topics.Subscription, ...] = option(
+        topics.read_subscriptions, "events of other publishers, in the formats of docs/sensors.md", default=()
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where one option has no effect without another."""
+        if not self.tls and (self.tls_ca_file or self.tls_certificate_file or self.tls_key_file):
+            raise ValueError("tls_ca_file, tls_certificate_file and tls_key_file: expected only with tls = true")
+        if self.tls_key_file and not self.tls_certificate_file:
+            raise ValueError("tls_key_file: expected only with tls_certificate_file")
+        if self.password_file and self.username is None:
+            raise ValueError("password_file: expected only with username")
+        if self.session_expiry_seconds < 1:
+            raise ValueError("session_expiry: expected a second at least, or the broker keeps nothing for us")
+        if self.enabled and not self.base_topic and not self.subscriptions:
+            raise ValueError("enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]")
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """Section [identity]."""
+
+    retention_seconds: float = option(
+        units.duration,
+        "how long a fingerprint is remembered, in time that the agent runs",
+        key="retention",
+        default=7 * DAY_SECONDS,
+    )
+    resend_window_seconds: float = option(
+        units.duration,
+        "within which equal data without an id is marked as a possible duplicate",
+        key="resend_window",
+        default=300.0,
+    )
+    resend_horizon_seconds: float | None = option(
+        units.duration,
+        "after which no sensor here resends an event; spares the cloud look-ups",
+        key="resend_horizon",
+        default=None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Section [store]."""
+
+    max_bytes: int = option(units.size, "bound of the store on disk", default=1 << 30)
+    when_full: str = option(
+        units.choice("refuse", "drop-oldest"),
+        "refuse: new events are refused until there is room; drop-oldest: the oldest are given up and declared",
+        default="refuse",
+    )
+    commit_delay_ms_max: int = option(units.count, "wait this long for more events to share a commit", default=0)
+    commit_events_max: int = option(units.positive, "most events of one commit", default=1_000)
+    keep_processed_seconds: float = option(
+        units.duration, "how long processed events are kept", key="keep_processed", default=3_600.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Section [kafka]."""
+
+    bootstrap_servers: str = option(units.text, "Kafka brokers, host:port with commas between")
+    topic: str = option(units.text, "topic of the events", default="oncegate.events")
+    properties: Mapping[str, str] = option(
+        units.properties, "librdkafka properties, such as security.protocol", default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptSettings:
+    """Section [receipts]."""
+
+    enabled: bool = option(units.boolean, "wait for the cloud's receipt; false: forwarded is done", default=True)
+    group: str = option(units.text, "consumer group whose committed offsets are the receipts", default="oncegate-cloud")
+    poll_seconds: float = option(units.duration, "how often the group's offsets are asked for", default=30.0)
+    any_commit: bool = option(units.boolean, "take offsets that another consumer than our job commits", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the configuration file says; the fields are its sections."""
+
+    gateway: GatewaySettings
+    kafka: KafkaSettings
+    coap: CoapSettings = CoapSettings()
+    http: HttpSettings = HttpSettings()
+    devices: DevicesSettings = DevicesSettings()
+    mqtt: MqttSettings = MqttSettings()
+    identity: IdentitySettings = IdentitySettings()
+    store: StoreSettings = StoreSettings()
+    receipts: ReceiptSettings = ReceiptSettings()

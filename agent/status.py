@@ -1,0 +1,84 @@
+"""What the store says of itself, read beside the running service or without it."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent.store import database, gaps, known_rows, tables
+from agent.store.coverage import Ranges
+from agent.store.reader import Epochs
+from agent.store.states import States
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """Events in the store by state."""
+
+    new: int
+    forwarded: int
+    processed: int
+    lost: int = 0
+    """Given up, since they could not be read any more; as far as the latest gaps say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One look at the store; counts of copies lag behind by what no commit has carried yet."""
+
+    gateway: str
+    accepted: int
+    """Events of sensors, in all the store's life."""
+    duplicates: int
+    rejected: int
+    events: EventCounts
+    epochs: int
+    epoch: str | None
+    sequence: int
+    store_bytes: int
+
+    def document(self) -> dict[str, object]:
+        """Give the status as JSON's types."""
+        return asdict(self)
+
+
+def read_status(folder: Path, gateway: str) -> Status:
+    """Look at a store; raise StoreError where there is none."""
+    path = folder / database.FILE_NAME
+    connection = database.open_for_reading(path)
+    try:
+        connection.execute("BEGIN")
+        return _read(connection, path, gateway)
+    finally:
+        connection.close()
+
+
+def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
+    epochs = Epochs.load(connection)
+    end = tables.last_position(connection)
+    openings = tables.load_openings(connection)
+    last = epochs.last()
+    return Status(
+        gateway=gateway,
+        accepted=end - len(openings) - gaps.count_declarations(connection),
+        duplicates=known_rows.count_duplicates(connection),
+        rejected=tables.count_rejects(connection),
+        events=_counts(connection, end),
+        epochs=len(openings),
+        epoch=None if last is None else last[1],
+        sequence=0 if last is None else end - last[0] + 1,
+        store_bytes=database.bytes_on_disk(path),
+    )
+
+
+def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
+    states = States(connection)
+    forwarded = sum(batch.last - batch.first + 1 for batch in states.batches)
+    first = tables.first_event(connection)
+    kept = 0 if first is None else _count(states.done, first) - _count(states.lost, first)
+    return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
+
+
+def _count(ranges: Ranges, floor: int = 1) -> int:
+    return sum(max(0, last - max(first, floor) + 1) for first, last in ranges)

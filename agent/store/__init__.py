@@ -1,0 +1,1 @@
+"""The store: what the gateway has promised to keep."""

@@ -1,0 +1,93 @@
+"""Files beside the store's: how a salvaged file takes a damaged one's place, also across a kill in between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_PARTS = ("", "-wal")
+_SALVAGED = ".salvaged-"
+_DAMAGED = ".damaged-"
+
+
+def suspect(path: Path, reason: str) -> None:
+    """Note that the next opening has to salvage."""
+    mark = _beside(path, ".suspect")
+    with mark.open("w") as file:
+        file.write(reason)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(mark)
+
+
+def suspicion(path: Path) -> str:
+    """Give the reason why this opening has to salvage; empty where there is none."""
+    mark = _beside(path, ".suspect")
+    return (mark.read_text(errors="replace") or "damaged") if mark.exists() else ""
+
+
+def mark_open(path: Path) -> None:
+    """Note that there is a write-ahead log from now on; not flushed, since it is only there to raise suspicion."""
+    _beside(path, ".open").touch()
+
+
+def mark_closed(path: Path) -> None:
+    """Note that everything is in the file itself."""
+    _beside(path, ".open").unlink(missing_ok=True)
+
+
+def lacks_log(path: Path) -> bool:
+    """Tell whether the write-ahead log of a service that did not end in order is gone."""
+    return _beside(path, ".open").exists() and path.exists() and not _beside(path, "-wal").exists()
+
+
+def prepare(path: Path) -> Path:
+    """Give the name under which to salvage, with room made: of files set aside, only the latest one is kept."""
+    for old in set_aside(path):
+        old.unlink()
+    new = _beside(path, ".salvaging")
+    for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm")):
+        leftover.unlink(missing_ok=True)
+    return new
+
+
+def finish(path: Path, new: Path, time: str) -> None:
+    """Put a complete salvaged file in the damaged one's place."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    new.rename(_beside(path, f"{_SALVAGED}{time}"))
+    _sync_folder(path)
+    resume(path)
+
+
+def resume(path: Path) -> None:
+    """Finish a replacement that a kill has interrupted; each step may have happened."""
+    for salvaged in path.parent.glob(f"{path.name}{_SALVAGED}*"):
+        time = salvaged.name.removeprefix(f"{path.name}{_SALVAGED}")
+        for part in _PARTS:
+            old = _beside(path, part)
+            if old.exists():
+                old.rename(_beside(path, f"{_DAMAGED}{time}{part}"))
+        _beside(path, "-shm").unlink(missing_ok=True)
+        _beside(path, ".suspect").unlink(missing_ok=True)
+        _beside(path, ".open").unlink(missing_ok=True)
+        salvaged.rename(path)
+        _sync_folder(path)
+
+
+def set_aside(path: Path) -> Iterator[Path]:
+    """Give the files that were set aside."""
+    yield from path.parent.glob(f"{path.name}{_DAMAGED}*")
+
+
+def _beside(path: Path, part: str) -> Path:
+    return Path(f"{path}{part}")
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

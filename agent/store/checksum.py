@@ -1,0 +1,30 @@
+"""The checksum of a row: SQLite has none, and a wrong range of positions would lose events silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from zlib import crc32
+
+from agent.store.database import DamagedStoreError
+
+
+def checksum(table: str, row: Iterable[Any]) -> int:
+    """Compute the checksum of a row's values, in their order, in this table."""
+    crc = crc32(table.encode())
+    for value in row:
+        crc = crc32(value if isinstance(value, bytes) else b"%s;" % repr(value).encode(), crc)
+    return crc
+
+
+def is_whole(table: str, row: tuple[Any, ...]) -> bool:
+    """Tell whether a row, its checksum last, is what was written."""
+    return bool(row) and row[-1] == checksum(table, row[:-1])
+
+
+def verified(table: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Give rows without their checksum; raise DamagedStoreError at the first that is not whole."""
+    for row in rows:
+        if not is_whole(table, row):
+            raise DamagedStoreError(f"table {table}, row {row[0]!r}: the checksum does not match")
+        yield row[:-1]

@@ -1,0 +1,298 @@
+"""Commits: decide a group of submissions, write it in one transaction, and only then make it known and answer.
+
+Runs on the writer's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agent.clock import Clock
+from agent.gateway_events import started
+from agent.settings import StoreSettings
+from agent.store import database, gaps, known_rows, tables
+from agent.store.copy_count import CopyCount
+from agent.store.damage import is_damage
+from agent.store.decision import STORE_FULL, Decision
+from agent.store.declaration import declarations
+from agent.store.durations import Durations
+from agent.store.gaps import Gap
+from agent.store.opening import Memory, begin
+from agent.store.port import Outcome, Submission
+from agent.store.room import Room
+from agent.store.tables import Opening
+
+log = logging.getLogger(__name__)
+
+Answers = Sequence[tuple[Submission, Outcome]]
+
+RETRY_SECONDS = 10
+"""When a sensor may try again after the store has failed."""
+_CANNOT_WRITE = "the store cannot write: "
+_TRIAL_FACT = "trial"
+"""Written to see whether a store that has failed can write again."""
+
+
+class UnknownOutcomeError(Exception):
+    """A COMMIT failed: whether it is on disk is unknown, so the store has to be reopened under a new epoch."""
+
+
+class Committer:
+    """The writing connection and the epoch of this opening."""
+
+    def __init__(
+        self,
+        path: Path,
+        connect: database.Connect,
+        settings: StoreSettings,
+        gateway: str,
+        clock: Clock,
+        memory: Memory,
+        announce: Callable[[Answers], None],
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._gateway = gateway
+        self._clock = clock
+        self._memory = memory
+        self._announce = announce
+        self._room = Room(path, settings, memory)
+        self._connection: sqlite3.Connection | None = None
+        self._opening: Opening | None = None
+        self._epoch_first = 0
+        """Position of the epoch's first event; 0 while nothing of this opening is committed."""
+        self._uncertain_from: int | None = None
+        self._service_before = memory.service
+        self._opened_at = clock.monotonic()
+        self.copies = CopyCount()
+        self.damaged: Callable[[BaseException], None] = lambda _: None
+        """Is told of an error that means a damaged file."""
+        self._failing = ""
+        self.durations = Durations()
+        """Of the transactions that reached the disk."""
+
+    def open(self, connection: sqlite3.Connection) -> None:
+        """Take the connection, under a new epoch."""
+        self._connection = connection
+        self._epoch_first = 0
+        self._opening = begin(self._clock, self.service())
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def service(self) -> int:
+        """Count the milliseconds that the service has run in all its life: a clock that no one can set."""
+        return self._service_before + self._clock.monotonic() - self._opened_at
+
+    def commit(self, group: Sequence[Submission]) -> None:
+        """Store a group in one transaction and answer each of it."""
+        try:
+            decision = self._decide(group)
+        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            self._refuse([(submission, Outcome()) for submission in group], error)
+            return
+        if decision.at_once:
+            self._announce(decision.at_once)
+        self.copies.add(len(decision.duplicates))
+        self._note(decision, range(decision.first_position))
+        if not decision.after_commit and not decision.declares:
+            return
+        try:
+            self.transact(lambda connection: self._write(connection, decision))
+        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            self._refuse(decision.after_commit, error)
+            return
+        self._make_known(decision)
+        self._note(decision, range(decision.first_position, decision.next_position))
+        self._announce(decision.after_commit)
+
+    def give_up(self, gap: Gap) -> None:
+        """Forget what cannot be read any more, and say so in an event; raise with nothing changed."""
+        self._give_up(gap)
+        self.declare()
+
+    def purge(self, up_to: int) -> None:
+        """Delete the commits all of whose events lie at or below this position."""
+        self.transact(lambda connection: tables.delete_events(connection, up_to))
+        self._memory.first_kept = up_to + 1
+
+    def _give_up(self, gap: Gap) -> None:
+        undeclared: list[Gap] = []
+        fingerprints: list[tuple[bytes, int]] = []
+        proofs: list[bytes] = []
+
+        def write(connection: sqlite3.Connection) -> None:
+            nonlocal undeclared, fingerprints, proofs
+            gaps.insert(connection, gap)
+            fingerprints, proofs = gaps.forget(connection, gap.first, gap.last)
+            undeclared = gaps.undeclared(gaps.load(connection))
+
+        self.transact(write)
+        self._memory.give_up(gap, undeclared, fingerprints, proofs)
+
+    def declare(self) -> None:
+        """Store the events that say what is given up, where there are any to come."""
+        if self._memory.undeclared:
+            self.commit(())
+
+    def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
+        """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
+        connection = self.connection()
+        start = time.monotonic()
+        changes = self._memory.progress.pending()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._uncertain_from is not None:
+                tables.discard_from(connection, self._uncertain_from)
+            write(connection)
+            for change in changes:
+                change(connection)
+            copies = self.copies.pending()
+            known_rows.count_copies(connection, copies)
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._uncertain_from = self._memory.end + 1
+            self.close()
+            raise UnknownOutcomeError(f"COMMIT failed: {error}") from error
+        self._uncertain_from = None
+        self.durations.add(time.monotonic() - start)
+        self.copies.written(copies)
+        self._memory.progress.written(changes)
+        if self._failing:
+            log.warning("store=recovered")
+            self._failing = ""
+
+    def trouble(self) -> str:
+        """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
+        try:
+            if self._failing:
+                self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
+            return STORE_FULL if self._room.stays_full(self.connection()) else ""
+        except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
+            if is_damage(error):
+                self.damaged(error)
+            return f"{_CANNOT_WRITE}{error}"
+
+    def connection(self) -> sqlite3.Connection:
+        """Give the writing connection; open it anew, under a new epoch, where an error has closed it."""
+        if self._connection is None:
+            self.open(self._connect(self._path))
+        assert self._connection is not None
+        return self._connection
+
+    def _note(self, decision: Decision, positions: range) -> None:
+        """Note the copies of events at these positions: only what is on disk can be repeated."""
+        self.copies.note(self._clock.wall(), [place for _, place in decision.duplicates if place in positions])
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._uncertain_from = self._memory.end + 1
+            self.close()
+
+    def _decide(self, group: Sequence[Submission]) -> Decision:
+        has_room = self._has_room(self.connection(), group)
+        memory = self._memory
+        assert self._opening is not None
+        first = memory.end + 1
+        monotonic = self._clock.monotonic()
+        decision = Decision(
+            epoch=self._opening.epoch,
+            epoch_first=self._epoch_first or first,
+            first_position=first,
+            monotonic=monotonic,
+            full=not has_room,
+            known=memory.fingerprints,
+            proofs_known=memory.proofs,
+            likenesses_known=memory.likenesses,
+        )
+        if not self._epoch_first:
+            decision.add_new(
+                started(self._gateway, decision.epoch, memory.last_label(), self._clock.wall(), self._clock.trust())
+            )
+        for candidate in declarations(self._gateway, memory, self._clock):
+            decision.declares = decision.next_position
+            decision.add_new(candidate)
+        for submission in group:
+            decision.add(submission)
+        return decision
+
+    def _has_room(self, connection: sqlite3.Connection, group: Sequence[Submission]) -> bool:
+        """Tell whether new events have room; make it where there are some and something may leave."""
+        if not self._room.is_full(connection):
+            return True
+        known = self._memory.fingerprints
+        if all(candidate.fingerprint in known for submission in group for candidate in submission.candidates):
+            return False
+        while self._make_room(connection):
+            if not self._room.is_full(connection):
+                return True
+        return False
+
+    def _make_room(self, connection: sqlite3.Connection) -> bool:
+        """Let go of what may leave first; False where nothing may."""
+        if (processed_to := self._room.purgeable()) is not None:
+            self.purge(processed_to)
+        elif dropped := self._room.droppable(connection):
+            for gap in dropped:
+                self._give_up(gap)
+            self.purge(dropped[-1].last)
+            log.warning("store=full dropped=%d", sum(gap.count for gap in dropped))
+        else:
+            return False
+        return True
+
+    def _write(self, connection: sqlite3.Connection, decision: Decision) -> None:
+        assert self._opening is not None
+        first = decision.first_position
+        if decision.rejects:
+            tables.insert_rejects(connection, decision.rejects)
+        if not decision.packed:
+            return
+        if not self._epoch_first:
+            tables.insert_epoch(connection, first, self._opening)
+        tables.insert_events(connection, first, decision.packed)
+        if decision.declares:
+            gaps.declare(connection, decision.declares)
+        known_rows.insert_fingerprints(connection, first, self.service(), decision.fingerprints, decision.proofs)
+
+    def _make_known(self, decision: Decision) -> None:
+        memory = self._memory
+        if not decision.packed:
+            return
+        if not self._epoch_first:
+            self._epoch_first = decision.first_position
+            memory.epochs.add(decision.first_position, decision.epoch)
+        memory.fingerprints.update(decision.fingerprints)
+        for proof, position in decision.proofs.items():
+            memory.proofs.remember(proof, position, decision.monotonic)
+        for likeness, fingerprint in decision.likenesses.items():
+            memory.likenesses.remember(likeness, fingerprint, decision.monotonic)
+        if decision.declares:
+            memory.undeclared.clear()
+        memory.end = decision.next_position - 1
+        memory.progress.advance(memory.end)
+
+    def _refuse(self, answers: Answers, error: Exception) -> None:
+        reason = f"{_CANNOT_WRITE}{error}"
+        if reason != self._failing:
+            log.error("store=failing reason=%r", reason)
+            self._failing = reason
+        if is_damage(error):
+            self.damaged(error)
+        self._announce(
+            [(submission, Outcome(refusal=reason, retry_seconds=RETRY_SECONDS)) for submission, _ in answers]
+        )

@@ -1,0 +1,94 @@
+"""Which positions are new, forwarded, processed: ranges in memory, so that no event's row is touched for its state."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from agent.store.port import Batch
+
+_first = attrgetter("first")
+
+
+class Ranges:
+    """A set of positions, kept as sorted ranges that neither touch nor overlap."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in ranges:
+            self.add(first, last)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self._firsts, self._lasts, strict=True))
+
+    def add(self, first: int, last: int) -> None:
+        """Add the positions from first to last."""
+        low = bisect_left(self._lasts, first - 1)
+        high = bisect_right(self._firsts, last + 1)
+        if low < high:
+            first, last = min(first, self._firsts[low]), max(last, self._lasts[high - 1])
+        self._firsts[low:high] = [first]
+        self._lasts[low:high] = [last]
+
+    def end_of(self, position: int) -> int | None:
+        """Give the last position of the range that holds this one."""
+        at = bisect_right(self._firsts, position) - 1
+        return self._lasts[at] if at >= 0 and self._lasts[at] >= position else None
+
+    def first_above(self, position: int) -> int | None:
+        """Give the first position of the next range that starts above this one."""
+        at = bisect_right(self._firsts, position)
+        return self._firsts[at] if at < len(self._firsts) else None
+
+
+class Coverage:
+    """The batches that the broker has and the ranges that the table has; what neither covers is new."""
+
+    def __init__(self, batches: Iterable[Batch] = (), processed: Iterable[tuple[int, int]] = ()) -> None:
+        self._batches: list[Batch] = sorted(batches, key=_first)
+        self.processed = Ranges(processed)
+
+    def forwarded(self) -> Sequence[Batch]:
+        """Give the batches that wait for their receipt, in order."""
+        return tuple(self._batches)
+
+    def add_forwarded(self, batch: Batch) -> None:
+        """Cover the positions of a batch."""
+        insort(self._batches, batch, key=_first)
+
+    def take(self, batch: Batch) -> bool:
+        """Uncover a batch; False where it is not there as it was given out."""
+        at = bisect_left(self._batches, batch.first, key=_first)
+        if at == len(self._batches) or self._batches[at] != batch:
+            return False
+        del self._batches[at]
+        return True
+
+    def next_new(self, after: int, end: int) -> tuple[int, int] | None:
+        """Give the first range of new positions above `after`, up to `end` at most."""
+        first = after + 1
+        while (covered_to := self._covered_to(first)) is not None:
+            first = covered_to + 1
+        if first > end:
+            return None
+        starts = [
+            start for start in (self._next_batch_start(first), self.processed.first_above(first)) if start is not None
+        ]
+        return first, min([end, *(start - 1 for start in starts)])
+
+    def processed_to(self, floor: int) -> int:
+        """Give the position up to which all is processed, from `floor` on; floor - 1 where nothing is."""
+        end = self.processed.end_of(floor)
+        return floor - 1 if end is None else end
+
+    def _covered_to(self, position: int) -> int | None:
+        at = bisect_right(self._batches, position, key=_first) - 1
+        if at >= 0 and self._batches[at].last >= position:
+            return self._batches[at].last
+        return self.processed.end_of(position)
+
+    def _next_batch_start(self, position: int) -> int | None:
+        at = bisect_right(self._batches, position, key=_first)
+        return self._batches[at].first if at < len(self._batches) else None

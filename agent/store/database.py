@@ -1,0 +1,104 @@
+"""The SQLite file: how it is opened, and how its schema moves forward."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+FILE_NAME = "events.db"
+PAGE_BYTES = 4096
+_VERSION = 1
+_APPLICATION = 0x4F67_0000
+"""Stands in the header with the version added: a damaged version is not taken for a newer release's."""
+_BUSY_MS = 5_000
+_WAL_BYTES_KEPT = 4 << 20
+
+
+Connect = Callable[[Path], sqlite3.Connection]
+"""How the writing connection is opened; tests open one that fails."""
+
+
+class StoreError(Exception):
+    """The store cannot do what it was asked to; the message says what to do."""
+
+
+class DamagedStoreError(StoreError):
+    """The file is not what was written: what can be read has to be salvaged into a new one."""
+
+
+def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    """Open the one connection that writes; create the file where there is none."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=factory)
+    try:
+        prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a connection the one that writes.
+
+    synchronous=FULL makes each COMMIT wait for the flush of the write-ahead log: durable across a power cut.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+    _migrate(connection, path)
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a second connection that can only read; works beside the service and without it."""
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA query_only = 1")
+    return connection
+
+
+def bytes_used(connection: sqlite3.Connection) -> int:
+    """Count the bytes that hold something: pages in use; free pages are room for what comes."""
+    size: int = connection.execute(
+        "SELECT (page_count - freelist_count) * page_size"
+        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    ).fetchone()[0]
+    return size
+
+
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Bring all into the file itself; tell whether nothing is left in its log."""
+    busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    return not busy
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Give the size of the file and of its write-ahead log."""
+    return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != (_APPLICATION + version if version else 0):
+        raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
+    if version > _VERSION:
+        raise StoreError(
+            f"{path}: schema {version} is of a newer release (this one knows {_VERSION}); install that one"
+        )
+    if version < 1:
+        schema = files("agent.store").joinpath("schema.sql").read_text()
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{schema}\nPRAGMA user_version = {_VERSION};\n"
+            f"PRAGMA application_id = {_APPLICATION + _VERSION};\nCOMMIT;"
+        )

@@ -1,0 +1,123 @@
+"""What one commit will hold: for each submission, which events are new and which are copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.store.known import Likenesses, Proofs
+from agent.store.packing import PackedEvent, pack
+from agent.store.port import Candidate, Outcome, Reject, Submission
+from contract.event import Label
+from contract.fingerprint import fingerprint as compute_fingerprint
+
+STORE_FULL = "the store is full: it keeps every event until the table has it"
+FULL_RETRY_SECONDS = 60
+"""When a sensor may try again while the store is full: receipts make room every poll."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """The content of the next commit, grown submission by submission."""
+
+    epoch: str
+    epoch_first: int
+    """Position of the epoch's sequence 1."""
+    first_position: int
+    monotonic: int
+    full: bool
+    known: Mapping[bytes, int]
+    proofs_known: Proofs
+    likenesses_known: Likenesses
+    packed: list[bytes] = field(default_factory=list)
+    fingerprints: dict[bytes, int] = field(default_factory=dict)
+    proofs: dict[bytes, int] = field(default_factory=dict)
+    likenesses: dict[int, bytes] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+    duplicates: list[tuple[bytes, int]] = field(default_factory=list)
+    """Copies with the position of the event that each repeats."""
+    declares: int = 0
+    """Position of the last event that declares what is given up; 0 where there is none."""
+    after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
+    at_once: list[tuple[Submission, Outcome]] = field(default_factory=list)
+    """Outcomes that this commit cannot change: copies of what is on disk, refusals."""
+
+    @property
+    def next_position(self) -> int:
+        """The position of the next new event."""
+        return self.first_position + len(self.packed)
+
+    def add(self, submission: Submission) -> None:
+        """Decide one submission as a whole."""
+        repeated = None if submission.proof is None else self._proven(submission.proof)
+        if repeated is not None:
+            self._add_retransmission(submission, repeated)
+            return
+        known = [self._position(candidate) for candidate in submission.candidates]
+        if None in known and self.full:
+            self.at_once.append((submission, Outcome(refusal=STORE_FULL, retry_seconds=FULL_RETRY_SECONDS)))
+            return
+        self._add_events(submission)
+
+    def _add_retransmission(self, submission: Submission, position: int) -> None:
+        count = len(submission.candidates)
+        self.duplicates.extend((b"", position + place) for place in range(count))
+        self._answer(submission, Outcome(duplicates=count), in_work=position >= self.first_position)
+
+    def _add_events(self, submission: Submission) -> None:
+        start = self.next_position
+        given: list[bytes] = []
+        in_work, labelled = False, False
+        for candidate in submission.candidates:
+            position = self._position(candidate)
+            if position is None:
+                labelled |= candidate.fingerprint is None
+                given.append(self.add_new(candidate))
+            else:
+                assert candidate.fingerprint is not None
+                in_work |= position >= self.first_position
+                self.duplicates.append((candidate.fingerprint, position))
+                given.append(candidate.fingerprint)
+        accepted = self.next_position - start
+        self.rejects.extend(submission.rejects)
+        if labelled and submission.proof is not None:
+            self.proofs[submission.proof] = start
+        in_work |= accepted > 0 or bool(submission.rejects)
+        self._answer(submission, Outcome(accepted, len(given) - accepted, tuple(given)), in_work=in_work)
+
+    def add_new(self, candidate: Candidate) -> bytes:
+        """Give a new event its place, and its fingerprint back."""
+        position = self.next_position
+        fingerprint = candidate.fingerprint
+        if fingerprint is None:
+            label = Label(self.epoch, position - self.epoch_first + 1)
+            fingerprint = compute_fingerprint(candidate.event, label=label)
+        tail = candidate.tail + self._suspicion(candidate, fingerprint)
+        self.packed.append(
+            pack(PackedEvent(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
+        )
+        self.fingerprints[fingerprint] = position
+        return fingerprint
+
+    def _suspicion(self, candidate: Candidate, fingerprint: bytes) -> bytes:
+        """Name the earlier event that this one may repeat, as an entry of the record's value."""
+        if candidate.likeness is None:
+            return b""
+        earlier = self.likenesses.get(candidate.likeness) or self.likenesses_known.find(
+            candidate.likeness, self.monotonic, candidate.likeness_seconds
+        )
+        self.likenesses[candidate.likeness] = fingerprint
+        return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()
+
+    def _position(self, candidate: Candidate) -> int | None:
+        if candidate.fingerprint is None:
+            return None
+        position = self.fingerprints.get(candidate.fingerprint)
+        return self.known.get(candidate.fingerprint) if position is None else position
+
+    def _proven(self, proof: bytes) -> int | None:
+        position = self.proofs.get(proof)
+        return self.proofs_known.position(proof, self.monotonic) if position is None else position
+
+    def _answer(self, submission: Submission, outcome: Outcome, *, in_work: bool) -> None:
+        (self.after_commit if in_work else self.at_once).append((submission, outcome))

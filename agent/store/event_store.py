@@ -1,0 +1,299 @@
+"""The event store: SQLite on disk, one thread that writes, ranges for progress."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agent.clock import Clock
+from agent.settings import IdentitySettings, StoreSettings
+from agent.store import aside, database, tables
+from agent.store.committer import Answers, Committer, UnknownOutcomeError
+from agent.store.damage import DamagedEventError, is_damage
+from agent.store.durations import Durations
+from agent.store.gaps import Gap
+from agent.store.housekeeping import Housekeeping
+from agent.store.port import Batch, StoredEvent, Submission
+from agent.store.reader import read_packed, stored
+from agent.store.recovery import open_store
+from agent.store.writer import Writer
+
+log = logging.getLogger(__name__)
+
+FAILING_PAUSE_SECONDS = 0.2
+"""How long a reader waits where neither an event nor its gap can be had."""
+
+
+class EventStore:
+    """Keeps what was promised to the sensors; fulfils `Intake` and `Outbox` (port.py)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        gateway: str,
+        settings: StoreSettings,
+        identity: IdentitySettings,
+        clock: Clock,
+        *,
+        connect: database.Connect = database.open_for_service,
+    ) -> None:
+        self._path = folder / database.FILE_NAME
+        self._gateway = gateway
+        self._settings = settings
+        self._identity = identity
+        self._clock = clock
+        self._connect = connect
+        self._reading = threading.Lock()
+        self._damaged = threading.Event()
+        self._closing = threading.Event()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Raises what ended the writer, where it was not asked to end."""
+
+    async def __aenter__(self) -> Self:
+        """Open the store, which may take seconds where it is large."""
+        self._loop = asyncio.get_running_loop()
+        self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._lock = _lock(self._path)
+        try:
+            await asyncio.to_thread(self._open)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._writer.start()
+        self._writer.put(self._committer.declare)
+        return self
+
+    async def __aexit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Commit what is queued, write the marks, close."""
+        await asyncio.to_thread(self._close)
+        os.close(self._lock)
+
+    # Intake
+
+    def submit(self, submission: Submission) -> None:
+        """See Intake."""
+        self._writer.put(submission)
+
+    def also_count(self, copies: Callable[[], int]) -> None:
+        """Count the copies, too, that the ways in recognise and answer themselves."""
+        self._committer.copies.at_the_door = copies
+
+    # What it says of itself while it serves
+
+    def trouble(self) -> str:
+        """Say why no event can be stored now, empty where one can; blocks until the commits in work are done."""
+        reasons: list[str] = []
+        self._writer.call(lambda: reasons.append(self._committer.trouble()))
+        return reasons[0]
+
+    def counts(self) -> tuple[int, int, int]:
+        """Count the events that are new, forwarded, and processed and still kept."""
+        return self._memory.progress.counts(self._memory.first_kept)
+
+    def bytes_on_disk(self) -> int:
+        """Give the size of the store's files."""
+        return database.bytes_on_disk(self._path)
+
+    @property
+    def commit_durations(self) -> Durations:
+        """How long the commits took, since the start."""
+        return self._committer.durations
+
+    # Outbox
+
+    def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
+        """See Outbox."""
+        while (new := self._memory.progress.next_new(after)) is not None:
+            first, last = new
+            try:
+                events = self._read(first, min(last, first + events_max - 1), bytes_max)
+                if events:
+                    return events
+                if self._has_left(first, after):
+                    continue
+                self._report_damage(database.DamagedStoreError(f"{self._path}: no event at position {first}"))
+            except DamagedEventError as damage:
+                if self._give_up(damage):
+                    continue
+            except (sqlite3.Error, database.DamagedStoreError) as error:
+                if not is_damage(error):
+                    raise
+                self._report_damage(error)
+            self._closing.wait(FAILING_PAUSE_SECONDS)
+            break
+        return ()
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """See Outbox."""
+        return self._memory.progress.wait(after, seconds)
+
+    def take_returned(self) -> bool:
+        """See Outbox."""
+        return self._memory.progress.take_returned()
+
+    def mark_forwarded(self, batch: Batch) -> None:
+        """See Outbox."""
+        self._memory.progress.mark_forwarded(batch)
+        self._writer.put(_wake)
+
+    def forwarded(self) -> Sequence[Batch]:
+        """See Outbox."""
+        return self._memory.progress.forwarded()
+
+    def mark_processed(self, batches: Sequence[Batch]) -> None:
+        """See Outbox."""
+        self._memory.progress.mark_processed(batches, self._clock.monotonic(), self._memory.first_kept)
+        self._writer.put(_wake)
+
+    def return_batches(self, batches: Sequence[Batch]) -> None:
+        """See Outbox."""
+        self._memory.progress.return_batches(batches)
+        self._writer.put(_wake)
+
+    def fact(self, name: str) -> str | None:
+        """See Outbox."""
+        with self._damage_reported(), self._reading:
+            return tables.read_fact(self._reader, name)
+
+    def set_fact(self, name: str, value: str) -> None:
+        """See Outbox."""
+        with self._damage_reported():
+            self._writer.call(
+                lambda: self._committer.transact(lambda connection: tables.write_fact(connection, name, value))
+            )
+
+    def _open(self) -> None:
+        connection, self._memory = open_store(
+            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000)
+        )
+        self._committer = Committer(
+            self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
+        )
+        self._committer.damaged = self._report_damage
+        self._committer.open(connection)
+        self._housekeeping = Housekeeping(
+            self._committer,
+            self._memory,
+            self._clock,
+            self._settings.keep_processed_seconds,
+            self._identity.retention_seconds,
+        )
+        self._reader = database.open_for_reading(self._path)
+        self._writer = Writer(
+            self._committer.commit,
+            self._housekeeping.turn,
+            self._report_failure,
+            events_max=self._settings.commit_events_max,
+            delay_seconds=self._settings.commit_delay_ms_max / 1000,
+        )
+
+    def _read(self, first: int, last: int, bytes_max: int) -> Sequence[StoredEvent]:
+        """Read consecutive events from `first` on; raise DamagedEventError only where the first is damaged."""
+        events: list[StoredEvent] = []
+        size = 0
+        try:
+            with self._reading:
+                for packed in read_packed(self._reader, first, last):
+                    if packed.position != first + len(events):
+                        break
+                    events.append(stored(packed, self._memory.epochs))
+                    size += len(packed.tail)
+                    if size >= bytes_max:
+                        break
+        except DamagedEventError:
+            if not events:
+                raise
+        return events
+
+    def _has_left(self, first: int, after: int) -> bool:
+        """Tell whether a position that has no event is no longer new: the writer may just have dropped it."""
+        self._writer.call(_wake)
+        new = self._memory.progress.next_new(after)
+        return new is None or new[0] != first
+
+    def _give_up(self, damage: DamagedEventError) -> bool:
+        """Make a gap of what cannot be read; False where the disk refuses even that."""
+        log.error("store=damaged reason=%r effect=%r", str(damage), "given up, declared by an event")
+        try:
+            self._writer.call(lambda: self._committer.give_up(Gap(damage.first, damage.last, "wrong checksum")))
+        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            if is_damage(error):
+                self._report_damage(error)
+            return False
+        return True
+
+    @contextmanager
+    def _damage_reported(self) -> Iterator[None]:
+        """Report damage that is met within, and raise it as DamagedStoreError."""
+        try:
+            yield
+        except (sqlite3.Error, database.DamagedStoreError) as error:
+            if not is_damage(error):
+                raise
+            self._report_damage(error)
+            raise database.DamagedStoreError(str(error)) from error
+
+    def _report_damage(self, error: BaseException) -> None:
+        """Ask for a salvage: the service has to close this store and open it anew."""
+        if not self._damaged.is_set():
+            self._damaged.set()
+            try:
+                aside.suspect(self._path, str(error))
+            except OSError as failure:
+                log.error("store=damaged mark=failed reason=%r", str(failure))
+            self._report_failure(database.DamagedStoreError(str(error)))
+
+    def _close(self) -> None:
+        self._closing.set()
+        self._writer.finish()
+        try:
+            self._housekeeping.flush()
+        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
+        with self._reading:
+            self._reader.close()
+        try:
+            if database.empty_log(self._committer.connection()):
+                aside.mark_closed(self._path)
+        except (sqlite3.Error, database.StoreError, OSError) as error:
+            log.warning("store=closing checkpoint=failed reason=%r", str(error))
+        self._committer.close()
+
+    def _announce(self, answers: Answers) -> None:
+        self._loop.call_soon_threadsafe(_tell, answers)
+
+    def _report_failure(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+
+def _tell(answers: Answers) -> None:
+    for submission, outcome in answers:
+        submission.done(outcome)
+
+
+def _wake() -> None:
+    """Do nothing: the writer's next turn sees that marks are pending."""
+
+
+def _lock(path: Path) -> int:
+    """Hold the store against a second agent; the kernel lets go of it when the process ends."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise database.StoreError(f"{path}: another agent is using this store; stop it first") from error
+    return descriptor

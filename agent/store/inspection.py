@@ -1,0 +1,51 @@
+"""Signs of damage that SQLite does not tell of: a wrong header, a cut file, commits lost in the write-ahead log."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from agent.store.database import PAGE_BYTES, DamagedStoreError
+from agent.store.pages import HEADER_BYTES, Log
+
+_MAGIC = b"SQLite format 3\0"
+_TORN_COMMITS_MAX = 1
+"""A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the last."""
+
+
+def inspect_files(path: Path) -> None:
+    """Look at the files before SQLite does, which would tidy up; raise DamagedStoreError where they are damaged."""
+    log = Log(path)
+    if path.exists():
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+        if not _is_header(header):
+            raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
+    if not log.whole:
+        raise DamagedStoreError(f"{log.path}: its header is not what SQLite writes")
+    if log.commits_behind_damage > _TORN_COMMITS_MAX:
+        raise DamagedStoreError(f"{log.path}: damaged, with {log.commits_behind_damage} commits behind it")
+
+
+def inspect_opened(connection: sqlite3.Connection, path: Path) -> None:
+    """Look at what SQLite has opened; raise DamagedStoreError where the file ends before its last page."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+    if path.stat().st_size < pages * PAGE_BYTES:
+        raise DamagedStoreError(f"{path}: cut off, {pages} pages expected")
+
+
+def _is_header(header: bytes) -> bool:
+    """Compare with what we let SQLite write (https://www.sqlite.org/fileformat2.html section 1.3)."""
+    return (
+        len(header) == HEADER_BYTES
+        and header.startswith(_MAGIC)
+        and int.from_bytes(header[16:18], "big") == PAGE_BYTES
+        and header[18] == header[19]
+        and header[18] in (1, 2)
+        and header[20:24] == b"\0\x40\x20\x20"
+        and int.from_bytes(header[44:48], "big") in (0, 4)
+        and header[52:56] == bytes(4)
+        and int.from_bytes(header[56:60], "big") in (0, 1)
+        and header[72:92] == bytes(20)
+    )

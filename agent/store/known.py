@@ -1,0 +1,68 @@
+"""What the store knows of earlier deliveries: fingerprints, transport proofs, and lately seen likenesses.
+
+Everything here has been committed; the commit in work keeps its own until it is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+FINGERPRINT_BYTES = 16
+FORGOTTEN = bytes(FINGERPRINT_BYTES)
+"""Stands where a fingerprint was, its event given up."""
+EXCHANGE_LIFETIME_MS = 247_000
+"""How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
+LIKENESSES_MAX = 100_000
+"""Of each of the two generations; a likeness only ever gives a hint."""
+
+
+def split(packed: bytes) -> Iterator[bytes]:
+    """Cut packed fingerprints into their pieces."""
+    return (packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES))
+
+
+class Proofs:
+    """Deliveries whose retransmission only the transport can prove, each for EXCHANGE_LIFETIME."""
+
+    def __init__(self) -> None:
+        self._positions: dict[bytes, int] = {}
+        self._order: deque[tuple[int, bytes]] = deque()
+
+    def remember(self, proof: bytes, position: int, monotonic: int) -> None:
+        """Remember that a delivery's events start at this position; `monotonic` is its time in ms."""
+        self._positions[proof] = position
+        self._order.append((monotonic, proof))
+
+    def position(self, proof: bytes, monotonic: int) -> int | None:
+        """Give the first position of the delivery that this one retransmits, or None."""
+        while self._order and monotonic - self._order[0][0] > EXCHANGE_LIFETIME_MS:
+            self._positions.pop(self._order.popleft()[1], None)
+        return self._positions.get(proof)
+
+    def forget(self, proofs: Iterable[bytes]) -> None:
+        """Forget proofs whose events are given up."""
+        for proof in proofs:
+            self._positions.pop(proof, None)
+
+
+class Likenesses:
+    """Events of the last while whose equal would be suspicious, in two generations of one window each."""
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._now: dict[int, tuple[int, bytes]] = {}
+        self._before: dict[int, tuple[int, bytes]] = {}
+        self._since = 0
+
+    def remember(self, likeness: int, fingerprint: bytes, monotonic: int) -> None:
+        """Remember the latest event of this likeness."""
+        if monotonic - self._since > self._window_ms or len(self._now) >= LIKENESSES_MAX:
+            self._before, self._now, self._since = self._now, {}, monotonic
+        self._now[likeness] = (monotonic, fingerprint)
+
+    def find(self, likeness: int, monotonic: int, seconds: float | None = None) -> bytes | None:
+        """Give the fingerprint of the latest event of this likeness within the window, or within some seconds."""
+        window_ms = self._window_ms if seconds is None else min(self._window_ms, seconds * 1000)
+        found = self._now.get(likeness) or self._before.get(likeness)
+        return found[1] if found is not None and monotonic - found[0] <= window_ms else None

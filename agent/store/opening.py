@@ -1,0 +1,145 @@
+"""Opening the store for service: what it holds is read into memory."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.clock import Clock
+from agent.store import gaps, known_rows, tables
+from agent.store.coverage import Coverage
+from agent.store.database import DamagedStoreError
+from agent.store.gaps import Gap
+from agent.store.known import EXCHANGE_LIFETIME_MS, FORGOTTEN, Likenesses, Proofs, split
+from agent.store.packing import unpack_readable
+from agent.store.progress import Progress
+from agent.store.reader import Epochs, check_commit
+from agent.store.tables import Opening
+from contract.event import Label
+from contract.record import Clock as Trust
+
+EPOCH_BYTES = 8
+
+
+@dataclass(slots=True)
+class Memory:
+    """All that the store knows without asking the disk; nothing in it is uncommitted."""
+
+    fingerprints: dict[bytes, int]
+    proofs: Proofs
+    likenesses: Likenesses
+    progress: Progress
+    epochs: Epochs
+    end: int
+    """The highest position ever given."""
+    first_kept: int
+    """The lowest position whose event is still kept; above all that is stored where there is none."""
+    service: int
+    """Milliseconds that the service had run at the last commit, in all its life."""
+    undeclared: list[Gap]
+    """What is given up and no event has said yet."""
+
+    def last_label(self) -> Label | None:
+        """Give the label of the last event, None where there is none yet."""
+        last = self.epochs.last()
+        return None if last is None else Label(last[1], self.end - last[0] + 1)
+
+    def give_up(
+        self,
+        gap: Gap,
+        undeclared: list[Gap],
+        fingerprints: Iterable[tuple[bytes, int]],
+        proofs: Iterable[bytes],
+    ) -> None:
+        """Learn of a gap that is on disk, and forget what it held."""
+        for fingerprint, position in fingerprints:
+            if self.fingerprints.get(fingerprint) == position:
+                del self.fingerprints[fingerprint]
+        self.proofs.forget(proofs)
+        self.progress.give_up(gap.first, gap.last)
+        self.undeclared = undeclared
+
+
+def begin(clock: Clock, service: int) -> Opening:
+    """Give a new epoch, under a name that was never used."""
+    return Opening(
+        secrets.token_hex(EPOCH_BYTES),
+        clock.boot(),
+        clock.since_boot(),
+        clock.wall(),
+        clock.trust() is Trust.TRUSTED,
+        service,
+    )
+
+
+def load(connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int) -> Memory:
+    """Read the store; a proof lives on only where it is certain that its time is not over."""
+    openings = tables.load_openings(connection)
+    fingerprints: dict[bytes, int] = {}
+    proofs = Proofs()
+    service = 0
+    ages = _Ages(openings, clock)
+    for remembered in known_rows.load_fingerprints(connection):
+        for place, fingerprint in enumerate(split(remembered.fingerprints)):
+            if fingerprint != FORGOTTEN:
+                fingerprints[fingerprint] = remembered.first_position + place
+        service = max(service, remembered.service)
+        if remembered.proofs and (age := ages.age(remembered.first_position, remembered.service)) is not None:
+            for proof, position in remembered.proofs:
+                proofs.remember(proof, position, clock.monotonic() - age)
+    _check_last_commit(connection)
+    end = tables.last_position(connection)
+    first_kept = tables.first_event(connection)
+    given_up = gaps.load(connection)
+    coverage = Coverage(
+        tables.load_batches(connection),
+        [*tables.load_processed(connection), *((gap.first, gap.last) for gap in given_up if gap.count)],
+    )
+    return Memory(
+        fingerprints,
+        proofs,
+        Likenesses(likeness_window_ms),
+        Progress(coverage, end),
+        Epochs([(first, opening.epoch) for first, opening in openings]),
+        end,
+        end + 1 if first_kept is None else first_kept,
+        service,
+        gaps.undeclared(given_up),
+    )
+
+
+def _check_last_commit(connection: sqlite3.Connection) -> None:
+    """Raise DamagedStoreError where the end of the events, from which all goes on, is not what was written."""
+    row = connection.execute(
+        "SELECT first_position, count, packed FROM events ORDER BY first_position DESC LIMIT 1"
+    ).fetchone()
+    if row is not None:
+        check_commit(*row)
+        if sum(1 for _ in unpack_readable(*row)) != row[1]:
+            raise DamagedStoreError(f"commit at position {row[0]}: not the {row[1]} events that it held")
+
+
+class _Ages:
+    """How long ago a commit of an earlier opening was, where that is certain."""
+
+    def __init__(self, openings: list[tuple[int, Opening]], clock: Clock) -> None:
+        self._openings = openings
+        self._clock = clock
+
+    def age(self, first_position: int, service: int) -> int | None:
+        """Give milliseconds up to EXCHANGE_LIFETIME; None where older, or not to be told after a reboot."""
+        opening = max(
+            (pair for pair in self._openings if pair[0] <= first_position), key=lambda pair: pair[0], default=None
+        )
+        if opening is None:
+            return None
+        elapsed = service - opening[1].service
+        if opening[1].boot == self._clock.boot():
+            age = self._clock.since_boot() - opening[1].since_boot - elapsed
+        elif opening[1].trusted and self._clock.trust() is Trust.TRUSTED:
+            age = self._clock.wall() - opening[1].wall - elapsed
+        else:
+            return None
+        return age if 0 <= age <= EXCHANGE_LIFETIME_MS else None

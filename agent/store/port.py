@@ -1,0 +1,159 @@
+"""What the store promises to the pipeline and to the forwarder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from contract.event import Event, Label
+from contract.record import Clock, Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A valid event on its way into the store; moments in milliseconds since 1970 UTC."""
+
+    event: Event
+    fingerprint: bytes | None
+    """None where the label joins the identity: the store computes it with the label."""
+    tail: bytes
+    """The record's value without fingerprint and label (contract.record.encode_tail)."""
+    received: int
+    clock: Clock
+    shared: Shared
+    bound: int | None
+    likeness: int | None = None
+    """Hash of what a suspicious copy would share; None where equal data is no reason for suspicion."""
+    likeness_seconds: float | None = None
+    """How long equal data is suspicious, where that is less than `identity.resend_window`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """An invalid event from a body that decodes."""
+
+    device: str
+    via: str
+    received: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One delivery's events, which are stored in one transaction, and whom to tell."""
+
+    candidates: tuple[Candidate, ...]
+    rejects: tuple[Reject, ...]
+    proof: bytes | None
+    done: Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a submission: durable as a whole, or refused as a whole."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    fingerprints: tuple[bytes, ...] = ()
+    refusal: str = ""
+    """Why nothing was stored; empty where all is durable."""
+    retry_seconds: int = 0
+
+
+class Intake(Protocol):
+    """The store as the pipeline sees it."""
+
+    def submit(self, submission: Submission) -> None:
+        """Store a submission; thread-safe, never blocks.
+
+        `done` is called once, in the event loop's thread: with a durable outcome only after the events survive a
+        power cut (WAL, synchronous=FULL). Whether an event is new or a duplicate is decided in the same transaction
+        that stores it; a copy of an event in work shares that transaction's outcome.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as the store gives it back, its checksum verified."""
+
+    position: int
+    """Place in the gateway's own order, over all epochs; never reused."""
+    label: Label
+    fingerprint: bytes
+    tail: bytes
+    clock: Clock
+    shared: Shared
+    bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRange:
+    """The sequences from first to last in one epoch."""
+
+    epoch: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The lowest and highest offset that a batch has in one partition."""
+
+    lowest: int
+    highest: int
+
+    def united(self, other: Offsets) -> Offsets:
+        """Give the offsets that hold both."""
+        return Offsets(min(self.lowest, other.lowest), max(self.highest, other.highest))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that the broker has: the positions from first to last, both included."""
+
+    first: int
+    last: int
+    topic_id: str
+    partitions: Mapping[int, Offsets] = field(default_factory=dict)
+
+
+class Outbox(Protocol):
+    """The store as the forwarder and the receipts see it; every method is thread-safe.
+
+    The state of an event follows from the batch that covers its position: none is `new`, a forwarded one is
+    `forwarded`, a processed one is `processed`.
+    """
+
+    def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
+        """Give the next `new` events with a position above `after`, in order, at least one where there is one.
+
+        Positions start at 1, so `after` of 0 reads from the first.
+        The positions given are consecutive, so that they can become one batch. What cannot be read any more is
+        given up on the way, and declared by an event of its own.
+        """
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait for a `new` event above `after` or a returned batch; False where the time is over."""
+
+    def take_returned(self) -> bool:
+        """Tell whether batches were returned since the last call: then start again from the lowest new event."""
+
+    def mark_forwarded(self, batch: Batch) -> None:
+        """Remember that the broker has a batch; a crash may forget it, which repeats sends and loses nothing."""
+
+    def forwarded(self) -> Sequence[Batch]:
+        """Give the batches that wait for their receipt, in order."""
+
+    def mark_processed(self, batches: Sequence[Batch]) -> None:
+        """Remember that the table has these batches: they may be purged from now on."""
+
+    def return_batches(self, batches: Sequence[Batch]) -> None:
+        """Make forwarded batches `new` again: the forwarder sends them anew."""
+
+    def fact(self, name: str) -> str | None:
+        """Read a durable fact, such as the pinned table id; raise where it cannot be read."""
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Write a durable fact; returns once it is on disk."""

@@ -1,0 +1,161 @@
+"""How far the events have come beyond the gateway: marks in memory at once, on disk with the next commit."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from agent.store import tables
+from agent.store.coverage import Coverage
+from agent.store.port import Batch
+
+Change = Callable[[sqlite3.Connection], None]
+
+MERGED_EVENTS_MAX = 10_000
+"""Up to how many events neighbouring batches are remembered as one."""
+
+
+class Progress:
+    """Thread-safe; a change that a crash forgets is made again by sending or asking again."""
+
+    def __init__(self, coverage: Coverage, end: int) -> None:
+        self._coverage = coverage
+        self._end = end
+        self._changes: list[Change] = []
+        self._unwritten: Batch | None = None
+        """The latest batch, while it is not on disk and may still grow."""
+        self._returned = False
+        self._changed = threading.Condition()
+        self.processed_times: deque[tuple[int, int]] = deque()
+        """(monotonic ms, position up to which all was processed then), for the purge."""
+
+    def advance(self, end: int) -> None:
+        """Learn that everything up to this position is committed."""
+        with self._changed:
+            self._end = end
+            self._changed.notify_all()
+
+    def next_new(self, after: int) -> tuple[int, int] | None:
+        """Give the next range of new events above a position."""
+        with self._changed:
+            return self._coverage.next_new(after, self._end)
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait for a new event above a position or a returned batch."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._returned or self._coverage.next_new(after, self._end) is not None, seconds
+            )
+
+    def take_returned(self) -> bool:
+        """Tell, once, whether batches were returned."""
+        with self._changed:
+            returned, self._returned = self._returned, False
+            return returned
+
+    def forwarded(self) -> Sequence[Batch]:
+        """Give the batches that wait for their receipt."""
+        with self._changed:
+            return self._coverage.forwarded()
+
+    def mark_forwarded(self, batch: Batch) -> None:
+        """Cover a batch; a neighbour that is not on disk yet grows instead."""
+        with self._changed:
+            merged = _merge(self._unwritten, batch)
+            if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
+                batch = merged
+            self._coverage.add_forwarded(batch)
+            self._unwritten = batch
+            self._changes.append(lambda connection: tables.insert_batch(connection, batch))
+
+    def mark_processed(self, batches: Sequence[Batch], monotonic: int, floor: int) -> None:
+        """Move batches to processed; `floor` is the lowest position that is still kept."""
+        with self._changed:
+            for batch in self._take(batches):
+                self._coverage.processed.add(batch.first, batch.last)
+            self._append_processed()
+            self.processed_times.append((monotonic, self._coverage.processed_to(floor)))
+
+    def return_batches(self, batches: Sequence[Batch]) -> None:
+        """Make batches new again."""
+        with self._changed:
+            self._take(batches)
+            self._returned = True
+            self._changed.notify_all()
+
+    def give_up(self, first: int, last: int) -> None:
+        """Cover positions that are given up; that they are must be on disk already."""
+        with self._changed:
+            self._take([batch for batch in self._coverage.forwarded() if first <= batch.first and batch.last <= last])
+            self._coverage.processed.add(first, last)
+            self._append_processed()
+
+    def may_cut_after(self, position: int) -> bool:
+        """Tell whether no forwarded batch lies on both sides of a position's end."""
+        with self._changed:
+            return not any(batch.first <= position < batch.last for batch in self._coverage.forwarded())
+
+    def unprocessed(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Give the ranges from first to last that the table does not have, as far as the gateway knows."""
+        ranges: list[tuple[int, int]] = []
+        with self._changed:
+            while first <= last:
+                end = self._coverage.processed.end_of(first)
+                if end is None:
+                    end = min((self._coverage.processed.first_above(first) or last + 1) - 1, last)
+                    ranges.append((first, end))
+                first = end + 1
+        return ranges
+
+    def processed_to(self, floor: int) -> int:
+        """Give the position up to which all is processed from `floor` on."""
+        with self._changed:
+            return self._coverage.processed_to(floor)
+
+    def counts(self, floor: int) -> tuple[int, int, int]:
+        """Count the events that are new, forwarded, and processed; of the last those from `floor` on."""
+        with self._changed:
+            forwarded = sum(batch.last - batch.first + 1 for batch in self._coverage.forwarded())
+            processed = tuple(self._coverage.processed)
+            kept = sum(max(0, last - max(first, floor) + 1) for first, last in processed)
+            return self._end - forwarded - sum(last - first + 1 for first, last in processed), forwarded, kept
+
+    def pending(self) -> tuple[Change, ...]:
+        """Give the changes that are not on disk, in their order; each may run twice."""
+        with self._changed:
+            self._unwritten = None
+            return tuple(self._changes)
+
+    def written(self, changes: Sequence[Change]) -> None:
+        """Forget changes that are on disk."""
+        with self._changed:
+            del self._changes[: len(changes)]
+
+    def has_pending(self) -> bool:
+        """Tell whether there is anything to write."""
+        return bool(self._changes)
+
+    def _append_processed(self) -> None:
+        ranges = tuple(self._coverage.processed)
+        self._changes.append(lambda connection: tables.replace_processed(connection, ranges))
+
+    def _take(self, batches: Sequence[Batch]) -> list[Batch]:
+        taken = [batch for batch in batches if self._coverage.take(batch)]
+        for batch in taken:
+            self._changes.append(lambda connection, batch=batch: tables.delete_batch(connection, batch))  # type: ignore[misc]
+        return taken
+
+
+def _merge(left: Batch | None, right: Batch) -> Batch | None:
+    """Unite two neighbouring batches of one topic; None where they are no neighbours or grow too large."""
+    if left is None or left.last + 1 != right.first or left.topic_id != right.topic_id:
+        return None
+    if right.last - left.first >= MERGED_EVENTS_MAX:
+        return None
+    partitions = dict(left.partitions)
+    for number, offsets in right.partitions.items():
+        earlier = partitions.get(number)
+        partitions[number] = offsets if earlier is None else earlier.united(offsets)
+    return Batch(left.first, right.last, left.topic_id, partitions)

@@ -1,0 +1,69 @@
+"""Opening a store whatever state its files are in: as it is where it is whole, else after a salvage."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.clock import Clock
+from agent.store import aside, gaps, tables
+from agent.store.damage import is_damage
+from agent.store.database import Connect, DamagedStoreError, StoreError
+from agent.store.gaps import Gap
+from agent.store.inspection import inspect_files, inspect_opened
+from agent.store.opening import Memory, load
+from agent.store.salvage import salvage
+
+log = logging.getLogger(__name__)
+
+
+def open_store(
+    path: Path, connect: Connect, clock: Clock, likeness_window_ms: int
+) -> tuple[sqlite3.Connection, Memory]:
+    """Open a store for service; damage never keeps it from opening, and nothing is lost by it silently."""
+    aside.resume(path)
+    reason = aside.suspicion(path)
+    if not reason:
+        try:
+            return _open(path, connect, clock, likeness_window_ms)
+        except (sqlite3.Error, StoreError) as error:
+            if not is_damage(error, opening=True):
+                raise
+            reason = str(error)
+    _replace(path, clock, reason)
+    try:
+        return _open(path, connect, clock, likeness_window_ms)
+    except DamagedStoreError as error:
+        raise StoreError(f"{path}: damaged again at once, so the disk cannot be trusted: {error}") from error
+
+
+def _open(path: Path, connect: Connect, clock: Clock, likeness_window_ms: int) -> tuple[sqlite3.Connection, Memory]:
+    lacks_log = aside.lacks_log(path)
+    inspect_files(path)
+    connection = connect(path)
+    try:
+        inspect_opened(connection, path)
+        if lacks_log:
+            end = tables.last_position(connection)
+            gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
+            log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
+        memory = load(connection, clock, likeness_window_ms)
+        aside.mark_open(path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, memory
+
+
+def _replace(path: Path, clock: Clock, reason: str) -> None:
+    time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    log.error("store=damaged reason=%r", reason)
+    try:
+        new = aside.prepare(path)
+        found = salvage(path, new, reason)
+        aside.finish(path, new, time)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error
+    log.warning("store=salvaged events=%d lost=%d damaged=%s.damaged-%s", found.events, found.lost, path, time)

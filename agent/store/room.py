@@ -1,0 +1,63 @@
+"""Room on the disk: when the store is full, and what leaves it first."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from agent.settings import StoreSettings
+from agent.store import database
+from agent.store.gaps import Gap
+from agent.store.opening import Memory
+
+RESERVE_BYTES_MAX = 16 << 20
+"""Room that new events may not take, so that receipts and deletes still work when the store is full."""
+RESERVE_SHARE = 0.1
+DROP_SHARE = 0.02
+"""How much of the store is dropped in one go, so that few events declare it."""
+DROPPED = "dropped for newer events: the store was full"
+
+
+class Room:
+    """The bound of the store, log included."""
+
+    def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
+        self._log = Path(f"{path}-wal")
+        self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
+        self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
+        self._drops = settings.when_full == "drop-oldest"
+        self._memory = memory
+
+    def is_full(self, connection: sqlite3.Connection) -> bool:
+        """Tell whether new events have no room."""
+        if self._bytes(connection) < self._bytes_max:
+            return False
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log may hold on to room that nobody needs
+        return self._bytes(connection) >= self._bytes_max
+
+    def stays_full(self, connection: sqlite3.Connection) -> bool:
+        """Tell whether new events have no room, and nothing may leave for them."""
+        return self.is_full(connection) and self.purgeable() is None and not self.droppable(connection)
+
+    def purgeable(self) -> int | None:
+        """Give the position up to which all that is kept is processed: kept for comfort, not for need."""
+        processed_to = self._memory.progress.processed_to(self._memory.first_kept)
+        return processed_to if processed_to >= self._memory.first_kept else None
+
+    def droppable(self, connection: sqlite3.Connection) -> list[Gap]:
+        """Give what is not processed of the oldest commits, whole batches of it, where they are to be dropped."""
+        if not self._drops:
+            return []
+        size, last = 0, 0
+        for first, count, length in connection.execute(
+            "SELECT first_position, count, length(packed) FROM events ORDER BY first_position"
+        ):
+            if size >= self._drop_bytes and self._memory.progress.may_cut_after(last):
+                break
+            size += length
+            last = first + count - 1
+        ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
+        return [Gap(first, end, DROPPED) for first, end in ranges]
+
+    def _bytes(self, connection: sqlite3.Connection) -> int:
+        return database.bytes_used(connection) + self._log.stat().st_size

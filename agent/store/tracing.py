@@ -1,0 +1,90 @@
+"""One event's way through the store: when it was committed, how far it has come, and its copies."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.store import known_rows, tables
+from agent.store.damage import DamagedEventError
+from agent.store.known import split
+from agent.store.packing import unpack_readable
+from agent.store.port import Batch, StoredEvent
+from agent.store.reader import Epochs, read_packed, stored
+from agent.store.states import States
+from contract.event import Label
+
+COPIES_MAX = 100_000
+"""How many of the latest copies are looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the store knows of one event; moments in milliseconds since 1970 UTC."""
+
+    position: int
+    label: Label
+    state: str
+    committed: int | None
+    """By the clock of the opening, right or wrong; None where the commit's row is forgotten."""
+    event: StoredEvent | None
+    """None where it is purged."""
+    batch: Batch | None
+    copies: tuple[int, ...]
+    """Moments of the copies that were noted one by one."""
+
+
+def trace(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[Trace]:
+    """Give every event under a fingerprint: one, or more where it came again after the retention."""
+    epochs, states = Epochs.load(connection), States(connection)
+    commits = _remembered(connection, fingerprint)
+    copies = known_rows.latest_duplicates(connection, COPIES_MAX)
+    for position in sorted({*commits, *_kept(connection, fingerprint)}):
+        yield Trace(
+            position,
+            epochs.label(position),
+            states.state(position),
+            commits.get(position),
+            _read(connection, position, epochs),
+            states.batch(position),
+            tuple(copy.received for copy in copies if copy.position == position),
+        )
+
+
+def fingerprint_at(connection: sqlite3.Connection, position: int) -> bytes | None:
+    """Give the fingerprint that is remembered for a position."""
+    for row in known_rows.fingerprints_between(connection, position, position):
+        known: dict[int, bytes] = dict(enumerate(split(row[2]), row[0]))
+        if position in known:
+            return known[position]
+    return None
+
+
+def _remembered(connection: sqlite3.Connection, fingerprint: bytes) -> dict[int, int]:
+    """Give the positions whose fingerprint is remembered, each with the moment of its commit."""
+    openings = tables.load_openings(connection)
+    found: dict[int, int] = {}
+    rows = connection.execute(
+        "SELECT first_position, service, packed FROM fingerprints WHERE instr(packed, ?)", (fingerprint,)
+    )
+    for first_position, service, packed in rows:
+        opening = max((pair for pair in openings if pair[0] <= first_position), key=lambda pair: pair[0])[1]
+        for place, piece in enumerate(split(packed)):
+            if piece == fingerprint:
+                found[first_position + place] = opening.wall + service - opening.service
+    return found
+
+
+def _kept(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[int]:
+    """Give the positions of kept events, which may outlive what is remembered."""
+    rows = connection.execute("SELECT first_position, count, packed FROM events WHERE instr(packed, ?)", (fingerprint,))
+    for row in rows:
+        yield from (event.position for event in unpack_readable(*row) if event.fingerprint == fingerprint)
+
+
+def _read(connection: sqlite3.Connection, position: int, epochs: Epochs) -> StoredEvent | None:
+    try:
+        return next((stored(event, epochs) for event in read_packed(connection, position, position)), None)
+    except DamagedEventError:
+        return None

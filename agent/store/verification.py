@@ -1,0 +1,171 @@
+"""Does a store hold what it should: pages, checksums, labels, states. Reads only, also beside the service."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from agent.store import database, gaps, known_rows, tables
+from agent.store.coverage import Ranges
+from agent.store.damage import is_damage
+from agent.store.inspection import inspect_files
+from agent.store.known import FORGOTTEN, split
+from agent.store.packing import PackedEvent, unpack_readable
+from agent.store.reader import Epochs, check_commit
+from agent.store.states import NEW, PROCESSED, States
+
+FINDINGS_MAX = 1_000
+"""Of each check; the rest is more of the same."""
+_STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"')
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    check: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a look at everything has found."""
+
+    events: int
+    """How many are kept and whole."""
+    findings: tuple[Finding, ...]
+
+
+def verify(path: Path) -> Verification:
+    """Look at everything; raise StoreError where there is no store."""
+    with closing(database.open_for_reading(path)) as connection:
+        look = _Look(path, connection)
+        checks: dict[str, Callable[[], Iterator[str]]] = {
+            "files": look.files,
+            "integrity": look.integrity,
+            "rows": look.rows,
+            "events": look.events,
+            "labels": look.labels,
+            "fingerprints": look.fingerprints,
+            "states": look.states,
+        }
+        findings: list[Finding] = []
+        for name, check in checks.items():
+            try:
+                findings.extend(Finding(name, text) for text in islice(check(), FINDINGS_MAX))
+            except (sqlite3.Error, database.DamagedStoreError) as error:
+                if not is_damage(error, opening=True):
+                    raise
+                findings.append(Finding(name, f"cannot be read: {error}"))
+        return Verification(look.whole, tuple(findings))
+
+
+class _Look:
+    """The checks, each a generator of what it finds."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self.whole = 0
+
+    def files(self) -> Iterator[str]:
+        """Look for what SQLite passes over in silence; then fix the moment for all other checks."""
+        try:
+            inspect_files(self._path)
+        except database.DamagedStoreError as error:
+            yield str(error)
+        self._connection.execute("BEGIN")
+
+    def integrity(self) -> Iterator[str]:
+        for (text,) in self._connection.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
+            if text != "ok":
+                yield text
+
+    def rows(self) -> Iterator[str]:
+        """Verify each table's rows; the first wrong one of a table is named."""
+        loads: tuple[Callable[[sqlite3.Connection], object], ...] = (
+            tables.load_openings,
+            tables.load_batches,
+            tables.load_processed,
+            tables.load_facts,
+            gaps.load,
+            lambda connection: sum(1 for _ in known_rows.load_fingerprints(connection)),
+        )
+        for load in loads:
+            try:
+                load(self._connection)
+            except database.DamagedStoreError as error:
+                yield str(error)
+
+    def events(self) -> Iterator[str]:
+        """Verify each event's checksum, and that commits do not overlap; what is declared lost is no news."""
+        following = 0
+        lost = States(self._connection).lost
+        for first, count, packed in self._commits():
+            if first < following:
+                yield f"commit at position {first}: overlaps the one before it"
+            readable = list(unpack_readable(first, count, packed))
+            self.whole += len(readable)
+            found = {event.position for event in readable}
+            for position in range(first, first + count):
+                if position not in found and lost.end_of(position) is None:
+                    yield f"event at position {position}: the checksum does not match"
+            following = first + count
+
+    def labels(self) -> Iterator[str]:
+        """Hold each epoch against its first event, which carries its name."""
+        epochs = Epochs.load(self._connection)
+        openings = {first: opening.epoch for first, opening in tables.load_openings(self._connection)}
+        for event in self._events():
+            started = _STARTED.match(event.tail)
+            if not epochs.covers(event.position):
+                yield f"event at position {event.position}: no epoch gives it a label"
+            elif started and openings.get(event.position) != started[1].decode():
+                yield f"event at position {event.position}: it begins epoch {started[1].decode()}, which has no row"
+
+    def fingerprints(self) -> Iterator[str]:
+        """Hold the remembered fingerprints against those of the events."""
+        rows = known_rows.load_fingerprints(self._connection)
+        known: dict[int, bytes] = {}
+        last = 0
+        for event in self._events():
+            while last < event.position and (row := next(rows, None)) is not None:
+                known = dict(enumerate(split(row.fingerprints), row.first_position))
+                last = row.first_position + len(known) - 1
+            if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
+                yield f"event at position {event.position}: another fingerprint is remembered for it"
+
+    def states(self) -> Iterator[str]:
+        """Look for ranges that contradict one another, and for new events that are not there."""
+        states = States(self._connection)
+        end = tables.last_position(self._connection)
+        last = 0
+        for batch in states.batches:
+            if not last < batch.first <= batch.last <= end:
+                yield f"batch from {batch.first} to {batch.last}: overlaps another, or ends behind the last event"
+            if states.state(batch.first) == PROCESSED:
+                yield f"batch from {batch.first} to {batch.last}: processed and waiting for its receipt at once"
+            last = batch.last
+        kept = Ranges((first, first + count - 1) for first, count, _ in self._commits())
+        position = 1
+        while position <= end:
+            held = kept.end_of(position)
+            if held is None and states.state(position) == NEW:
+                yield f"event at position {position}: neither delivered nor there"
+            done = states.done.end_of(position)
+            position = max(position, held or 0, done or 0) + 1
+
+    def _commits(self) -> Iterator[tuple[int, int, bytes]]:
+        rows = self._connection.execute("SELECT first_position, count, packed FROM events ORDER BY first_position")
+        for row in rows:
+            check_commit(*row)
+            yield row
+
+    def _events(self) -> Iterator[PackedEvent]:
+        for commit in self._commits():
+            yield from unpack_readable(*commit)

@@ -1,0 +1,118 @@
+"""The one thread that writes: it gathers what queued up during the previous flush into the next commit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from agent.store.port import Submission
+
+log = logging.getLogger(__name__)
+
+Task = Callable[[], None]
+"""Work on the store that is not a submission; runs on the writer's thread, between commits."""
+
+
+class Writer:
+    """A thread and its queue.
+
+    `commit` stores a group of submissions; `idle` does what is due and gives the seconds until it wants to be called.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[list[Submission]], None],
+        idle: Callable[[], float | None],
+        failed: Callable[[BaseException], None],
+        *,
+        events_max: int,
+        delay_seconds: float,
+    ) -> None:
+        self._commit = commit
+        self._idle = idle
+        self._failed = failed
+        self._events_max = events_max
+        self._delay_seconds = delay_seconds
+        self._queue: SimpleQueue[Submission | Task | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self.failure: BaseException | None = None
+        """What ended the thread, where it was not asked to end."""
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, work: Submission | Task) -> None:
+        """Queue a submission or a task; never blocks."""
+        self._queue.put(work)
+
+    def call(self, task: Task) -> None:
+        """Run a task on the thread and wait for it; raise what it raised."""
+        done = threading.Event()
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                task()
+            except Exception as error:  # noqa: BLE001  # handed to the caller below
+                errors.append(error)
+            finally:
+                done.set()
+
+        self._queue.put(run)
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                raise RuntimeError("the store's writer has ended") from self.failure
+        if errors:
+            raise errors[0]
+
+    def finish(self) -> None:
+        """Commit what is queued, then end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception as error:  # noqa: BLE001  # the top of the thread
+            self.failure = error
+            self._failed(error)
+
+    def _turn(self) -> bool:
+        """Commit one group; False once the thread shall end."""
+        pause = self._idle()
+        try:
+            work = self._queue.get(timeout=pause)
+        except Empty:
+            return True
+        group: list[Submission] = []
+        events = 0
+        deadline = time.monotonic() + self._delay_seconds if self._delay_seconds else 0.0
+        while work is not None:
+            if isinstance(work, Submission):
+                group.append(work)
+                events += len(work.candidates)
+            else:
+                self._flush(group)
+                group, events = [], 0
+                work()
+            if events >= self._events_max:
+                break
+            try:
+                work = self._next(deadline)
+            except Empty:
+                break
+        self._flush(group)
+        return work is not None
+
+    def _next(self, deadline: float) -> Submission | Task | None:
+        remaining = deadline - time.monotonic() if deadline else 0.0
+        return self._queue.get(timeout=remaining) if remaining > 0 else self._queue.get_nowait()
+
+    def _flush(self, group: list[Submission]) -> None:
+        if group:
+            self._commit(group)

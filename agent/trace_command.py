@@ -1,0 +1,74 @@
+"""`oncegate trace`: one event's way, by its fingerprint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from agent.store import database, tables
+from agent.store.states import PROCESSED
+from agent.store.tracing import Trace, trace
+from contract.moment import rfc3339
+from contract.record import encode_value
+
+UNKNOWN = 1
+TABLE_FACT = "receipts.table"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("fingerprint", type=_fingerprint, metavar="FINGERPRINT", help="32 hex digits")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(folder: Path, gateway: str, arguments: argparse.Namespace) -> int:
+    """Print what the store knows of an event; 1 where it knows nothing."""
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        connection.execute("BEGIN")
+        found = [
+            _document(one, gateway, tables.read_fact(connection, TABLE_FACT))
+            for one in trace(connection, arguments.fingerprint)
+        ]
+    if not found:
+        print("not known here: never accepted, or forgotten after identity.retention", file=sys.stderr)
+        return UNKNOWN
+    for document in found:
+        if arguments.json:
+            print(json.dumps(document, ensure_ascii=False))
+        else:
+            for name, value in document.items():
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                print(f"{name:>13}  {text}")
+    return 0
+
+
+def _document(one: Trace, gateway: str, table: str | None) -> dict[str, object]:
+    document: dict[str, object] = {"epoch": one.label.epoch, "sequence": one.label.sequence, "state": one.state}
+    if one.committed is not None:
+        document["committed"] = rfc3339(one.committed)
+    if one.event is not None:
+        value = json.loads(encode_value(one.event.fingerprint, gateway, one.event.label, one.event.tail))
+        document |= {"accepted": rfc3339(value["received"]), "clock": one.event.clock.value, "event": value}
+    if one.batch is not None:
+        document["topic_id"] = one.batch.topic_id
+        # The batch's, not the event's own: where within them it lies, the gateway does not keep.
+        document["batch_offsets"] = {
+            str(number): [offsets.lowest, offsets.highest] for number, offsets in one.batch.partitions.items()
+        }
+    if one.state == PROCESSED and table is not None:
+        document["receipt"] = table
+    document["copies"] = [rfc3339(received) for received in one.copies]
+    return document
+
+
+def _fingerprint(text: str) -> bytes:
+    try:
+        fingerprint = bytes.fromhex(text)
+    except ValueError:
+        fingerprint = b""
+    if len(fingerprint) != 16:
+        raise argparse.ArgumentTypeError("a fingerprint has 32 hex digits")
+    return fingerprint

@@ -1,0 +1,119 @@
+"""Reading settings: durations, sizes, names; each reader takes a TOML value or an environment variable's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+Read = Callable[[object], object]
+"""Turns what the file says into the setting's value; raises ValueError with what was expected."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
+
+
+def text(value: object) -> str:
+    """Read text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("expected text")
+    return value
+
+
+def name(value: object) -> str:
+    """Read a name that may stand in URNs, topics and headers."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError("expected a name of letters, digits, dots, hyphens and underscores, 127 at most")
+    return value
+
+
+def path(value: object) -> Path:
+    """Read a path."""
+    return Path(text(value))
+
+
+def boolean(value: object) -> bool:
+    """Read true or false."""
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError("expected true or false")
+
+
+def count(value: object) -> int:
+    """Read a whole number, 0 or more."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("expected a whole number, 0 or more")
+    return value
+
+
+def positive(value: object) -> int:
+    """Read a whole number, 1 or more."""
+    number = count(value)
+    if number < 1:
+        raise ValueError("expected a whole number, 1 or more")
+    return number
+
+
+def port(value: object) -> int:
+    """Read a port."""
+    number = count(value)
+    if not 1 <= number <= 65_535:
+        raise ValueError("expected a port, 1 to 65535")
+    return number
+
+
+def duration(value: object) -> float:
+    """Read seconds: a number, or text such as "30s", "5m", "7d"."""
+    return _measure(
+        value, _DURATION, _SECONDS, "s", 'expected a duration such as "30s", "5m", "7d", or seconds as a number'
+    )
+
+
+def size(value: object) -> int:
+    """Read bytes: a number, or text such as "64KiB", "1GiB"."""
+    return int(_measure(value, _SIZE, _BYTES, "", 'expected a size such as "64KiB", "1GiB", or bytes as a number'))
+
+
+def choice(*words: str) -> Read:
+    """Read one of some words."""
+
+    def read(value: object) -> str:
+        value = str(value) if type(value) is int else value
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"expected one of {', '.join(words)}")
+        return value
+
+    return read
+
+
+def patterns(value: object) -> tuple[str, ...]:
+    """Read glob patterns: a list, or one text with commas between, as the environment has it."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(pattern, str) and pattern for pattern in found):
+        raise ValueError('expected a list of patterns such as ["urn:dev:mac:*"]')
+    return tuple(found)
+
+
+def properties(value: object) -> dict[str, str]:
+    """Read a table of librdkafka properties."""
+    if not isinstance(value, dict):
+        raise ValueError("expected a table of properties")
+    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+
+
+def _measure(
+    value: object, pattern: re.Pattern[str], units: dict[str, float] | dict[str, int], bare: str, error: str
+) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    match = pattern.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(error)
+    return float(match[1]) * units[match[2] or bare]

@@ -1,0 +1,31 @@
+"""`oncegate verify`: whether everything in the store is as it should be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.store import database
+from agent.store.verification import verify
+
+WRONG = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(folder: Path, arguments: argparse.Namespace) -> int:
+    """Print what is wrong, a line for each; 1 where anything is."""
+    path = folder / database.FILE_NAME
+    result = verify(path)
+    if arguments.json:
+        print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
+    else:
+        for finding in result.findings:
+            print(f"{finding.check}: {finding.text}")
+        print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
+    return WRONG if result.findings else 0

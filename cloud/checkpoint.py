@@ -1,0 +1,106 @@
+"""The checkpoint's folder: Spark's own offset log, and our claim beside it.
+
+Read and written through Hadoop's file systems, so that it may lie wherever Spark can put it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cloud import jvm
+from cloud.commits import Offsets
+from cloud.errors import StopError
+
+_CLAIM = "oncegate-claim.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which checkpoint this is, and under which number it has claimed the table."""
+
+    checkpoint: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What Spark planned for a batch before it ran it; moments in milliseconds since 1970 UTC."""
+
+    batch: int
+    time: int
+    watermark: int
+    starts: Offsets
+    ends: Offsets
+
+
+class Checkpoint:
+    """One checkpoint folder."""
+
+    def __init__(self, spark: SparkSession, path: str, topic: str) -> None:
+        self._spark = spark
+        self._topic = topic
+        self._folder = path
+        self._files = jvm.file_system(spark, path)
+
+    def planned(self, batch: int) -> Planned:
+        """Read from the offset log what a batch holds."""
+        log = self._read(f"offsets/{batch}")
+        if log is None:
+            raise StopError(f"checkpoint {self._folder}: batch {batch} is not in the offset log")
+        _version, metadata, offsets = log.splitlines()[:3]
+        times = json.loads(metadata)
+        return Planned(
+            batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(offsets)
+        )
+
+    def latest_batch(self) -> int | None:
+        """Give the id of the latest batch in the offset log; None where there is none."""
+        folder = self._path("offsets")
+        if not self._files.exists(folder):
+            return None
+        names = [entry.getPath().getName() for entry in self._files.listStatus(folder)]
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    def read_claim(self) -> Claim | None:
+        """Give this checkpoint's claim; None where it has made none."""
+        text = self._read(_CLAIM)
+        return None if text is None else Claim(**json.loads(text))
+
+    def write_claim(self, claim: Claim) -> None:
+        """Write down what is about to be claimed, whole or not at all."""
+        temporary = self._path(f"{_CLAIM}.{uuid.uuid4().hex}.tmp")
+        self._files.mkdirs(self._path(""))
+        stream = self._files.create(temporary, True)
+        stream.write(bytearray(json.dumps(asdict(claim)).encode()))
+        stream.close()
+        self._files.delete(self._path(_CLAIM), False)
+        if not self._files.rename(temporary, self._path(_CLAIM)):
+            raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIM}")
+
+    def _starts(self, batch: int) -> Offsets:
+        """Give where a batch starts: where the one before it ends; partitions that are new to it are left out."""
+        log = self._read(f"offsets/{batch - 1}" if batch else "sources/0/0")
+        if log is None:
+            raise StopError(f"checkpoint {self._folder}: the offsets before batch {batch} are missing")
+        return self._offsets(log.splitlines()[2] if batch else log[log.index("{") :])
+
+    def _offsets(self, text: str) -> Offsets:
+        return {int(partition): offset for partition, offset in json.loads(text).get(self._topic, {}).items()}
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(jvm.classes(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def _path(self, name: str) -> Any:
+        return jvm.hadoop_path(self._spark, f"{self._folder}/{name}" if name else self._folder)

@@ -1,0 +1,71 @@
+"""The claim: of two jobs on one table, the older one ends, and never claims again."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from pyspark.sql import DataFrame
+
+from cloud.checkpoint import Checkpoint, Claim
+from cloud.commits import CLAIM_ONLY, Commit
+from cloud.delta_table import Table
+from cloud.errors import StopError
+
+logger = logging.getLogger(__name__)
+
+
+def claim_table(table: Table, checkpoint: Checkpoint, topic: str, topic_id: str, nothing: DataFrame) -> Commit:
+    """Make sure that the table is this checkpoint's, and give the table's last commit."""
+    last = table.last_commit()
+    own = checkpoint.read_claim()
+    if own is None:
+        if checkpoint.latest_batch() is not None:
+            raise StopError("the checkpoint has batches, but no claim: it is not of this job; start with a new one")
+        own = Claim(uuid.uuid4().hex, _next_number(last))
+        checkpoint.write_claim(own)
+    elif last is not None and _is_restored(own, last, checkpoint.latest_batch()):
+        # Batch ids come again: under the old claim Delta would skip them.
+        own = Claim(own.checkpoint, _next_number(last))
+        checkpoint.write_claim(own)
+    if last is None or own.number > last.claim:
+        return _commit_claim(table, own, last, topic, topic_id, nothing)
+    if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
+        raise StopError(
+            f"claim {last.claim} of checkpoint {last.checkpoint} has taken the table over from claim {own.number} of "
+            f"this checkpoint {own.checkpoint}: this one ends for good"
+        )
+    return last
+
+
+def _commit_claim(
+    table: Table, own: Claim, last: Commit | None, topic: str, topic_id: str, nothing: DataFrame
+) -> Commit:
+    # The same checkpoint, restored, reads on with its state: it reads again whatever that has not seen.
+    same_state = last is not None and last.checkpoint == own.checkpoint
+    commit = Commit(
+        table=table.id,
+        checkpoint=own.checkpoint,
+        claim=own.number,
+        batch=CLAIM_ONLY,
+        topic=topic,
+        topic_id=topic_id,
+        starts=dict(last.ends) if last else {},
+        ends=dict(last.ends) if last else {},
+        first=dict(last.first) if last else {},
+        birth=last.birth if last and same_state else None,
+        window_seconds=last.window_seconds if last and same_state else None,
+    )
+    table.append(nothing, commit)
+    logger.info("table=%s claim=%d checkpoint=%s", table.id, own.number, own.checkpoint)
+    return commit
+
+
+def _is_restored(own: Claim, last: Commit, latest_batch: int | None) -> bool:
+    """Tell a checkpoint that was restored from an older copy: the table has a later batch of it."""
+    is_owner = (own.checkpoint, own.number) == (last.checkpoint, last.claim)
+    return is_owner and last.batch > (CLAIM_ONLY if latest_batch is None else latest_batch)
+
+
+def _next_number(last: Commit | None) -> int:
+    return last.claim + 1 if last else 1

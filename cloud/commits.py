@@ -1,0 +1,63 @@
+"""What every commit of the table says of itself: whose it is, and how far the table has read the topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from cloud.errors import StopError
+
+FORMAT = 1
+BATCH_BITS = 40
+CLAIM_ONLY = -1
+"""The batch id of the empty commit by which a checkpoint claims the table."""
+
+Offsets = dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The userMetadata of a commit; offsets by partition, moments in milliseconds since 1970 UTC."""
+
+    table: str
+    checkpoint: str
+    claim: int
+    batch: int
+    topic: str
+    topic_id: str
+    starts: Offsets
+    ends: Offsets
+    """Where each partition is to be read on: all below, down to `first`, is in the table or in quarantine."""
+    first: Offsets
+    birth: int | None = None
+    """Time of the first batch of this checkpoint's state; None before there was one."""
+    window_seconds: int | None = None
+
+    @property
+    def version(self) -> int:
+        """The txnVersion: grows with each claim and with each batch; the claim itself stands below its batches."""
+        return self.claim << BATCH_BITS | (self.batch + 1)
+
+    def is_by_same(self, other: Commit) -> bool:
+        """Tell whether both are the same commit of the same owner."""
+        return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
+
+
+def to_json(commit: Commit) -> str:
+    """Write the userMetadata."""
+    return json.dumps({"oncegate": FORMAT, **asdict(commit)}, separators=(",", ":"), sort_keys=True)
+
+
+def parse(metadata: str | None) -> Commit | None:
+    """Read the userMetadata; None where the commit is not ours (maintenance, somebody's statement)."""
+    try:
+        fields = json.loads(metadata or "null")
+    except ValueError:
+        return None
+    if not isinstance(fields, dict) or "oncegate" not in fields:
+        return None
+    if (written := fields.pop("oncegate")) != FORMAT:
+        raise StopError(f"the table's commits have format {written}, this job knows {FORMAT}: use a newer job")
+    for name in ("starts", "ends", "first"):
+        fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
+    return Commit(**fields)

@@ -1,0 +1,13 @@
+"""What can end the job, by what helps: another try, or a person."""
+
+
+class JobError(Exception):
+    """Root of all errors of the job."""
+
+
+class StopError(JobError):
+    """Going on would lose, double or falsely receipt events: a person has to decide; starting again gives the same."""
+
+
+class ReceiptError(JobError):
+    """The receipts could not be given; the table has everything all the same, and the next try may succeed."""

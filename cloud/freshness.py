@@ -1,0 +1,43 @@
+"""Fresh or late: whether the state must have seen every earlier copy of an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from contract.record import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What one batch's state can see; moments in milliseconds since 1970 UTC."""
+
+    batch_time: int
+    birth: int
+    """Time of the first batch of this state, or of the first with a window as large as now."""
+    window_seconds: int
+    overlaps: bool = False
+    """The table has some of the batch already: everything is late."""
+
+    @property
+    def skew(self) -> int:
+        """How far ahead a clock that counts as good may be."""
+        return self.window_seconds * 1000 // 4
+
+
+def is_fresh(horizon: Horizon) -> Column:
+    """Tell fresh from late; never null."""
+    if horizon.overlaps:
+        return F.lit(False)
+    skew = horizon.skew
+    bound, received, appended = (F.unix_millis(F.col(name)) for name in ("bound", "received", "appended"))
+    fresh = (
+        (F.col("clock") == Clock.TRUSTED.value)
+        & (bound >= horizon.birth + skew)
+        & (received <= appended + skew)
+        & (bound <= horizon.batch_time + skew)
+        & (horizon.batch_time - bound < horizon.window_seconds * 1000 - skew)
+    )
+    return F.coalesce(fresh, F.lit(False))

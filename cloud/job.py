@@ -1,0 +1,133 @@
+r"""Write every event of the topic into the table once, and give the gateways receipts.
+
+From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java runtime of 17 or later are installed:
+
+    python -m zipfile -c oncegate.zip "$ONCEGATE/contract" "$ONCEGATE/cloud"
+    PYSPARK_PYTHON=python spark-submit --master 'local[2]' --conf spark.log.level=WARN \
+      --py-files oncegate.zip --packages \
+      org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,io.delta:delta-spark_2.13:4.0.1 \
+      "$ONCEGATE/cloud/job.py" --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
+
+On a cluster the same with its `--master`, and with folders that all of its machines reach. `--jars` with jars at
+hand starts faster than `--packages`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N` chooses the
+number of the state's partitions, once for the life of a checkpoint; without it, it is the number of cores.
+
+Exit status: 0 asked to end by SIGTERM, the batch is finished; 1 a failure, which the log names; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from cloud import disk, jvm, offsets, quarantine, rows
+from cloud.batch import BatchWriter, Rules
+from cloud.checkpoint import Checkpoint
+from cloud.claim import claim_table
+from cloud.dedup import drop_duplicates
+from cloud.delta_table import DeltaTable, Layout
+from cloud.errors import JobError
+from cloud.kafka_admin import KafkaAdmin
+from cloud.progress import ProgressLines
+from cloud.receipts import Receipts
+from cloud.records import read_records
+from cloud.session import open_session
+from cloud.settings import Settings, parse
+from cloud.source import read_topic
+from cloud.stopping import StopRequest
+
+logger = logging.getLogger("cloud.job")
+
+POLL_SECONDS = 0.5
+
+TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, {"delta.dataSkippingStatsColumns": "received,event_time"}, "oncegate")
+QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job until it is asked to end."""
+    settings = parse(arguments)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    spark = open_session()
+    try:
+        run(spark, settings)
+    except JobError as error:
+        logger.error("%s", error)  # the message is all that helps
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+def run(spark: SparkSession, settings: Settings) -> None:
+    """Open both ends, give the receipts of what the table has, and run the stream between them."""
+    settings = qualify(spark, settings)
+    stop = StopRequest()
+    stop.listen(spark)
+    admin = KafkaAdmin(spark, settings.kafka)
+    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
+    table = DeltaTable(spark, settings.table, TABLE)
+    quarantine_table = DeltaTable(spark, settings.quarantine, QUARANTINE)
+
+    topic_id, log = admin.topic_id(), admin.log()
+    offsets.check_log(settings.kafka.topic, topic_id, table.last_commit(), log)
+    last = claim_table(table, checkpoint, settings.kafka.topic, topic_id, spark.createDataFrame([], rows.SCHEMA))
+    folders = disk.local_folders(spark, (settings.table, settings.checkpoint))
+    receipts = Receipts(admin, settings.kafka.group, settings.succeeds, folders, time.monotonic)
+    receipts.give(last)
+
+    rules = Rules(settings.window_seconds, settings.retention_seconds)
+    writer = BatchWriter(checkpoint, table, quarantine_table, receipts, last, rules)
+    survivors = path(spark, settings, offsets.starting_offsets(settings.kafka.topic, last, log))
+    spark.streams.addListener(ProgressLines())
+    follow(start(survivors, writer, settings), writer, receipts, stop)
+
+
+def qualify(spark: SparkSession, settings: Settings) -> Settings:
+    """Give the settings with whole URIs for folders."""
+    return replace(
+        settings,
+        table=jvm.qualify(spark, settings.table),
+        quarantine=jvm.qualify(spark, settings.quarantine),
+        checkpoint=jvm.qualify(spark, settings.checkpoint),
+    )
+
+
+def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
+    """Give the stream of survivors: read, judge, drop duplicates."""
+    topic = read_topic(spark, settings.kafka, starting_offsets)
+    records = read_records(topic)
+    return drop_duplicates(records, settings.window_seconds)
+
+
+def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> StreamingQuery:
+    """Start the stream: look up, write, commit, give receipts, batch by batch."""
+    return (
+        survivors.writeStream.queryName("oncegate")
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=f"{settings.trigger_seconds} seconds")
+        .foreachBatch(writer)
+        .start()
+    )
+
+
+def follow(query: StreamingQuery, writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
+    """Wait for the query's end, or end it between two batches."""
+    while query.isActive and not stop.wait(POLL_SECONDS):
+        receipts.repeat()
+    with writer.busy:
+        logger.info("stage=stopping")
+        query.stop()
+    if (error := writer.error) is not None:
+        raise error
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

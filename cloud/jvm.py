@@ -1,0 +1,29 @@
+"""The JVM beneath Spark: the only door to what PySpark does not offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def classes(spark: SparkSession) -> Any:
+    """Give access to Java's classes by their full names."""
+    gateway: Any = spark.sparkContext
+    return gateway._jvm
+
+
+def hadoop_path(spark: SparkSession, path: str) -> Any:
+    """Give a path of Hadoop's file systems."""
+    return classes(spark).org.apache.hadoop.fs.Path(path)
+
+
+def qualify(spark: SparkSession, path: str) -> str:
+    """Write a path as a whole URI: a relative one would mean another folder to another part of Spark."""
+    return str(file_system(spark, path).makeQualified(hadoop_path(spark, path)).toUri().toString())
+
+
+def file_system(spark: SparkSession, path: str) -> Any:
+    """Give the file system that holds a path, by Spark's own settings."""
+    context: Any = spark.sparkContext
+    return hadoop_path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())

@@ -1,0 +1,74 @@
+"""Where a batch stands against what the table has read already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+
+from cloud.commits import Commit, Offsets
+from cloud.errors import StopError
+
+_EARLIEST = -2
+"""Kafka's own number for the earliest offset."""
+
+
+class Standing(Enum):
+    """What the table has of a batch."""
+
+    NEW = "new"
+    OVERLAPS = "overlaps"
+    DONE = "done"
+
+
+def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
+    """Compare a batch with the table's last commit; a gap between them is an error, for nobody would ever read it."""
+    for partition, end in last.ends.items():
+        if (start := starts.get(partition)) is None or start > end:
+            raise StopError(
+                f"partition {partition}: the batch starts at {start}, the table has read up to {end}; the checkpoint "
+                "is not of this table, or newer than it: start with a new checkpoint"
+            )
+    if last.ends and all(end <= last.ends.get(partition, -1) for partition, end in ends.items()):
+        return Standing.DONE
+    if any(starts[partition] < end for partition, end in last.ends.items()):
+        return Standing.OVERLAPS
+    return Standing.NEW
+
+
+def complete_starts(starts: Offsets, ends: Offsets) -> Offsets:
+    """Give every partition a start; Spark reads one that is new from 0, and fails where 0 is gone."""
+    return {partition: starts.get(partition, 0) for partition in ends}
+
+
+def merge_first(first: Offsets, starts: Offsets) -> Offsets:
+    """Keep where the table began to read each partition; a partition that is new begins where the batch does."""
+    return {**starts, **first}
+
+
+def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> str:
+    """Say where a new checkpoint starts: where the table's last commit ended, or at the earliest offset.
+
+    `log` gives the earliest and the latest offset of each partition.
+    """
+    if last is None or not last.ends:
+        return "earliest"
+    return json.dumps({topic: {str(partition): last.ends.get(partition, _EARLIEST) for partition in sorted(log)}})
+
+
+def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> None:
+    """Refuse a topic that is another one than the table has read, or has lost what the table has not read yet."""
+    if last is None or not last.ends:
+        return
+    if (last.topic, last.topic_id) != (topic, topic_id):
+        raise StopError(
+            f"the table has read topic {last.topic} (id {last.topic_id}), this is {topic} (id {topic_id}): "
+            "start with a new table and a new checkpoint, and name this table by --succeeds"
+        )
+    for partition, end in last.ends.items():
+        earliest, latest = log.get(partition, (0, 0))
+        if not earliest <= end <= latest:
+            raise StopError(
+                f"topic {topic}, partition {partition}: the table has read up to {end}, but the log goes from "
+                f"{earliest} to {latest}: records are lost; find out why before a new table is started"
+            )

@@ -1,0 +1,68 @@
+"""Receipts: what the table's last commit says it has, as the offsets of a Kafka group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from cloud import disk
+from cloud.commits import Commit
+from cloud.errors import ReceiptError
+from cloud.kafka_admin import KafkaAdmin
+from contract.receipt import Receipt
+
+REPEAT_SECONDS = 3600.0
+"""Kafka forgets a group's offsets after days; an idle topic must not look unread."""
+RETRY_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Receipts:
+    """Give the receipts of the table's last commit, again and again until Kafka has them."""
+
+    def __init__(
+        self,
+        admin: KafkaAdmin,
+        group: str,
+        succeeds: str | None,
+        folders: tuple[str, ...],
+        clock: Callable[[], float],
+    ) -> None:
+        self._admin = admin
+        self._group = group
+        self._succeeds = succeeds
+        self._folders = folders
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._commit: Commit | None = None
+        self._due_at = 0.0
+
+    def give(self, commit: Commit) -> None:
+        """Give the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`."""
+        with self._lock:
+            self._commit = commit
+            self._give(commit)
+
+    def repeat(self) -> None:
+        """Give the latest receipts once more where that is due."""
+        with self._lock:
+            if self._commit is not None and self._clock() >= self._due_at:
+                self._give(self._commit)
+
+    def _give(self, commit: Commit) -> None:
+        if not commit.ends:
+            return
+        disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
+        metadata = {
+            partition: str(Receipt(commit.table, commit.first[partition], self._succeeds)) for partition in commit.ends
+        }
+        try:
+            self._admin.commit(self._group, commit.ends, metadata)
+        except ReceiptError as error:
+            self._due_at = self._clock() + RETRY_SECONDS
+            logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
+        else:
+            self._due_at = self._clock() + REPEAT_SECONDS
+            logger.info("batch=%d stage=receipt offsets=%d", commit.batch, sum(commit.ends.values()))

@@ -1,0 +1,128 @@
+"""Records: the headers as columns, and whether a record is well-formed, by cheap native checks.
+
+The value is not decoded here. A record that is not well-formed keeps its reason and its headers, and gets a dedup
+key of its own: it must not claim the fingerprint of its good twin.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cloud.headers import header
+from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
+
+_MOMENT_CHARACTERS = len("2026-01-01T00:00:00.000Z")
+
+COLUMNS = (
+    "key",
+    "reason",
+    "seen",
+    "fingerprint",
+    "type",
+    "gateway",
+    "epoch",
+    "sequence",
+    "event_time",
+    "received",
+    "clock",
+    "shared",
+    "bound",
+    "appended",
+    "kafka_partition",
+    "kafka_offset",
+    "value",
+    "kafka_key",
+    "headers",
+)
+
+
+def read_records(topic: DataFrame) -> DataFrame:
+    """Give the records as COLUMNS; `reason` is null for those that are well-formed."""
+    named = topic.select(
+        F.col("value"),
+        F.col("key").alias("kafka_key"),
+        F.col("headers"),
+        F.col("partition").alias("kafka_partition"),
+        F.col("offset").alias("kafka_offset"),
+        F.col("timestamp").alias("appended"),
+        header("ce_specversion").alias("specversion"),
+        header("content-type").alias("content_type"),
+        header("ce_type").alias("type"),
+        header("ce_source").alias("source"),
+        header("ce_id").alias("id"),
+        header("ce_gateway").alias("gateway"),
+        header("ce_epoch").alias("epoch"),
+        header("ce_sequence").alias("sequence"),
+        _moment("ce_time").alias("event_time"),
+        _moment("ce_recordedtime").alias("received"),
+        header("ce_clock").alias("clock"),
+        header("ce_shared").alias("shared"),
+        header("ce_bound").alias("bound_text"),
+        _moment("ce_bound").alias("bound"),
+    )
+    return _keyed(named.withColumn("reason", _reason()))
+
+
+def _keyed(judged: DataFrame) -> DataFrame:
+    bad = F.col("reason").isNotNull()
+    place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
+    return judged.select(
+        F.when(bad, place).otherwise(F.unhex("id")).alias("key"),
+        "reason",
+        F.current_timestamp().alias("seen"),
+        F.when(~bad, F.unhex("id")).alias("fingerprint"),
+        F.substring("type", len(TYPE_PREFIX) + 1, 1 << 30).alias("type"),
+        "gateway",
+        "epoch",
+        F.col("sequence").try_cast("bigint").alias("sequence"),
+        "event_time",
+        "received",
+        "clock",
+        "shared",
+        "bound",
+        "appended",
+        "kafka_partition",
+        "kafka_offset",
+        "value",
+        "kafka_key",
+        F.when(bad, F.col("headers")).alias("headers"),
+    )
+
+
+def _reason() -> Column:
+    """Give the first check that a record fails."""
+    checks = {
+        "headers": _headers_are_ours(),
+        "fingerprint": F.col("id").rlike("^[0-9a-f]{32}$"),
+        "label": F.col("epoch").rlike("^[0-9a-f]{16}$")
+        & F.col("sequence").rlike(f"^[0-9]{{{SEQUENCE_DIGITS}}}$")
+        & F.col("sequence").try_cast("bigint").isNotNull(),
+        "moments": F.col("event_time").isNotNull()
+        & F.col("received").isNotNull()
+        & (F.col("bound_text").isNull() | F.col("bound").isNotNull()),
+        "clock": F.col("clock").isin([clock.value for clock in Clock]),
+        "shared": F.col("shared").isin([shared.value for shared in Shared]),
+        "value": _value_is_whole(),
+    }
+    failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(name)) for name, check in checks.items()]
+    return F.coalesce(*failed)
+
+
+def _headers_are_ours() -> Column:
+    return (
+        (F.col("specversion") == SPECVERSION)
+        & (F.col("content_type") == CONTENT_TYPE)
+        & F.startswith("type", F.lit(TYPE_PREFIX))
+        & (F.length("source") > 0)
+        & (F.length("gateway") > 0)
+    )
+
+
+def _value_is_whole() -> Column:
+    front = F.concat(F.lit(VALUE_PREFIX), F.col("id").cast("binary"), F.lit(b'"'))
+    return F.startswith("value", front) & F.endswith("value", F.lit(b"}"))
+
+
+def _moment(name: str) -> Column:
+    """Read RFC 3339 with milliseconds, as records hold it, and nothing else that a cast would take."""
+    text = header(name)
+    return F.when((F.length(text) == _MOMENT_CHARACTERS) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

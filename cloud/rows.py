@@ -1,0 +1,116 @@
+"""Rows: what the table keeps of an event."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from contract.record import Shared
+
+COLUMNS: dict[str, DataType] = {
+    "fingerprint": BinaryType(),
+    "device": StringType(),
+    "type": StringType(),
+    "id": StringType(),
+    "boot": StringType(),
+    "event_time": TimestampType(),
+    "offset_ms": LongType(),
+    "received": TimestampType(),
+    "clock": StringType(),
+    "gateway": StringType(),
+    "epoch": StringType(),
+    "sequence": LongType(),
+    "via": StringType(),
+    "data": StringType(),
+    "units": StringType(),
+    "possible_duplicate_of": BinaryType(),
+    "kafka_partition": IntegerType(),
+    "kafka_offset": LongType(),
+    "processed_at": TimestampType(),
+    "raw": BinaryType(),
+    "day": DateType(),
+}
+"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded."""
+SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
+
+PARTITIONED_BY = ("day",)
+YEARS = (2000, 2100)
+DAY_OUTSIDE = "1970-01-01"
+"""The one day of all moments before the first and after the last of YEARS."""
+
+_VALUE = """
+    device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
+    data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
+"""
+# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value. That is
+# exact: inside a JSON string every quote is escaped, so `,"via":"` and what follows can only be the value's own keys,
+# and units is flat, so that what ends in exactly one closing brace is the value's own end. Possessive: no deep stack.
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
+_DATA = (
+    rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
+    rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}\z'
+)
+
+
+def day_of() -> Column:
+    """Give the partition: the UTC day of the time where it is in the identity, else of acceptance."""
+    moment = F.coalesce(_identity_time(), F.col("received"))
+    return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE).cast("date"))
+
+
+def decode(survivors: DataFrame) -> DataFrame:
+    """Decode the values of the survivors into rows of SCHEMA; one that fails keeps its raw bytes, and no data."""
+    text = F.col("value").cast("string")
+    parsed = F.from_json(text, _VALUE, {"columnNameOfCorruptRecord": "_corrupt"})
+    decoded = survivors.withColumn("parsed", parsed).withColumn("day", day_of())
+    columns = {**_columns(), "data": _data(text), "raw": F.when(_failed(), F.col("value"))}
+    return decoded.select(*(columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _columns() -> dict[str, Column]:
+    from_value = ("id", "boot", "offset_ms", "via", "units")
+    from_record = (
+        *("fingerprint", "type", "received", "clock", "gateway", "epoch", "sequence"),
+        *("kafka_partition", "kafka_offset", "day"),
+    )
+    return {
+        **{name: F.col(f"parsed.{name}") for name in from_value},
+        **{name: F.col(name) for name in from_record},
+        # What the value does not tell, key and headers may.
+        "device": F.coalesce(F.col("parsed.device"), F.col("kafka_key").cast("string")),
+        "event_time": F.coalesce(F.timestamp_millis(F.col("parsed.time")), _identity_time()),
+        "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),
+        "processed_at": F.col("seen"),
+    }
+
+
+def _identity_time() -> Column:
+    return F.when(F.col("shared") == Shared.TIME.value, F.col("event_time"))
+
+
+def _data(text: Column) -> Column:
+    """Give the exact text where the value is laid out as ours; another layout gives equal JSON."""
+    exact = F.regexp_extract(text, _DATA, 1)
+    return (
+        F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
+        .when(exact != "", exact)
+        .otherwise(F.col("parsed.data"))
+    )
+
+
+def _failed() -> Column:
+    """Tell a value that is no JSON, or lacks what every value has."""
+    required = [F.col(f"parsed.{name}").isNull() for name in ("device", "type", "received", "via")]
+    failed = F.col("parsed._corrupt").isNotNull()
+    for missing in required:
+        failed = failed | missing
+    return failed

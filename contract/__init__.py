@@ -1,0 +1,1 @@
+"""What crosses the wire between agent, cloud and simulators: events, fingerprints, Kafka records, receipts."""

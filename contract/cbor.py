@@ -1,0 +1,134 @@
+"""Deterministic CBOR, the bytes under every fingerprint.
+
+RFC 8949 section 4.2.1 (core deterministic encoding) with the numeric reduction of dCBOR: a float with an
+integral value in [-2^63, 2^64) is encoded as that integer, other floats in the shortest form that keeps
+the value, text in NFC, and map entries whose value is null are left out at every depth.
+"""
+
+import struct
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from math import isfinite
+
+INTEGER_MIN = -(1 << 63)
+INTEGER_END = 1 << 64
+
+_KEY_CHARACTERS_KNOWN_MAX = 64
+"""Longer keys are not remembered, so that no sender can fill the memory with them."""
+
+_SHORT_HEADS = [bytes([byte]) for byte in range(256)]
+_FALSE, _TRUE, _NULL = b"\xf4", b"\xf5", b"\xf6"
+_pack_half, _pack_single, _pack_double = struct.Struct(">e").pack, struct.Struct(">f").pack, struct.Struct(">d").pack
+_unpack_half, _unpack_single = struct.Struct(">e").unpack, struct.Struct(">f").unpack
+
+
+def encode(value: object) -> bytes:
+    """Encode a value deterministically; raise TypeError or ValueError where it has no place in an event."""
+    parts: list[bytes] = []
+    _encode_into(parts, value)
+    return b"".join(parts)
+
+
+def encode_text(text: str) -> bytes:
+    """Encode text in NFC; raise ValueError (UnicodeEncodeError) on a lone surrogate."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    raw = text.encode()
+    return head(0x60, len(raw)) + raw
+
+
+def encode_integer(number: int) -> bytes:
+    """Encode an integer in [-2^63, 2^64)."""
+    if number >= 0:
+        if number >= INTEGER_END:
+            raise ValueError(f"integer {number} is above 2^64 - 1")
+        return head(0x00, number)
+    if number < INTEGER_MIN:
+        raise ValueError(f"integer {number} is below -2^63")
+    return head(0x20, -1 - number)
+
+
+def encode_map(entries: Mapping[str, object]) -> bytes:
+    """Encode a map, its entries sorted by their encoded keys, without those whose value is null."""
+    parts: list[bytes] = []
+    _encode_map_into(parts, entries)
+    return b"".join(parts)
+
+
+def head(major: int, argument: int) -> bytes:
+    """Encode a data item's head in its shortest form (RFC 8949 section 3); `major` stands in its place (0x60: text)."""
+    if argument < 24:
+        return _SHORT_HEADS[major | argument]
+    if argument < 0x100:
+        return bytes((major | 24, argument))
+    if argument < 0x10000:
+        return _SHORT_HEADS[major | 25] + argument.to_bytes(2, "big")
+    if argument < 0x1_0000_0000:
+        return _SHORT_HEADS[major | 26] + argument.to_bytes(4, "big")
+    return _SHORT_HEADS[major | 27] + argument.to_bytes(8, "big")
+
+
+def _encode_into(parts: list[bytes], value: object) -> None:
+    if isinstance(value, str):
+        parts.append(encode_text(value))
+    elif isinstance(value, float):
+        parts.append(_encode_float(value))
+    elif isinstance(value, bool):
+        parts.append(_TRUE if value else _FALSE)
+    elif isinstance(value, int):
+        parts.append(encode_integer(value))
+    elif value is None:
+        parts.append(_NULL)
+    elif isinstance(value, bytes):
+        parts.append(head(0x40, len(value)) + value)
+    else:
+        _encode_container_into(parts, value)
+
+
+def _encode_container_into(parts: list[bytes], value: object) -> None:
+    if isinstance(value, dict | Mapping):  # dict first: asking an abstract class is slow
+        _encode_map_into(parts, value)
+    elif isinstance(value, list | tuple):
+        parts.append(head(0x80, len(value)))
+        for item in value:
+            _encode_into(parts, item)
+    else:
+        raise TypeError(f"{type(value).__name__} has no place in an event")
+
+
+def _encode_map_into(parts: list[bytes], entries: Mapping[str, object]) -> None:
+    present = [(_encode_key(key), value) for key, value in entries.items() if value is not None]
+    encoded = dict(present)
+    if len(encoded) < len(present):
+        raise ValueError("two keys of a map are equal after NFC")
+    parts.append(head(0xA0, len(encoded)))
+    for key in sorted(encoded):
+        parts.append(key)
+        _encode_into(parts, encoded[key])
+
+
+def _encode_key(key: str) -> bytes:
+    return _encode_known_key(key) if len(key) <= _KEY_CHARACTERS_KNOWN_MAX else encode_text(key)
+
+
+_encode_known_key = lru_cache(maxsize=4096)(encode_text)
+"""A sensor's keys are the same in each of its events."""
+
+
+def _encode_float(number: float) -> bytes:
+    if not isfinite(number):
+        raise ValueError(f"{number} is not a number that can be kept")
+    if number.is_integer() and INTEGER_MIN <= number < INTEGER_END:
+        return encode_integer(int(number))
+    try:
+        if _unpack_half(half := _pack_half(number))[0] == number:
+            return b"\xf9" + half
+    except OverflowError:
+        pass
+    try:
+        if _unpack_single(single := _pack_single(number))[0] == number:
+            return b"\xfa" + single
+    except OverflowError:
+        pass
+    return b"\xfb" + _pack_double(number)

@@ -1,0 +1,152 @@
+"""The Kafka record of an event: key, CloudEvents headers (binary mode) and JSON value.
+
+The cloud dedups from the headers alone. They stand in one fixed order, so that a reader may take each by its
+position and search by name only where that fails.
+"""
+
+import json
+import re
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from urllib.parse import quote
+
+from contract.event import Event, Label
+from contract.moment import rfc3339
+
+SPECVERSION = "1.0"
+CONTENT_TYPE = "application/json"
+TYPE_PREFIX = "oncegate."
+SEQUENCE_DIGITS = 20
+VALUE_PREFIX = b'{"fingerprint":"'
+
+HEADERS = (
+    "ce_specversion",
+    "ce_type",
+    "ce_source",
+    "ce_id",
+    "ce_time",
+    "ce_gateway",
+    "ce_epoch",
+    "ce_sequence",
+    "ce_recordedtime",
+    "ce_clock",
+    "ce_shared",
+    "content-type",
+    "ce_bound",
+)
+"""The headers in their order; ce_bound stands last, since it is absent where the bound is unknown."""
+
+
+class Clock(StrEnum):
+    """Whether the gateway's clock was known to be right when it accepted the event."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
+class Shared(StrEnum):
+    """Which day all copies of an event share: that of its time, that of its label's acceptance, or none."""
+
+    TIME = "time"
+    LABEL = "label"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What the gateway itself says of an event when it accepts it; moments in milliseconds since 1970 UTC."""
+
+    received: int
+    via: str
+    clock: Clock
+    shared: Shared
+    bound: int | None
+    """The earliest moment at which a copy can have existed; None where unknown."""
+
+
+Headers = list[tuple[str, bytes]]
+
+
+def encode_tail(event: Event, received: int, via: str) -> bytes:
+    """Encode all of the value that is known before the commit: an open JSON object's entries, without braces."""
+    entries: dict[str, object] = {"device": event.device, "type": event.type}
+    if event.id is not None:
+        entries["id"] = event.id
+    if event.boot is not None:
+        entries["boot"] = event.boot
+    if event.time is not None:
+        entries["time"] = event.time
+    if event.offset_ms is not None:
+        entries["offset_ms"] = event.offset_ms
+    entries["received"] = received
+    entries["via"] = via
+    if event.data is not None:
+        entries["data"] = event.data
+    if event.units:
+        entries["units"] = event.units
+    return json_text(entries)[1:-1].encode()
+
+
+def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
+    """Close the value: fingerprint and label before what `encode_tail` gave."""
+    name = f'{{"fingerprint":"{fingerprint.hex()}","gateway":{_json_name(gateway)},'
+    return f'{name}"epoch":"{label.epoch}","sequence":{label.sequence},'.encode() + tail + b"}"
+
+
+def encode_headers(
+    fingerprint: bytes, gateway: str, label: Label, device: str, type_: str, time: int | None, acceptance: Acceptance
+) -> Headers:
+    """Give the headers in the order of HEADERS."""
+    received = rfc3339(acceptance.received).encode()
+    headers: Headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_type", _encode_type(type_)),
+        ("ce_source", encode_source(device)),
+        ("ce_id", fingerprint.hex().encode()),
+        ("ce_time", received if time is None else rfc3339(time).encode()),
+        ("ce_gateway", gateway.encode()),
+        ("ce_epoch", label.epoch.encode()),
+        ("ce_sequence", b"%020d" % label.sequence),
+        ("ce_recordedtime", received),
+        ("ce_clock", acceptance.clock.value.encode()),
+        ("ce_shared", acceptance.shared.value.encode()),
+        ("content-type", b"application/json"),
+    ]
+    if acceptance.bound is not None:
+        headers.append(("ce_bound", rfc3339(acceptance.bound).encode()))
+    return headers
+
+
+def json_text(value: object) -> str:
+    """Write JSON as records hold it: compact, UTF-8, bytes as {"$bytes": base64url}."""
+    return _encoder.encode(value)
+
+
+@lru_cache(maxsize=65536)
+def encode_source(device: str) -> bytes:
+    """Give the device as a URI reference: as it is where it is a URI, else percent-encoded."""
+    return (device if _URI.fullmatch(device) else quote(device, safe="")).encode()
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
+
+
+@lru_cache(maxsize=1024)
+def _encode_type(type_: str) -> bytes:
+    return (TYPE_PREFIX + type_).encode()
+
+
+@lru_cache(maxsize=16)
+def _json_name(gateway: str) -> str:
+    return json.dumps(gateway, ensure_ascii=False)
+
+
+def _json_bytes(value: object) -> dict[str, str]:
+    if isinstance(value, bytes):
+        return {"$bytes": urlsafe_b64encode(value).rstrip(b"=").decode()}
+    raise TypeError(f"{type(value).__name__} has no place in an event")
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_json_bytes)

@@ -1,0 +1,26 @@
+"""Name the topics and the settings without which the promise does not hold."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENTS: Final = "oncegate.events"
+
+PARTITIONS: Final = 12
+REPLICAS: Final = 3
+REPLICAS_IN_SYNC_MIN: Final = 2
+
+RETENTION_DAYS_MIN: Final = 14
+_MILLISECONDS_PER_DAY: Final = 24 * 60 * 60 * 1000
+
+
+def settings(replicas: int = REPLICAS) -> dict[str, str]:
+    """Return the topic's settings for a number of replicas; on one node every record has its only copy there."""
+    return {
+        # Kafka refuses clocks an hour ahead under CreateTime, and its retention deletes those of 1970 at once.
+        "message.timestamp.type": "LogAppendTime",
+        "cleanup.policy": "delete",
+        "retention.ms": str(RETENTION_DAYS_MIN * _MILLISECONDS_PER_DAY),
+        "min.insync.replicas": str(min(replicas, REPLICAS_IN_SYNC_MIN)),
+        "unclean.leader.election.enable": "false",
+    }

@@ -1,0 +1,113 @@
+"""What may stand in an event's data, wherever it comes from.
+
+Numbers are finite and integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be UTF-8.
+In JSON, bytes are `{"$bytes": "<base64url>"}`; so no map may have the key `$bytes` of its own.
+"""
+
+import re
+import unicodedata
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass
+from math import isfinite
+
+from contract.cbor import INTEGER_END, INTEGER_MIN
+
+DEPTH_MAX = 16
+"""Levels of maps and lists, an event's data being the first."""
+VALUES_MAX = 4096
+"""Values in one event's data, at all depths, maps and lists among them."""
+BYTES_KEY = "$bytes"
+
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+
+
+class InvalidValue(ValueError):  # noqa: N818  # the name says what is wrong
+    """A value that cannot be kept; sending it again is of no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Stand where a form could be read but says what no event can hold, so that only the event around it is refused."""
+
+    reason: str
+
+
+def check_data(data: object) -> None:
+    """Raise InvalidValue unless `data` is a map that every later step can encode."""
+    if type(data) is not dict:
+        raise InvalidValue(data.reason if isinstance(data, Invalid) else "data is not a map")
+    if _check_map(data, DEPTH_MAX) > VALUES_MAX:
+        raise InvalidValue(f"data has more than {VALUES_MAX} values")
+
+
+def check_text(text: str) -> None:
+    """Raise InvalidValue where text cannot be UTF-8 (a lone surrogate)."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidValue("text holds a lone surrogate") from None
+
+
+def decode_base64url(text: str) -> bytes:
+    """Decode base64url with or without its padding; raise InvalidValue on anything else."""
+    digits = text.rstrip("=")
+    if not _BASE64URL.fullmatch(text) or len(digits) % 4 == 1 or (text != digits and len(text) % 4):
+        raise InvalidValue("text is not base64url")
+    return urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
+
+
+def _check_map(entries: dict[object, object], depth: int) -> int:
+    """Check the entries and count their values; the dispatch is by exact type, since this runs for each event."""
+    if not depth:
+        raise InvalidValue(f"data is nested deeper than {DEPTH_MAX} levels")
+    count = len(entries)
+    ascii_only = True
+    for key, value in entries.items():
+        if type(key) is not str:
+            raise InvalidValue("a key is not text")
+        if not key.isascii():
+            ascii_only = False
+            check_text(key)
+        kind = type(value)
+        if kind is float:
+            if not isfinite(value):  # type: ignore[arg-type]  # kind is its type
+                raise InvalidValue("a number is not finite")
+        else:
+            count += _check_value(value, depth)
+    if BYTES_KEY in entries:
+        raise InvalidValue(f"a map has the key {BYTES_KEY} and is not bytes")
+    if not ascii_only and len({unicodedata.normalize("NFC", str(key)) for key in entries}) < len(entries):
+        raise InvalidValue("two keys of a map are equal after NFC")
+    return count
+
+
+def _check_list(items: list[object], depth: int) -> int:
+    if not depth:
+        raise InvalidValue(f"data is nested deeper than {DEPTH_MAX} levels")
+    count = len(items)
+    for item in items:
+        count += _check_value(item, depth)
+    return count
+
+
+def _check_value(value: object, depth: int) -> int:
+    """Check one value and count the values inside it."""
+    kind = type(value)
+    if kind is int:
+        if not INTEGER_MIN <= value < INTEGER_END:  # type: ignore[operator]  # kind is its type
+            raise InvalidValue("an integer is outside [-2^63, 2^64)")
+    elif kind is float:
+        if not isfinite(value):  # type: ignore[arg-type]  # kind is its type
+            raise InvalidValue("a number is not finite")
+    elif kind is str:
+        check_text(value)  # type: ignore[arg-type]  # kind is its type
+    elif kind is dict:
+        return _check_map(value, depth - 1)  # type: ignore[arg-type]  # kind is its type
+    elif kind is list:
+        return _check_list(value, depth - 1)  # type: ignore[arg-type]  # kind is its type
+    elif isinstance(value, Invalid):
+        raise InvalidValue(value.reason)
+    elif value is not None and kind is not bool and kind is not bytes:
+        raise InvalidValue(f"{kind.__name__} has no place in an event")
+    return 0

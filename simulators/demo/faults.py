@@ -1,0 +1,138 @@
+"""The faults of a run: at random moments of the seed, but always in the middle of work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from contract.moment import rfc3339
+from simulators.demo.display import Display
+from simulators.demo.error import DemoError
+from simulators.demo.gateway import Gateway
+from simulators.demo.job import Job
+from simulators.demo.summary import Kill, Outage
+from simulators.ledger import Ledger
+from simulators.parts.kafka import Broker
+
+WORK_SECONDS_MAX = 180.0
+"""How long a fault waits for work to hit."""
+POLL_SECONDS = 0.02
+
+AGENT_RUNS_SECONDS = (5.0, 20.0)
+AGENT_DOWN_SECONDS = (0.2, 2.0)
+JOB_RUNS_SECONDS = (0.0, 3.0)
+"""After its first commit."""
+INTO_BATCH_SECONDS = (0.0, 2.0)
+JOB_DOWN_SECONDS = (0.0, 1.0)
+BROKER_RUNS_SECONDS = (5.0, 30.0)
+BROKER_DOWN_SECONDS = (3.0, 6.0)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts under test, and which of them are down because they shall be."""
+
+    broker: Broker
+    gateway: Gateway
+    job: Job
+    down: set[str] = field(default_factory=set)
+
+    def dead(self) -> str | None:
+        """Name a part that has ended by itself, with the end of its log."""
+        processes = {"broker": self.broker.process, "agent": self.gateway.process, "job": self.job.process}
+        for name, process in processes.items():
+            if name not in self.down and not process.alive:
+                tail = "\n  ".join(process.log().splitlines()[-25:])
+                return f"{name}: ended by itself with status {process.exit_status}; the end of its log:\n  {tail}"
+        return None
+
+
+class Faults:
+    """Kill and stop the parts while the sensors report."""
+
+    def __init__(self, parts: Parts, ledger: Ledger, seed: int, clock: Callable[[], int], display: Display) -> None:
+        self.kills: list[Kill] = []
+        self.outages: list[Outage] = []
+        self.over = False
+        self._parts = parts
+        self._ledger = ledger
+        self._seed = seed
+        self._clock = clock
+        self._display = display
+
+    async def play(self, kills: int) -> None:
+        """Play all faults; return when every part runs again."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._kill_agent(kills), name="faults of the agent")
+            tasks.create_task(self._kill_job(kills), name="faults of the job")
+            tasks.create_task(self._stop_broker(), name="faults of the broker")
+        self.over = True
+
+    async def _kill_agent(self, kills: int) -> None:
+        random = Random(f"{self._seed} agent")
+        gateway = self._parts.gateway
+        for _ in range(kills):
+            await asyncio.sleep(random.uniform(*AGENT_RUNS_SECONDS))
+            await self._wait(lambda: self._ledger.counts.in_flight > 0, "a request in flight")
+            self._parts.down.add("agent")
+            unacked, moment, stage = self._ledger.counts.in_flight, self._clock(), self._parts.job.stage()
+            await asyncio.to_thread(gateway.process.kill)
+            await self._record("agent", moment, unacked, stage)
+            await asyncio.sleep(random.uniform(*AGENT_DOWN_SECONDS))
+            await asyncio.to_thread(gateway.start)
+            self._parts.down.discard("agent")
+
+    async def _kill_job(self, kills: int) -> None:
+        random = Random(f"{self._seed} job")
+        job = self._parts.job
+        for _ in range(kills):
+            await self._wait(lambda: job.has_committed, "a commit of the job")
+            await asyncio.sleep(random.uniform(*JOB_RUNS_SECONDS))
+            await self._reach_batch(random)
+            self._parts.down.add("job")
+            unacked, moment = self._ledger.counts.in_flight, self._clock()
+            await asyncio.to_thread(job.process.kill)
+            # Its log tells what it was really in, a moment later than when we looked.
+            await self._record("job", moment, unacked, job.stage())
+            await asyncio.sleep(random.uniform(*JOB_DOWN_SECONDS))
+            await asyncio.to_thread(job.start)
+            self._parts.down.discard("job")
+
+    async def _reach_batch(self, random: Random) -> None:
+        """Wait for a moment somewhere within a batch, not only at its beginning."""
+        job = self._parts.job
+        while True:
+            await self._wait(lambda: job.in_a_batch, "a batch of the job")
+            await asyncio.sleep(random.uniform(*INTO_BATCH_SECONDS))
+            if job.in_a_batch:
+                return
+
+    async def _stop_broker(self) -> None:
+        random = Random(f"{self._seed} broker")
+        broker = self._parts.broker
+        await asyncio.sleep(random.uniform(*BROKER_RUNS_SECONDS))
+        self._parts.down.add("broker")
+        begin = self._clock()
+        self._display.fact("broker stopped")
+        await asyncio.to_thread(broker.stop)
+        await asyncio.sleep(random.uniform(*BROKER_DOWN_SECONDS))
+        await asyncio.to_thread(broker.start)
+        self._parts.down.discard("broker")
+        end = self._clock()
+        self.outages.append(Outage(rfc3339(begin), rfc3339(end)))
+        self._display.fact(f"broker started again, after {(end - begin) / 1000:.1f} s")
+
+    async def _record(self, process: str, moment: int, unacked: int, stage: str) -> None:
+        outbox = (await asyncio.to_thread(self._parts.gateway.status)).outbox
+        self.kills.append(Kill(process, rfc3339(moment), unacked, outbox, stage))
+        self._display.fact(f"{process} killed: {unacked} requests unacked, {outbox} events in the outbox, {stage}")
+
+    async def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(WORK_SECONDS_MAX):
+                while not condition():  # noqa: ASYNC110 (logs and counters signal nobody)
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as error:
+            raise DemoError(f"not within {WORK_SECONDS_MAX:g} s: {what}") from error

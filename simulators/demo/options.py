@@ -1,0 +1,73 @@
+"""What a demo run is told, and what it is made of."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+
+from simulators.sensor import Timing
+
+SENSORS = 240
+EVENTS_PER_SECOND = 150.0
+REQUEST_LOSS = 0.10
+ANSWER_LOSS = 0.20
+DELAY_SECONDS_MIN, DELAY_SECONDS_MAX = 0.005, 0.050
+FASTER = 10
+"""By how much the sensors' times are shortened: ACK_TIMEOUT is 0.2 s instead of 2 s, and so on."""
+TIMING = Timing().faster(FASTER)
+EQUAL_READINGS_SHARE_MIN = 0.30
+
+_EXAMPLES = """examples:
+  make demo
+  %(prog)s --seed 7          the same readings, losses and plan of kills as another run with that seed
+  %(prog)s --events 3000 --kills 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The choices of one run."""
+
+    seed: int
+    events_min: int = 10_000
+    kills: int = 2
+    """How often the agent and the job are killed, each."""
+    folder: Path = Path("build/demo")
+
+
+def parse(arguments: Sequence[str], program: str) -> Options:
+    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=(
+            "Run sensors over a bad radio, the agent, Kafka and the Spark job on this machine, kill what can be "
+            "killed, and count whether anything was lost or doubled. Exit status 0: nothing was."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    defaults = Options(seed=0)
+    add = parser.add_argument
+    add("--seed", type=_natural, metavar="N", help="seed of all randomness (default: a random one, printed)")
+    add("--events", type=_positive, default=defaults.events_min, metavar="N", help="at least so many (%(default)s)")
+    add("--kills", type=_natural, default=defaults.kills, metavar="N", help="of agent and job, each (%(default)s)")
+    add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (default: %(default)s)")
+    given = parser.parse_args(arguments)
+    seed = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
+    return Options(seed, given.events, given.kills, given.folder)
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if (number := _natural(text)) == 0:
+        raise argparse.ArgumentTypeError("at least 1 is needed")
+    return number

@@ -1,0 +1,96 @@
+"""The report of a run: one HTML file that needs nothing else, light or dark as the reader's screen is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from string import Template
+
+from simulators import ledger
+from simulators.demo import pictures, summary
+from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
+from simulators.demo.run import Evidence
+from simulators.demo.summary import Summary
+from simulators.demo.timeline import Timeline, timeline, transmissions_per_event
+
+_PAGE = Path(__file__).with_name("report.html")
+
+
+def write(evidence: Evidence, path: Path) -> None:
+    """Write the report."""
+    figures = evidence.summary
+    line = timeline(ledger.read(evidence.ledger), evidence.topic.first_times, evidence.commits)
+    kills = [(_second(line, kill.time), kill.process) for kill in figures.kills]
+    outages = [(_second(line, away.begin), _second(line, away.end)) for away in figures.outages]
+    page = Template(_PAGE.read_text()).substitute(
+        verdict=_verdict(figures),
+        story=_story(figures),
+        flow=pictures.flow(_stations(figures)),
+        progress=pictures.progress(line, kills, outages),
+        backlog=pictures.backlog(line, kills, outages),
+        resends=pictures.resends(transmissions_per_event(ledger.read(evidence.ledger))),
+        figures=_figures(figures),
+        kills=_kills(figures, line),
+        violations=_violations(evidence),
+    )
+    path.write_text(page)
+
+
+def _verdict(figures: Summary) -> str:
+    if figures.kept:
+        return '<p class="verdict good">Nothing was lost, nothing was doubled, every event has its receipt.</p>'
+    return f'<p class="verdict bad">The promise was broken: {summary.broken(figures)}.</p>'
+
+
+def _story(figures: Summary) -> str:
+    equal = figures.equal_readings / max(1, figures.events)
+    killed = [sum(kill.process == process for kill in figures.kills) for process in ("agent", "job")]
+    return (
+        f"{SENSORS} CoAP sensors reported {figures.events:,} events over a radio that loses {REQUEST_LOSS:.0%} of the "
+        f"requests and {ANSWER_LOSS:.0%} of the ACKs; each sent its event again until it was acked, with the waiting "
+        f"times of RFC 7252 divided by {FASTER}. {equal:.0%} of the readings were equal to an earlier one of the same "
+        f"sensor. Meanwhile the agent was killed {_times(killed[0])}, the job {_times(killed[1])}, and the broker was "
+        f"stopped {_times(len(figures.outages))}. The run took {figures.seconds:.0f} s; its seed is {figures.seed}."
+    )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _stations(figures: Summary) -> list[tuple[str, int]]:
+    return [
+        ("transmissions", figures.transmissions),
+        ("acked", figures.acked),
+        ("accepted by the agent", figures.accepted),
+        ("records in Kafka", figures.kafka_records),
+        ("rows in the table", figures.rows),
+    ]
+
+
+def _figures(figures: Summary) -> str:
+    rows = ((label, f"{getattr(figures, name):,}") for name, label in summary.LABELS.items())
+    return "".join(f"<tr><td>{escape(label)}</td><td class=number>{count}</td></tr>" for label, count in rows)
+
+
+def _kills(figures: Summary, line: Timeline) -> str:
+    rows = []
+    for kill in sorted(figures.kills, key=lambda kill: kill.time):
+        numbers = (f"{_second(line, kill.time):.1f} s", str(kill.unacked), str(kill.outbox_rows))
+        cells = "".join(f"<td class=number>{number}</td>" for number in numbers)
+        rows.append(f"<tr><td>{kill.process}</td>{cells}<td>{escape(kill.batch_stage)}</td></tr>")
+    return "".join(rows)
+
+
+def _violations(evidence: Evidence) -> str:
+    violations = evidence.verdict.violations
+    if not violations:
+        return ""
+    items = "".join(f"<li>{escape(str(violation))}</li>" for violation in violations)
+    return f"<section><h2>What went wrong</h2><ul>{items}</ul></section>"
+
+
+def _second(line: Timeline, moment: str) -> float:
+    """Place a moment of RFC 3339 on the time line."""
+    return line.second(round(datetime.fromisoformat(moment).timestamp() * 1000))

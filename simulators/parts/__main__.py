@@ -1,0 +1,40 @@
+"""Prepare the real parts: `python -m simulators.parts` finds or installs Java and fills the cache of jars.
+
+`python -m simulators.parts programs` installs the programs of Debian that only tests need.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from simulators.parts import jars, java, programs
+from simulators.parts.error import PartError
+from simulators.parts.jar import read_lock
+
+
+def main() -> int:
+    """Prepare what was asked for, and say where it lies."""
+    if sys.argv[1:] == ["programs"]:
+        _install_programs()
+        return 0
+    try:
+        print(f"java: {java.install()}")
+        for of in read_lock():
+            found = jars.paths(of)
+            print(f"jars: {of}: {len(found)} in {found[0].parent.parent}")
+    except PartError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _install_programs() -> None:
+    """Install what some tests need; where we may not, say how, and go on: the other tests run without."""
+    try:
+        programs.install()
+    except PartError as error:
+        print(f"setup: some tests cannot run: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Pin the jars anew: `python -m simulators.parts.lock` resolves jars.toml and writes jars.lock."""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import TypedDict
+
+from simulators.parts import ivy, jars
+from simulators.parts.jar import Coordinates, Jar, parse_coordinates, sha256_of, write_lock
+
+ROOTS_FILE = Path(__file__).with_name("jars.toml")
+
+
+class Roots(TypedDict, total=False):
+    """What one set asks for, as jars.toml has it."""
+
+    roots: list[str]
+    overrides: list[str]
+
+
+def main() -> None:
+    """Resolve both sets, leave out what pyspark ships, and write the lock."""
+    asked: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
+    shipped = {file.name for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
+    sets = {of: _resolve(roots) for of, roots in asked.items()}
+    sets[jars.SPARK] = [jar for jar in sets[jars.SPARK] if jar.coordinates.file_name not in shipped]
+    write_lock(sets)
+    for of, pinned in sets.items():
+        print(f"lock: {of}: {len(pinned)} jars")
+
+
+def _resolve(asked: Roots) -> list[Jar]:
+    with tempfile.TemporaryDirectory() as folder:
+        found = ivy.fetch(
+            _parse(asked["roots"]), Path(folder), on_jar=lambda: None, overrides=_parse(asked.get("overrides", []))
+        )
+        return [Jar(coordinates, sha256_of(file)) for coordinates, file in found.items()]
+
+
+def _parse(names: list[str]) -> list[Coordinates]:
+    return [parse_coordinates(name) for name in names]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The programs of others that the tests run: which there are, and the Debian package that brings each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from simulators.parts import debian
+from simulators.parts.error import PartError
+
+PACKAGES = {
+    "mosquitto": "mosquitto",
+    "mosquitto_passwd": "mosquitto",
+    "mosquitto_pub": "mosquitto-clients",
+    "coap-client-notls": "libcoap3-bin",
+    "openssl": "openssl",
+}
+_PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
+"""Where servers lie; not in everybody's PATH."""
+
+
+def find(program: str) -> str | None:
+    """Give a program's path, None without it."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_PATH_MORE}")
+
+
+def require(program: str) -> str:
+    """Give a program's path; without it, the error names the command that installs it."""
+    found = find(program)
+    if found is None:
+        raise PartError(f"no {program}; run: {debian.by_hand(PACKAGES[program])}")
+    return found
+
+
+def install() -> None:
+    """Install the packages whose program is missing."""
+    missing = sorted({package for program, package in PACKAGES.items() if find(program) is None})
+    if missing:
+        debian.install(*missing)

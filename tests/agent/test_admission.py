@@ -1,0 +1,111 @@
+"""Whose events the pipeline takes, whatever way they come."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from agent.delivery import Answer, Delivery, Media, Status
+from agent.pipeline import Pipeline
+from agent.settings import DevicesSettings, IdentitySettings
+from agent.store.port import Outcome, Submission
+from tests.store.stores import HandClock
+
+OWN, OTHER = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
+
+
+class Intake:
+    """Stores everything at once."""
+
+    def __init__(self) -> None:
+        self.submissions: list[Submission] = []
+
+    def submit(self, submission: Submission) -> None:
+        self.submissions.append(submission)
+        submission.done(Outcome(accepted=len(submission.candidates)))
+
+    @property
+    def devices(self) -> list[str]:
+        return [candidate.event.device for submission in self.submissions for candidate in submission.candidates]
+
+    @property
+    def rejected(self) -> list[str]:
+        return [reject.device for submission in self.submissions for reject in submission.rejects]
+
+
+def body(*devices: str) -> bytes:
+    return b"[" + b",".join(b'{"device":"%s","id":1,"data":{"n":1}}' % device.encode() for device in devices) + b"]"
+
+
+def take(
+    body: bytes,
+    authenticated: str | None = None,
+    *,
+    relay: bool = False,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+) -> tuple[Answer, Intake]:
+    intake, answers = Intake(), list[Answer]()
+    pipeline = Pipeline(IdentitySettings(), HandClock(), intake, DevicesSettings(tuple(allow), tuple(deny)))
+    pipeline.receive(
+        Delivery(body, Media.JSON, "http", "http://[::1]", authenticated, relay=relay),
+        answers.append,
+    )
+    (answer,) = answers
+    tally = pipeline.tallies["http"]
+    assert (tally.accepted, tally.rejected) == (answer.accepted, answer.rejected)
+    assert tally.refused.total() == (answer.status is not Status.DURABLE)
+    return answer, intake
+
+
+def test_an_authenticated_device_speaks_under_its_own_identity() -> None:
+    answer, intake = take(body(OWN), OWN)
+    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN])
+
+
+def test_an_authenticated_device_that_names_nobody_is_itself() -> None:
+    answer, intake = take(b'{"id":1,"data":{"n":1}}', OWN)
+    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN])
+
+
+def test_an_identity_is_compared_as_the_fingerprint_sees_it() -> None:
+    answer, _ = take(body("urn:x:\u00e9"), "urn:x:e\u0301")
+    assert answer.status is Status.DURABLE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [body(OTHER), body(OWN, OTHER), b'[{"id":1},{"device":"%s","id":1,"data":3}]' % OTHER.encode()],
+    ids=["another", "another beside its own", "an invalid event of another beside its own"],
+)
+def test_an_authenticated_device_that_speaks_as_another_is_refused_with_all_it_says(said: bytes) -> None:
+    answer, intake = take(said, OWN)
+    assert (answer.status, intake.submissions) == (Status.FORBIDDEN, [])
+    assert OWN in answer.reason
+
+
+def test_a_relay_speaks_for_others() -> None:
+    answer, intake = take(body(OWN, OTHER), "urn:x:relay", relay=True)
+    assert (answer.status, intake.devices) == (Status.DURABLE, [OWN, OTHER])
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "taken"),
+    [
+        ([], [], True),
+        (["urn:dev:mac:*"], [], True),
+        (["urn:dev:mac:00158d*", "x"], [], True),
+        (["urn:dev:ow:*"], [], False),
+        ([], [OWN], False),
+        (["*"], ["urn:dev:mac:*"], False),
+        ([], ["URN:DEV:*"], True),
+    ],
+)
+def test_the_lists_let_a_device_in_or_not(allow: list[str], deny: list[str], taken: bool) -> None:
+    answer, intake = take(body(OWN), allow=allow, deny=deny)
+    assert (answer.status, intake.devices) == ((Status.DURABLE, [OWN]) if taken else (Status.FORBIDDEN, []))
+
+
+def test_a_denied_device_does_not_block_those_beside_it() -> None:
+    answer, intake = take(body(OTHER, OWN), deny=[OTHER])
+    assert (answer.status, answer.accepted, answer.rejected) == (Status.DURABLE, 1, 1)
+    assert (intake.devices, intake.rejected) == ([OWN], [OTHER])

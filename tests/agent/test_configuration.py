@@ -1,0 +1,151 @@
+"""The configuration: what is read, what is refused, and in which words."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.configuration import ConfigurationError, load, parse
+from agent.delivery import Media
+from agent.mqtt.topics import Subscription
+from agent.settings import MqttSettings, Settings
+
+MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9092"}}
+
+
+def read(document: dict[str, object], environment: dict[str, str] | None = None) -> Settings:
+    return parse({**MINIMAL, **document}, "test.toml", environment or {})
+
+
+def test_defaults_are_those_of_the_documents() -> None:
+    settings = read({})
+    assert settings.coap.bind == "[::]:5683"
+    assert (settings.http.enabled, settings.http.bind, settings.http.token_file) == (True, "127.0.0.1:8580", None)
+    assert settings.gateway.state_dir == Path("/var/lib/oncegate")
+    assert settings.identity.retention_seconds == 7 * 86_400
+    assert settings.store.max_bytes == 1 << 30
+    assert (settings.receipts.group, settings.receipts.poll_seconds) == ("oncegate-cloud", 30)
+
+
+def test_every_key_is_read() -> None:
+    settings = read(
+        {
+            "gateway": {"id": "gw2", "state_dir": "/tmp/x", "clock": "trusted"},
+            "coap": {"enabled": False, "bind": "127.0.0.1:1", "max_body_bytes": "2KiB"},
+            "http": {
+                "enabled": False,
+                "bind": "[::1]:2",
+                "token_file": "/t",
+                "tls_certificate": "/c",
+                "tls_key": "/k",
+                "max_body_bytes": "1KiB",
+            },
+            "devices": {"allow": ["urn:a:*", "urn:b"], "deny": ["urn:a:1"]},
+            "mqtt": {
+                "enabled": True,
+                "host": "broker",
+                "port": 8883,
+                "version": "3.1.1",
+                "username": "u",
+                "password_file": "/p",
+                "tls": True,
+                "tls_ca_file": "/ca",
+                "tls_certificate_file": "/cert",
+                "tls_key_file": "/key",
+                "session_expiry": "1h",
+                "max_body_bytes": "1KiB",
+                "base_topic": "z2m",
+                "subscriptions": [{"topic": "a/{device}", "format": "cbor"}],
+            },
+            "identity": {"retention": "1d", "resend_window": "10s", "resend_horizon": "1h"},
+            "store": {"max_bytes": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
+            "kafka": {"bootstrap_servers": "a:1", "topic": "t", "properties": {"linger.ms": 7, "enable.x": True}},
+            "receipts": {"enabled": False, "group": "g", "poll_seconds": 2, "any_commit": True},
+        }
+    )
+    assert (settings.gateway.id, str(settings.gateway.state_dir), settings.gateway.clock) == (
+        "gw2",
+        "/tmp/x",
+        "trusted",
+    )
+    assert (settings.coap.enabled, settings.coap.bind, settings.coap.max_body_bytes) == (False, "127.0.0.1:1", 2048)
+    http = settings.http
+    assert (http.enabled, http.bind, http.token_file, http.max_body_bytes) == (False, "[::1]:2", Path("/t"), 1024)
+    assert (http.tls_certificate, http.tls_key) == (Path("/c"), Path("/k"))
+    assert (settings.devices.allow, settings.devices.deny) == (("urn:a:*", "urn:b"), ("urn:a:1",))
+    assert settings.mqtt == MqttSettings(
+        enabled=True,
+        host="broker",
+        port=8883,
+        version="3.1.1",
+        username="u",
+        password_file=Path("/p"),
+        tls=True,
+        tls_ca_file=Path("/ca"),
+        tls_certificate_file=Path("/cert"),
+        tls_key_file=Path("/key"),
+        session_expiry_seconds=3600,
+        max_body_bytes=1024,
+        base_topic="z2m",
+        subscriptions=(Subscription("a/{device}", Media.CBOR),),
+    )
+    identity = settings.identity
+    assert (identity.retention_seconds, identity.resend_window_seconds, identity.resend_horizon_seconds) == (
+        86_400,
+        10,
+        3_600,
+    )
+    store = settings.store
+    assert (store.max_bytes, store.commit_delay_ms_max, store.commit_events_max) == (2 << 30, 5, 9)
+    assert store.keep_processed_seconds == 120
+    assert (settings.kafka.topic, settings.kafka.properties) == ("t", {"linger.ms": "7", "enable.x": "true"})
+    receipts = settings.receipts
+    assert (receipts.enabled, receipts.group, receipts.poll_seconds, receipts.any_commit) == (False, "g", 2, True)
+
+
+def test_the_environment_overrides_the_file() -> None:
+    settings = read({}, {"ONCEGATE_RECEIPTS__POLL_SECONDS": "5s", "ONCEGATE_COAP__ENABLED": "false", "HOME": "/"})
+    assert (settings.receipts.poll_seconds, settings.coap.enabled) == (5, False)
+    assert read({}, {"ONCEGATE_DEVICES__ALLOW": "urn:a:*,urn:b"}).devices.allow == ("urn:a:*", "urn:b")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"coap": {"bnd": "x"}}, r"\[coap\] bnd: unknown key; did you mean bind\?"),
+        ({"kafak": {}}, r"unknown section \[kafak\]; did you mean kafka\?"),
+        ({"gateway": {}}, r"\[gateway\] id: missing"),
+        ({"gateway": {"id": "a b"}}, r"\[gateway\] id: expected a name .* found 'a b'"),
+        ({"gateway": {"id": "a", "clock": "sun"}}, "expected one of kernel, trusted; found 'sun'"),
+        ({"store": {"max_bytes": "lots"}}, r"\[store\] max_bytes: expected a size"),
+        ({"store": {"commit_events_max": 0}}, "1 or more"),
+        ({"identity": {"retention": "7 weeks"}}, "expected a duration"),
+        ({"coap": {"enabled": "perhaps"}}, "expected true or false"),
+        ({"kafka": {"bootstrap_servers": "a", "properties": 3}}, "expected a table"),
+        ({"coap": 3}, "expected a table"),
+        ({"devices": {"allow": "urn:a,,urn:b"}}, r"\[devices\] allow: expected a list of patterns"),
+        ({"mqtt": {"version": 4}}, "expected one of 5, 3.1.1; found 4"),
+        ({"mqtt": {"port": 0}}, "expected a port"),
+        ({"mqtt": {"session_expiry": 0}}, "session_expiry: expected a second at least"),
+        ({"mqtt": {"tls_ca_file": "/ca"}}, r"\[mqtt\] tls_ca_file.*expected only with tls = true"),
+        ({"mqtt": {"tls": True, "tls_key_file": "/k"}}, "tls_key_file: expected only with tls_certificate_file"),
+        ({"mqtt": {"password_file": "/p"}}, "password_file: expected only with username"),
+        ({"mqtt": {"enabled": True, "base_topic": ""}}, "expected a base_topic or at least one"),
+        ({"mqtt": {"subscriptions": [{"topic": "a"}]}}, "expected tables with topic"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(document: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        read(document)
+
+
+def test_an_unknown_override_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="ONCEGATE_COPA__BIND: unknown section; did you mean coap"):
+        read({}, {"ONCEGATE_COPA__BIND": "x"})
+
+
+def test_a_missing_file_and_a_broken_one_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.toml: cannot be read"):
+        load(tmp_path / "none.toml", {})
+    (tmp_path / "broken.toml").write_text("[gateway")
+    with pytest.raises(ConfigurationError, match="not TOML"):
+        load(tmp_path / "broken.toml", {})

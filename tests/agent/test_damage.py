@@ -1,0 +1,93 @@
+"""The agent as a real process on a damaged store: it goes on, and says what is lost."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.store import cells, database
+from agent.store.pages import Pages
+from contract.event import Event
+from simulators.parts.process import Process
+from tests.store.stores import HandClock, accept, batch, make_store
+from tests.support.agent_process import agent_process
+
+COMMITS = 40
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[store]\nkeep_processed = "0s"\n'
+        '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    return file
+
+
+@pytest.fixture
+def agent(configuration: Path) -> Iterator[Process]:
+    with agent_process(configuration) as process:
+        yield process
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Make a store of many pages, all of it processed but the last commit."""
+
+    async def fill() -> None:
+        clock = HandClock()
+        async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
+            for number in range(COMMITS):
+                await accept(store, clock, Event("d", id=number, data={"text": "x" * 700}))
+            store.mark_forwarded(batch(1, COMMITS))
+            store.mark_processed(store.forwarded())
+
+    asyncio.run(fill())
+    return tmp_path / "state" / database.FILE_NAME
+
+
+def events(configuration: Path) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "agent.command_line", "events", "--config", str(configuration)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
+    agent: Process, configuration: Path, store: Path
+) -> None:
+    page = _page_of(store, COMMITS // 2)
+    with store.open("r+b") as file:
+        file.seek((page - 1) * database.PAGE_BYTES)
+        file.write(bytes(8))
+    agent.start()
+    agent.wait_for_log("agent=restarting")
+    agent.wait_for_log("store=salvaged")
+    assert agent.terminate() == 0
+    types = [event["type"] for event in events(configuration)]
+    assert types == ["reading", "gateway.started", "gateway.gap"]
+
+
+def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
+    agent: Process, configuration: Path, store: Path
+) -> None:
+    store.write_bytes(b"garbage!" * 4096)
+    agent.start()
+    agent.wait_for_log("agent=ready")
+    assert agent.terminate() == 0
+    assert [event["type"] for event in events(configuration)] == ["gateway.started", "gateway.gap"]
+
+
+def _page_of(path: Path, position: int) -> int:
+    """Find the page that holds a commit."""
+    with closing(Pages(path)) as pages:
+        for number, page in pages.versions():
+            for row in cells.rows(number, page, pages.newest):
+                if row[0] == position and len(row) == 3 and isinstance(row[2], bytes):
+                    return number
+    raise AssertionError(f"no commit at position {position}")

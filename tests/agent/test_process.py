@@ -1,0 +1,202 @@
+"""The agent as a real process, Kafka away: what it has acked is on disk, however it ends."""
+
+import json
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.store import database
+from agent.store.reader import read_packed
+from simulators import coap
+from simulators.parts.process import Process
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_until
+
+KILLS = 8
+WINDOW = 64
+"""Requests that the client has under way."""
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n'
+        '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    return file
+
+
+@pytest.fixture
+def agent(configuration: Path) -> Iterator[Process]:
+    with agent_process(configuration) as process:
+        yield process
+
+
+class Client:
+    """Keeps a window of requests under way and notes which events were acked."""
+
+    def __init__(self, port: int, first: int) -> None:
+        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        self._socket.connect(("::1", port))
+        self._socket.settimeout(0.2)
+        self.next = first
+        self.acked: set[int] = set()
+
+    def send(self) -> None:
+        body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (self.next, self.next)
+        self._socket.send(coap.Request(body, 50).datagram(self.next % 65536, self.next.to_bytes(4, "big")))
+        self.next += 1
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def receive(self) -> bool:
+        """Take one answer; False where none comes."""
+        try:
+            message = coap.parse(self._socket.recv(2048))
+        except (TimeoutError, ConnectionRefusedError):
+            return False
+        assert message is not None
+        assert message.code_text == "2.04"
+        self.acked.add(int.from_bytes(message.token, "big"))
+        return True
+
+
+Connect = Callable[[int, int], Client]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Make clients of a port, each with its first event's number."""
+    with ExitStack() as stack:
+
+        def make(port: int, first: int) -> Client:
+            client = Client(port, first)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+def start(agent: Process) -> int:
+    """Start the agent and give its CoAP port."""
+    agent.start()
+    agent.wait_for_log("agent=ready")
+    return int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+
+
+def stored_ids(folder: Path) -> list[int]:
+    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    try:
+        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
+    finally:
+        connection.close()
+    return [body["id"] for body in bodies if body["via"] == "coap"]
+
+
+def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
+    agent: Process, connect: Connect, tmp_path: Path
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    moments = random.Random(seed)
+    acked: set[int] = set()
+    following = 1
+    for _ in range(KILLS):
+        client = connect(start(agent), following)
+        last = following + moments.randrange(200, 2_000)
+        for _ in range(WINDOW):
+            client.send()
+        while client.next < last and client.receive():
+            client.send()
+        agent.kill()
+        while client.receive():
+            pass
+        acked |= client.acked
+        following = client.next
+    ids = stored_ids(tmp_path)
+    assert len(ids) == len(set(ids))
+    assert acked <= set(ids)
+    assert len(acked) > KILLS * 100
+
+
+def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:
+    client = connect(start(agent), 1)
+    for _ in range(WINDOW):
+        client.send()
+    assert client.receive()
+    assert agent.terminate() == 0
+    while client.receive():
+        pass
+    assert sorted(stored_ids(tmp_path)) == sorted(client.acked)
+
+
+def test_a_stopped_broker_is_said_once_and_keeps_nobody_waiting(agent: Process, connect: Connect) -> None:
+    client = connect(start(agent), 1)
+    client.send()
+    assert client.receive()
+    wait_until(lambda: "kafka=unreachable" in agent.log(), "the agent says that Kafka is away")
+    client.send()
+    assert client.receive()
+    assert agent.log().count("kafka=unreachable") == 1
+
+
+def test_commands_answer_with_exit_codes(configuration: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent.command_line", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("check", "--config", str(configuration)).returncode == 0
+    nothing_yet = run("status", "--config", str(configuration))
+    assert (nothing_yet.returncode, "no store yet" in nothing_yet.stderr) == (1, True)
+    configuration.write_text(configuration.read_text() + "[receits]\n")
+    mistake = run("run", "--config", str(configuration))
+    assert (mistake.returncode, "did you mean receipts?" in mistake.stderr) == (2, True)
+    assert run("run", "--confg", "x").returncode == 2
+    configuration.write_text(configuration.read_text().replace("[receits]", '[kafka.properties]\n"acks" = "0"'))
+    wrong_property = run("run", "--config", str(configuration))
+    assert (wrong_property.returncode, "acks" in wrong_property.stderr) == (2, True)
+
+
+def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
+    port = start(agent)
+    other = configuration.with_name("other.toml")
+    other.write_text(configuration.read_text().replace("[::1]:0", f"[::1]:{port}").replace('/state"', '/state2"'))
+    command = [sys.executable, "-m", "agent.command_line", "run", "--config", str(other)]
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (second.returncode, str(port) in second.stderr) == (1, True)
+    assert "Traceback" not in second.stderr
+
+
+def test_a_missing_configuration_is_wrong_usage(tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent.command_line", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("status", "--config", str(tmp_path / "none.toml")).returncode == 2
+
+
+def test_status_and_events_read_beside_the_running_agent(agent: Process, connect: Connect, configuration: Path) -> None:
+    client = connect(start(agent), 7)
+    client.send()
+    assert client.receive()
+
+    def read(*arguments: str) -> str:
+        command = [sys.executable, "-m", "agent.command_line", *arguments, "--config", str(configuration)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    status = json.loads(read("status", "--json"))
+    assert (status["accepted"], status["events"]["new"], status["epochs"]) == (1, 2, 1)
+    assert "1 events" in read("status")
+    events = [json.loads(line) for line in read("events", "--json").splitlines()]
+    assert [(event["type"], event["sequence"], event["state"]) for event in events] == [
+        ("gateway.started", 1, "new"),
+        ("reading", 2, "new"),
+    ]

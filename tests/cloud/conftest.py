@@ -1,0 +1,64 @@
+"""One Spark session for the transforms, one real broker for the whole path."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.session import SETTINGS
+from simulators.parts import jars
+from simulators.parts.kafka import Broker
+from tests.cloud.running import PARTITIONS, CloudSide
+
+_FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let py4j leave its sockets to the garbage collector, in this folder's tests alone."""
+    for item in items:
+        if _FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    settings = {
+        **SETTINGS,
+        "spark.jars": ",".join(str(jar) for jar in jars.paths(jars.SPARK)),
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="package")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
+    """Give a topic and a table that nobody has used; no job is left behind."""
+    topic = f"events.{abs(hash(request.node.nodeid)):x}"
+    broker.create_topics(topic, partitions=PARTITIONS)
+    side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
+    yield side
+    side.close()

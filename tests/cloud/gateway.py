@@ -1,0 +1,81 @@
+"""A gateway in a few lines: events as records of the contract, without an agent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Producer
+
+from contract.event import Event, Label
+from contract.fingerprint import fingerprint, needs_label
+from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, encode_tail, encode_value
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What Kafka is given."""
+
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+@dataclass(slots=True)
+class Gateway:
+    """Give events their labels, as one epoch of one gateway."""
+
+    name: str = "gw-1"
+    epoch: str = "00000000000000a1"
+    sequence: int = 0
+    clock: Clock = Clock.TRUSTED
+
+    def record(self, event: Event, received: int | None = None, label: Label | None = None) -> Record:
+        """Accept an event now, or at another moment, and give its record."""
+        received = now() if received is None else received
+        if label is None:
+            self.sequence += 1
+            label = Label(self.epoch, self.sequence)
+        needs = needs_label(event)
+        mark = fingerprint(event, label=label if needs else None)
+        acceptance = Acceptance(received, "coap", self.clock, *_bound(event, received))
+        value = encode_value(mark, self.name, label, encode_tail(event, received, "coap"))
+        headers = encode_headers(mark, self.name, label, event.device, event.type, event.time, acceptance)
+        return Record(event.device.encode(), value, headers)
+
+    def records(self, events: Iterable[Event], received: int | None = None) -> list[Record]:
+        """Accept several."""
+        return [self.record(event, received) for event in events]
+
+
+def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: int = 0) -> list[Event]:
+    """Give events with a time of now, told apart by their counter."""
+    return [Event(device, id=start + n, time=now(), data={"t": 20.5 + n}) for n in range(count)]
+
+
+def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partition: int | None = None) -> None:
+    """Produce, and wait until Kafka has all."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 5})
+    where = -1 if partition is None else partition
+    for record in records:
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+        producer.produce(topic, record.value, record.key, where, headers=headers)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def without_header(record: Record, name: str) -> Record:
+    return replace(record, headers=[header for header in record.headers if header[0] != name])
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _bound(event: Event, received: int) -> tuple[Shared, int | None]:
+    if event.time is not None:
+        return Shared.TIME, event.time
+    if event.id is not None:
+        return Shared.NONE, None
+    return Shared.LABEL, received

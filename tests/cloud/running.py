@@ -1,0 +1,133 @@
+"""The job as its users run it: spark-submit, a broker, a table in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import TableNotFoundError
+
+from contract.receipt import parse
+from simulators.parts.process import Process
+from simulators.parts.spark import Options, submit
+from tests.cloud.gateway import Record, send
+
+JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
+BATCH_SECONDS_MAX = 180.0
+PARTITIONS = 3
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+
+
+@dataclass(slots=True)
+class CloudSide:
+    """One topic, one table, and the jobs between them."""
+
+    bootstrap_servers: str
+    topic: str
+    folder: Path
+    window: str = "1h"
+    checkpoint: str = "checkpoint"
+    jobs: list[Process] = field(default_factory=list)
+    group_reader: Consumer = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Never a member. Not AdminClient.list_consumer_group_offsets: it crashes before there is a coordinator.
+        self.group_reader = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.group})
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.kill()
+        self.group_reader.close()
+
+    def send(self, records: list[Record], partition: int | None = None) -> None:
+        send(self.bootstrap_servers, self.topic, records, partition)
+
+    def start(self, *options: str) -> Process:
+        """Start a job, and give it before it is ready."""
+        arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
+        folders = ("--table", str(self.table), "--checkpoint", str(self.folder / self.checkpoint))
+        rules = ("--window", self.window, "--trigger", "1s")
+        setup = Options(packages=("contract", "cloud"), settings={"spark.log.level": "WARN"})
+        job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
+        self.jobs.append(job)
+        return job
+
+    def kill(self) -> None:
+        """End the latest job by SIGKILL, JVM and Python."""
+        self.jobs[-1].kill()
+
+    def stop(self) -> int | None:
+        """End the latest job in its own way."""
+        return self.jobs[-1].terminate(60)
+
+    def wait_for_log(self, text: str) -> None:
+        self.jobs[-1].wait_for_log(text, BATCH_SECONDS_MAX)
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        self.jobs[-1].wait_until(condition, what, BATCH_SECONDS_MAX)
+
+    def wait_for_receipts(self, records: int) -> None:
+        """Wait until the receipts cover so many records."""
+        self.wait(lambda: self.receipted() >= records, f"{records} records receipted")
+
+    @property
+    def group(self) -> str:
+        return f"{self.topic}-cloud"
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "events"
+
+    def rows(self) -> list[dict[str, Any]]:
+        return _rows(self.table)
+
+    def quarantined(self) -> list[dict[str, Any]]:
+        return _rows(self.folder / "events_quarantine")
+
+    def ids(self) -> list[str]:
+        """Give the ids in the table, sorted as numbers."""
+        return sorted((row["id"] for row in self.rows()), key=int)
+
+    def receipts(self) -> list[TopicPartition]:
+        partitions = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+        try:
+            return [one for one in self.group_reader.committed(partitions, timeout=30) if one.offset >= 0]
+        except KafkaException as error:
+            if error.args[0].code() in _NO_COORDINATOR:
+                return []
+            raise
+
+    def receipted(self) -> int:
+        """Count the records that the receipts cover; one that was misread does not count, and is read again.
+
+        The client reads the metadata beyond its end now and then: garbage follows.
+        """
+        both = [(one.offset, parse(one.metadata)) for one in self.receipts()]
+        return sum(offset - receipt.first for offset, receipt in both if receipt is not None)
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    try:
+        table = DeltaTable(folder)
+    except TableNotFoundError:
+        return []
+    columns = ", ".join(
+        f"CAST({field.name} AS TIMESTAMP) AS {field.name}" if "timestamp" in str(field.type) else field.name
+        for field in table.schema().fields
+    )
+    found = []
+    for batch in QueryBuilder().register("t", table).execute(f"SELECT {columns} FROM t"):
+        names = batch.schema.names
+        found += [
+            dict(zip(names, row, strict=True))
+            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+        ]
+    return found

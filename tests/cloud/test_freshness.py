@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.freshness import Horizon, is_fresh
+
+pytestmark = pytest.mark.spark
+
+BIRTH = 1_700_000_000_000
+MINUTE = 60_000
+BATCH_TIME = BIRTH + 60 * MINUTE
+HORIZON = Horizon(BATCH_TIME, BIRTH, window_seconds=40 * 60)  # skew: 10 minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    bound: int | None = BATCH_TIME - MINUTE
+    received: int = BATCH_TIME - MINUTE
+    appended: int = BATCH_TIME
+    clock: str = "trusted"
+
+
+CASES = {
+    "a minute ago": (Case(), True),
+    "clock not trusted": (Case(clock="untrusted"), False),
+    "bound unknown": (Case(bound=None), False),
+    "bound just inside the window": (Case(bound=BATCH_TIME - 30 * MINUTE + 1), True),
+    "bound just outside": (Case(bound=BATCH_TIME - 30 * MINUTE), False),
+    "bound as far ahead as a clock may be": (Case(bound=BATCH_TIME + 10 * MINUTE), True),
+    "bound further ahead": (Case(bound=BATCH_TIME + 10 * MINUTE + 1), False),
+    "accepted after its append by more than a skew": (Case(received=BATCH_TIME + 10 * MINUTE + 1), False),
+    "accepted after its append by a skew": (Case(received=BATCH_TIME + 10 * MINUTE), True),
+    "bound before 1970": (Case(bound=-1), False),
+}
+
+
+def judge(spark: SparkSession, horizon: Horizon, cases: list[Case]) -> list[bool]:
+    rows = [
+        (place, None if case.bound is None else at(case.bound), at(case.received), at(case.appended), case.clock)
+        for place, case in enumerate(cases)
+    ]
+    schema = "place int, bound timestamp, received timestamp, appended timestamp, clock string"
+    frame = spark.createDataFrame(rows, schema).withColumn("fresh", is_fresh(horizon))
+    return [row["fresh"] for row in frame.orderBy("place").collect()]
+
+
+def at(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def test_fresh_is_what_the_state_must_have_seen(spark: SparkSession) -> None:
+    judged = judge(spark, HORIZON, [case for case, _ in CASES.values()])
+    assert dict(zip(CASES, judged, strict=True)) == {name: fresh for name, (_, fresh) in CASES.items()}
+
+
+def test_what_may_be_older_than_the_state_is_late(spark: SparkSession) -> None:
+    young = Horizon(BATCH_TIME, BATCH_TIME - 15 * MINUTE, HORIZON.window_seconds)
+    edge = young.birth + young.skew
+    assert judge(spark, young, [Case(bound=edge), Case(bound=edge - 1)]) == [True, False]
+
+
+def test_a_batch_that_overlaps_is_late_as_a_whole(spark: SparkSession) -> None:
+    overlapping = Horizon(BATCH_TIME, BIRTH, HORIZON.window_seconds, overlaps=True)
+    assert judge(spark, overlapping, [Case()]) == [False]

@@ -1,0 +1,217 @@
+"""The whole job through spark-submit, on a real broker and a real table."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
+
+from contract.event import Event
+from contract.record import Clock
+from simulators.parts.kafka import Broker
+from tests.cloud.gateway import Gateway, Record, now, readings, without_header
+from tests.cloud.running import BATCH_SECONDS_MAX, CloudSide
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+DEVICE = "urn:dev:mac:0000000000000001"
+YEAR = 365 * 86_400_000
+
+
+def ids(*ranges: range) -> list[str]:
+    return [str(number) for numbers in ranges for number in numbers]
+
+
+def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
+    gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
+    timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
+    first = gateway.records([*timed, *counted])
+    bad = [without_header(first[0], "ce_epoch"), replace(first[1], value=b"{}"), Record(b"k", b"v", [])]
+    cloud.send([bad[0], bad[1], *first, *first[:15], bad[2]], partition=0)  # copies, and bad twins before the good
+    cloud.start()
+    cloud.wait_for_receipts(58)
+    assert cloud.ids() == ids(range(20), range(100, 120))
+    assert sorted(row["reason"] for row in cloud.quarantined()) == ["headers", "label", "value"]
+
+    # Across batches: another gateway heard the same, on another partition; and what has no identity but its label.
+    nameless = [Event(DEVICE, data={"t": 1}), Event(DEVICE, data={"t": 1})]
+    old = [replace(event, id=200, time=event.time - YEAR) for event in timed[:1] if event.time is not None]
+    cloud.send(neighbour.records([*timed, *counted, *old, *nameless]), partition=1)
+    cloud.wait_for_receipts(58 + 43)
+    rows = cloud.rows()
+    assert len(rows) == 43
+    assert [row["data"] for row in rows if row["id"] is None] == ['{"t":1}'] * 2
+    assert cloud.stop() == 0
+
+    # A lost checkpoint, and everything once more: from other gateways, or as it was.
+    shutil.rmtree(cloud.folder / cloud.checkpoint)
+    cloud.send([*first, *bad, *Gateway("gw-3", "00000000000000c3").records([*timed, *counted, *old])], partition=2)
+    cloud.start()
+    cloud.wait_for_receipts(58 + 43 + 84)
+    assert len(cloud.rows()) == 43
+    assert len(cloud.quarantined()) == 6  # each record, wherever it lies
+    assert all(row["raw"] is None for row in cloud.rows())
+
+
+def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_start(
+    cloud: CloudSide, broker: Broker
+) -> None:
+    cloud.send(Gateway().records(readings(30)), partition=0)
+    cloud.start()
+    cloud.wait_for_log("stage=look-up")  # the batch is in Spark: Kafka is needed for the receipt alone
+    broker.pause()
+    try:
+        cloud.wait_for_log("batch=0 stage=committed")
+        cloud.kill()
+    finally:
+        broker.resume()
+    assert cloud.ids() == ids(range(30))
+    assert cloud.receipts() == []
+
+    cloud.start()
+    cloud.wait_for_receipts(30)
+    cloud.wait_for_log("batch=0 stage=skipped")
+    assert cloud.ids() == ids(range(30))
+    wanted = {f"oncegate:{DeltaTable(cloud.table).metadata().id}:0"}
+    cloud.wait(lambda: {one.metadata for one in cloud.receipts()} == wanted, f"the metadata {wanted}")
+
+
+def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found(cloud: CloudSide) -> None:
+    cloud.window = "40s"
+    gateway = Gateway()
+    cloud.start()
+    first = gateway.records(readings(5))
+    cloud.send(first)
+    sent = 5
+
+    def fresh_traffic_is_written_in_one_pass() -> bool:
+        nonlocal sent
+        cloud.send(gateway.records(readings(1, start=sent)))
+        sent += 1
+        return "passes=1" in cloud.jobs[-1].log()
+
+    cloud.wait(fresh_traffic_is_written_in_one_pass, "a batch in one pass")
+    log_before = len(cloud.jobs[-1].log())
+    old = replace(readings(1)[0], id=10_000, time=now() - YEAR)
+    copies = Gateway("gw-2", "00000000000000b2", clock=Clock.UNTRUSTED)
+    twice = readings(1, start=10_001)[0]
+    late = [gateway.record(old), copies.record(old), gateway.record(twice), copies.record(twice), *first]
+    cloud.send([*late, without_header(first[0], "ce_id")])
+    cloud.wait_for_receipts(sent + len(late) + 1)
+    assert sorted(cloud.ids(), key=int) == ids(range(sent), range(10_000, 10_002))
+    assert len(cloud.quarantined()) == 1
+    after = cloud.jobs[-1].log()[log_before:]
+    assert "passes=2" in after
+    assert "dropped_by_watermark=0" in cloud.jobs[-1].log()
+
+
+@pytest.mark.heavy
+def test_a_clock_that_went_back_stops_the_job_and_receipts_nothing(cloud: CloudSide) -> None:
+    cloud.send(Gateway().records(readings(10)), partition=0)
+    cloud.start()
+    cloud.wait_for_receipts(10)
+    cloud.wait_for_log("batch=0 stage=done")
+    assert cloud.stop() == 0
+    plant_watermark(cloud.folder / cloud.checkpoint, now() + 86_400_000)
+
+    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(10, start=10)), partition=0)
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert "clock has gone back" in cloud.jobs[-1].log()
+    assert (cloud.receipted(), len(cloud.rows())) == (10, 10)
+
+    # At a later start the batch still has its wrong time; the way on is a new checkpoint.
+    cloud.checkpoint = "checkpoint-2"
+    cloud.start()
+    cloud.wait_for_receipts(20)
+    assert cloud.ids() == ids(range(20))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("stage", ["planned", "read", "looked-up", "write", "committed", "receipt", "done"])
+def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str) -> None:
+    gateway = Gateway()
+    first = gateway.records(readings(200))
+    cloud.send(first)
+    cloud.start()
+    cloud.wait_for_log(f"batch=0 stage={stage}")
+    cloud.kill()
+    cloud.send([*first[:100], *gateway.records(readings(50, start=200))])
+    cloud.start()
+    cloud.wait_for_receipts(350)
+    assert cloud.ids() == ids(range(250))
+
+
+@pytest.mark.heavy
+def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> None:
+    gateway = Gateway()
+    cloud.send(gateway.records(readings(10)))
+    older = cloud.start()
+    cloud.wait_for_receipts(10)
+    older_checkpoint, cloud.checkpoint = cloud.checkpoint, "checkpoint-2"
+    cloud.start()
+    cloud.wait_for_log("claim=2")
+    cloud.send(gateway.records(readings(10, start=10)))
+    assert older.wait(BATCH_SECONDS_MAX) == 1
+    cloud.wait_for_receipts(20)
+    assert cloud.ids() == ids(range(20))
+    assert cloud.stop() == 0
+
+    cloud.checkpoint = older_checkpoint
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert "has taken the table over" in cloud.jobs[-1].log()
+
+
+@pytest.mark.heavy
+def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing_twice(cloud: CloudSide) -> None:
+    gateway = Gateway()
+    total = 0
+    for batch in range(3):
+        cloud.send(gateway.records(readings(10, start=total)), partition=0)
+        total += 10
+        cloud.start()
+        cloud.wait_for_receipts(total)
+        assert cloud.stop() == 0
+        if batch == 0:
+            shutil.copytree(cloud.folder / cloud.checkpoint, cloud.folder / "copy")
+    shutil.rmtree(cloud.folder / cloud.checkpoint)
+    shutil.move(cloud.folder / "copy", cloud.folder / cloud.checkpoint)
+    cloud.send(gateway.records(readings(10, start=total)), partition=0)
+    cloud.start()  # one batch that overlaps what the table has
+    cloud.wait_for_receipts(40)
+    assert cloud.ids() == ids(range(40))
+    assert "batch=-1 stage=receipt" in cloud.jobs[-1].log()
+    cloud.send(gateway.records(readings(10, start=40)), partition=0)
+    cloud.wait_for_receipts(50)
+    assert cloud.ids() == ids(range(50))
+
+
+@pytest.mark.heavy
+def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
+    cloud.send(Gateway().records(readings(10)), partition=0)
+    cloud.start()
+    cloud.wait_for_receipts(10)
+    assert cloud.stop() == 0
+    admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
+    admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(30)
+    broker.create_topics(cloud.topic, partitions=3)
+    cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=10)), partition=0)
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert "start with a new table" in cloud.jobs[-1].log()
+
+
+def plant_watermark(checkpoint: Path, milliseconds: int) -> None:
+    """Let the checkpoint remember a batch at another time, as a clock a day ahead would have left it."""
+    log = max(
+        (path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+    )
+    version, text = log.read_text().splitlines()[:2]
+    planted = {**json.loads(text), "nextBatchWatermarkMs": milliseconds}
+    log.write_text(f"{version}\n{json.dumps(planted)}")
+    (log.parent / f".{log.name}.crc").unlink()
+    assert re.fullmatch("v[0-9]+", version)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import census, lookup, quarantine
+from cloud.commits import Commit
+from cloud.delta_table import DeltaTable
+from cloud.errors import StopError
+from cloud.job import QUARANTINE, TABLE
+from cloud.records import read_records
+from cloud.rows import decode
+from contract.event import Event
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+DEVICE = "urn:dev:mac:0000000000000001"
+DAY = 86_400_000
+ACCEPTED = 1_700_000_000_000
+COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
+
+
+def late(spark: SparkSession, records: list[Record]) -> DataFrame:
+    return read_records(topic(spark, records)).withColumn("fresh", F.lit(False))
+
+
+def table_of(spark: SparkSession, folder: Path, records: list[Record]) -> DeltaTable:
+    table = DeltaTable(spark, str(folder / "events"), TABLE)
+    assert table.append(decode(late(spark, records)), COMMIT) == len(records)
+    return table
+
+
+def counters(*numbers: int) -> list[Event]:
+    return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
+
+
+def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    gateway = Gateway()
+    table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
+    survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
+    counts = census.count(survivors)
+    found = lookup.find(survivors, table.rows(), counts.late_days)
+    assert (counts.rows, counts.late, counts.bad, counts.late_days, found.count) == (2, 2, 0, None, 1)
+    assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
+
+
+def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_path: Path) -> None:
+    events = [replace(event, time=ACCEPTED) for event in counters(1, 2)]
+    table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
+    survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
+    counts = census.count(survivors)
+    assert counts.late_days is not None
+    assert set(counts.late_days) == {date(2023, 11, 14), date(2023, 11, 23)}
+    assert lookup.find(survivors, table.rows(), counts.late_days).count == 2
+
+
+def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSession, tmp_path: Path) -> None:
+    gateway = Gateway()
+    first = gateway.records(counters(1, 2, 3), ACCEPTED)
+    table = table_of(spark, tmp_path, first)
+    again = [
+        gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
+        gateway.record(counters(2)[0], ACCEPTED + 6 * DAY),  # within the retention: a resend
+        first[2],  # the same label: read again
+    ]
+    survivors = late(spark, again)
+    found = lookup.find(survivors, table.rows(), None)
+    reused = quarantine.reused_ids(survivors, found.rows, retention_seconds=7 * 86400)
+    assert found.count == 3
+    assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
+
+
+def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    bad = [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3))]
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    records = late(spark, bad)
+    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 2
+    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 0
+    later = replace(COMMIT, claim=2, checkpoint="another", ends={0: 3})
+    assert quarantine.put(table, records, later) == 1
+    rows = table.rows().orderBy("kafka_offset").collect()
+    assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
+
+
+def test_an_empty_commit_is_a_commit(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    assert table.last_commit() is None
+    assert table.append(spark.createDataFrame([], TABLE.schema), COMMIT) == 0
+    assert table.last_commit() == COMMIT
+
+
+def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    nothing = spark.createDataFrame([], TABLE.schema)
+    table.append(nothing, replace(COMMIT, claim=2, batch=-1, checkpoint="younger"))
+    with pytest.raises(StopError, match="another job has claimed it"):
+        table.append(nothing, replace(COMMIT, batch=1 << 30))
+    assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
+
+
+def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, Gateway().records(counters(1, 2)))
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/events` WHERE id = '1'")
+    assert table.last_commit() == COMMIT

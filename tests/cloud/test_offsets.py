@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cloud import offsets
+from cloud.batch import check_clock, next_commit
+from cloud.checkpoint import Planned
+from cloud.commits import Commit, parse, to_json
+from cloud.errors import StopError
+from cloud.offsets import Standing, compare
+from cloud.receipts import Receipts
+from cloud.settings import parse as parse_settings
+from cloud.settings import seconds
+
+LAST = Commit(
+    table="t",
+    checkpoint="c",
+    claim=2,
+    batch=6,
+    topic="events",
+    topic_id="id",
+    starts={0: 5, 1: 5},
+    ends={0: 10, 1: 20},
+    first={0: 3, 1: 0},
+    birth=1000,
+    window_seconds=60,
+)
+PLANNED = Planned(batch=7, time=5000, watermark=0, starts={0: 10, 1: 20}, ends={0: 12, 1: 20})
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "standing"),
+    [
+        ({0: 10, 1: 20}, {0: 12, 1: 20}, Standing.NEW),
+        ({0: 10, 1: 20, 2: 0}, {0: 10, 1: 20, 2: 4}, Standing.NEW),
+        ({0: 5, 1: 5}, {0: 10, 1: 20}, Standing.DONE),
+        ({0: 5, 1: 5}, {0: 9, 1: 20}, Standing.DONE),
+        ({0: 5, 1: 5}, {0: 11, 1: 20}, Standing.OVERLAPS),
+        ({0: 10, 1: 5}, {0: 12, 1: 6}, Standing.OVERLAPS),
+    ],
+)
+def test_a_batch_stands_somewhere_against_the_table(
+    starts: dict[int, int], ends: dict[int, int], standing: Standing
+) -> None:
+    assert compare(starts, ends, LAST) is standing
+
+
+def test_everything_is_new_to_a_new_table() -> None:
+    assert compare({0: 4}, {0: 9}, replace(LAST, starts={}, ends={}, first={})) is Standing.NEW
+
+
+@pytest.mark.parametrize("starts", [{0: 11, 1: 20}, {0: 10}])
+def test_a_gap_stops(starts: dict[int, int]) -> None:
+    with pytest.raises(StopError, match="the table has read up to"):
+        compare(starts, {0: 30, 1: 30}, LAST)
+
+
+def test_a_new_checkpoint_starts_where_the_table_ends() -> None:
+    log = {0: (0, 50), 1: (0, 50), 2: (0, 50)}
+    assert offsets.starting_offsets("events", None, log) == "earliest"
+    assert json.loads(offsets.starting_offsets("events", LAST, log)) == {"events": {"0": 10, "1": 20, "2": -2}}
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "log", "message"),
+    [
+        ("id", {0: (11, 50), 1: (0, 50)}, "the log goes from 11 to 50"),
+        ("id", {0: (0, 9), 1: (0, 50)}, "the log goes from 0 to 9"),
+        ("id", {0: (0, 50)}, "partition 1"),
+        ("another", {0: (0, 50), 1: (0, 50)}, "another"),
+    ],
+)
+def test_a_topic_that_has_lost_records_stops(topic_id: str, log: dict[int, tuple[int, int]], message: str) -> None:
+    with pytest.raises(StopError, match=message):
+        offsets.check_log("events", topic_id, LAST, log)
+
+
+def test_a_commit_comes_back_from_its_metadata() -> None:
+    assert parse(to_json(LAST)) == LAST
+    assert all(parse(text) is None for text in (None, "", "compacted", "7", '{"a":1}'))
+    with pytest.raises(StopError, match="newer job"):
+        parse('{"oncegate":99}')
+
+
+def test_versions_grow_with_claims_and_batches() -> None:
+    own = [replace(LAST, claim=claim, batch=batch).version for claim in (1, 2) for batch in (-1, 0, 1, 1 << 39)]
+    assert own == sorted(set(own))
+
+
+def test_the_next_commit_keeps_first_and_birth() -> None:
+    commit = next_commit(LAST, replace(PLANNED, starts={0: 10, 1: 20, 2: 0}, ends={0: 12, 1: 20, 2: 3}), 60)
+    assert (commit.batch, commit.ends, commit.first) == (7, {0: 12, 1: 20, 2: 3}, {0: 3, 1: 0, 2: 0})
+    assert (commit.birth, commit.window_seconds) == (1000, 60)
+
+
+def test_a_batch_that_overlaps_takes_nothing_back() -> None:
+    commit = next_commit(LAST, replace(PLANNED, starts={0: 5, 1: 5}, ends={0: 12, 1: 6}), 60)
+    assert commit.ends == {0: 12, 1: 20}
+
+
+@pytest.mark.parametrize(("window_seconds", "birth"), [(61, 5000), (60, 1000), (59, 1000)])
+def test_a_window_that_grows_is_a_new_birth(window_seconds: int, birth: int) -> None:
+    assert next_commit(LAST, PLANNED, window_seconds).birth == birth
+
+
+def test_a_batch_time_at_the_watermark_stops() -> None:
+    check_clock(replace(PLANNED, watermark=4999))
+    with pytest.raises(StopError, match="clock has gone back"):
+        check_clock(replace(PLANNED, watermark=5000))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90s", 90), ("10m", 600), ("2h", 7200), ("7d", 604_800), ("10 minutes", 600)]
+)
+def test_durations_are_read(text: str, value: int) -> None:
+    assert seconds(text) == value
+
+
+REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t/", "--checkpoint", "/c")
+
+
+def test_the_quarantine_stands_beside_the_table() -> None:
+    assert parse_settings(REQUIRED).quarantine == "/t_quarantine"
+    assert parse_settings([*REQUIRED, "--quarantine", "/q"]).quarantine == "/q"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--window", "3s"),
+        ("--window", "soon"),
+        ("--kafka", "ssl"),
+        ("--max-offsets-per-trigger", "0"),
+        ("--succeeds", "a:b"),
+    ],
+)
+def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_settings([*REQUIRED, *wrong])
+    assert ended.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_receipts_are_repeated_when_due() -> None:
+    given: list[dict[int, str]] = []
+
+    class Group:
+        def commit(self, _group: str, _offsets: dict[int, int], metadata: dict[int, str]) -> None:
+            given.append(metadata)
+
+    moment = 0.0
+    receipts = Receipts(Group(), "g", "old", (), lambda: moment)  # type: ignore[arg-type]  # what it needs of an admin
+    receipts.repeat()
+    receipts.give(LAST)
+    moment = 3599.0
+    receipts.repeat()
+    moment = 3600.0
+    receipts.repeat()
+    assert given == [{0: "oncegate:t:3:old", 1: "oncegate:t:0:old"}] * 2

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.records import COLUMNS, read_records
+from contract.event import Event
+from contract.record import HEADERS
+from tests.cloud.gateway import Gateway, Record, without_header
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+TIMED = Event("urn:dev:mac:0000000000000001", id=7, time=1_700_000_000_123, data={"t": 20.5})
+UNBOUND = Event("urn:dev:mac:0000000000000001", id=7, data={"t": 20.5})
+
+
+def good() -> Record:
+    return Gateway().record(TIMED)
+
+
+def with_header(name: str, value: bytes) -> Record:
+    record = good()
+    return replace(record, headers=[(key, value if key == name else old) for key, old in record.headers])
+
+
+def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
+    record = good()
+    frame = read_records(topic(spark, [record]))
+    row = frame.collect()[0]
+    assert tuple(frame.columns) == COLUMNS
+    assert row["reason"] is None
+    assert row["fingerprint"].hex() == dict(record.headers)["ce_id"].decode()
+    assert row["key"] == row["fingerprint"]
+    assert (row["type"], row["gateway"], row["sequence"], row["shared"]) == ("reading", "gw-1", 1, "time")
+    assert row["event_time"] == row["bound"]
+
+
+def test_an_unknown_bound_is_null_and_no_fault(spark: SparkSession) -> None:
+    row = read_records(topic(spark, [Gateway().record(UNBOUND)])).collect()[0]
+    assert (row["reason"], row["bound"]) == (None, None)
+
+
+def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: SparkSession) -> None:
+    record = good()
+    shuffled = replace(record, headers=[("x", b"1"), *reversed(record.headers), ("traceparent", b"2")])
+    straight, turned = read_records(topic(spark, [record, shuffled])).collect()
+    assert turned["reason"] is None
+    names = set(COLUMNS) - {"kafka_offset", "seen"}
+    assert {name: straight[name] for name in names} == {name: turned[name] for name in names}
+
+
+def test_years_from_1_to_9999_are_moments(spark: SparkSession) -> None:
+    times = (-62_135_596_800_000, -1, 0, 253_402_300_799_999)
+    records = Gateway().records(replace(TIMED, time=time) for time in times)
+    rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
+    assert [(row["reason"], row["bound"]) for row in rows] == [(None, time) for time in times]
+
+
+BAD: dict[str, tuple[Callable[[], Record], str]] = {
+    "no headers": (lambda: replace(good(), headers=[]), "headers"),
+    "other specversion": (lambda: with_header("ce_specversion", b"0.3"), "headers"),
+    "foreign type": (lambda: with_header("ce_type", b"com.example"), "headers"),
+    "upper-case fingerprint": (lambda: with_header("ce_id", b"A" * 32), "fingerprint"),
+    "short fingerprint": (lambda: with_header("ce_id", b"ab"), "fingerprint"),
+    "another's fingerprint": (lambda: with_header("ce_id", b"ab" * 16), "value"),
+    "sequence no number": (lambda: with_header("ce_sequence", b"x" * 20), "label"),
+    "sequence too large": (lambda: with_header("ce_sequence", b"9" * 20), "label"),
+    "epoch not hex": (lambda: with_header("ce_epoch", b"z" * 16), "label"),
+    "bound no moment": (lambda: with_header("ce_bound", b"yesterday"), "moments"),
+    "acceptance a date alone": (lambda: with_header("ce_recordedtime", b"2026-01-01"), "moments"),
+    "clock unheard of": (lambda: with_header("ce_clock", b"sundial"), "clock"),
+    "shared unheard of": (lambda: with_header("ce_shared", b"maybe"), "shared"),
+    "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),
+    "value empty": (lambda: replace(good(), value=b""), "value"),
+}
+
+
+def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) -> None:
+    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())])).collect()
+    assert {name: row["reason"] for name, row in zip(BAD, rows[1:], strict=True)} == {
+        name: reason for name, (_, reason) in BAD.items()
+    }
+    assert len({bytes(row["key"]) for row in rows}) == len(rows)
+    assert all(row["value"] is not None and row["headers"] is not None for row in rows[1:])
+
+
+def test_each_missing_header_but_the_bound_is_a_reason(spark: SparkSession) -> None:
+    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
+    assert [name for name, row in zip(HEADERS, rows, strict=True) if row["reason"] is None] == ["ce_bound"]
+
+
+def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
+    frame = topic(spark, [good()]).selectExpr(
+        "key", "cast(null as binary) as value", "partition", "offset", "timestamp", "headers"
+    )
+    assert read_records(frame).collect()[0]["reason"] == "value"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession
+
+from cloud.records import read_records
+from cloud.rows import SCHEMA, decode
+from contract.event import Event
+from contract.record import json_text
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+DEVICE = "urn:dev:mac:0000000000000001"
+
+names = st.text(max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text(max_size=20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(['"', "}", ',"units":{', '"}}', '\\","via":"', "é😀\u2028"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+data = st.dictionaries(names | st.sampled_from(["units", "data", "via", "$bytes"]), values, max_size=4)
+units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6), max_size=3)
+
+
+def decoded(spark: SparkSession, records: list[Record]) -> list[Row]:
+    frame = decode(read_records(topic(spark, records)))
+    assert frame.schema.names == SCHEMA.names
+    return frame.orderBy("kafka_offset").collect()
+
+
+def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
+    event = Event(
+        "kitchen, north", "door", id="a-1", boot=3, time=1_700_000_000_123, data={"open": True}, units={"open": "/"}
+    )
+    row = decoded(spark, [Gateway().record(event, received=1_700_000_000_500)])[0].asDict()
+    said = {name: row[name] for name in ("device", "type", "id", "boot", "data", "units", "via", "raw", "day")}
+    assert said == {
+        "device": "kitchen, north",
+        "type": "door",
+        "id": "a-1",
+        "boot": "3",
+        "data": '{"open":true}',
+        "units": '{"open":"/"}',
+        "via": "coap",
+        "raw": None,
+        "day": date(2023, 11, 14),
+    }
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(data, units), min_size=60, max_size=60))
+def test_data_stays_the_exact_text(spark: SparkSession, pairs: list[tuple[dict[str, object], dict[str, str]]]) -> None:
+    events = [Event(DEVICE, id=n, data=one, units=unit) for n, (one, unit) in enumerate(pairs)]  # type: ignore[arg-type]  # hypothesis
+    rows = decoded(spark, Gateway().records(events))
+    assert [row["data"] for row in rows] == [json_text(one) for one, _ in pairs]
+    assert [json.loads(row["units"]) if row["units"] else None for row in rows] == [unit or None for _, unit in pairs]
+
+
+@pytest.mark.parametrize("tail", [b'"data":{"a":}}', b'"received":"soon"}', b"}", b'"via":7,"data":{"a":[1}}'])
+def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession, tail: bytes) -> None:
+    record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
+    broken = replace(record, value=record.value[: record.value.index(b'"device"')] + tail)
+    row = decoded(spark, [broken])[0]
+    assert (row["data"], bytes(row["raw"]), row["device"]) == (None, broken.value, DEVICE)
+    assert row["event_time"] is not None
+
+
+def test_large_text_is_cut_out_whole(spark: SparkSession) -> None:
+    text = 'x\\"}' * 100_000
+    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1, data={"a": text}, units={"a": text}))])[0]
+    assert json.loads(row["data"]) == {"a": text}
+
+
+def test_days_without_a_place_share_one(spark: SparkSession) -> None:
+    moments = {
+        946_684_799_999: date(1970, 1, 1),
+        946_684_800_000: date(2000, 1, 1),
+        4_133_980_800_000: date(1970, 1, 1),
+    }
+    rows = decoded(spark, Gateway().records(Event(DEVICE, id=1, time=time) for time in moments))
+    assert [row["day"] for row in rows] == list(moments.values())
+
+
+def test_the_day_is_that_of_acceptance_where_the_time_is_no_identity(spark: SparkSession) -> None:
+    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1), received=1_700_000_000_000)])[0]
+    assert (row["day"], row["event_time"], row["data"]) == (date(2023, 11, 14), None, None)

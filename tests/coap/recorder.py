@@ -1,0 +1,42 @@
+"""The end of the way in: keeps what it receives, and answers at once or on command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agent.delivery import Answer, Delivery, Respond, Status
+
+DURABLE = Answer(Status.DURABLE, accepted=1)
+
+
+class Recorder:
+    """A `Receive`. With `answer` None, it waits for `respond`."""
+
+    def __init__(self, answer: Answer | None = DURABLE) -> None:
+        self.answer = answer
+        self.deliveries: list[Delivery] = []
+        self._waiting: list[Respond] = []
+        self._wake: Callable[[], None] | None = None
+
+    def __call__(self, delivery: Delivery, respond: Respond) -> None:
+        self.deliveries.append(delivery)
+        if self.answer is None:
+            self._waiting.append(respond)
+        if self._wake is not None:
+            self._wake()
+        if self.answer is not None:
+            respond(self.answer)
+
+    def respond(self, answer: Answer = DURABLE) -> None:
+        """Answer the delivery that has waited longest."""
+        self._waiting.pop(0)(answer)
+
+    async def received(self, count: int) -> None:
+        """Wait until so many deliveries have come."""
+        arrived = asyncio.Event()
+        self._wake = arrived.set
+        async with asyncio.timeout(5):
+            while len(self.deliveries) < count:
+                arrived.clear()
+                await arrived.wait()

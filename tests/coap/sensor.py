@@ -1,0 +1,102 @@
+"""A sensor on a real socket, whose every datagram the test decides."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from agent.coap.message import Option, uint, write_options
+
+ACK, CON, NON, RST = 0x20, 0x00, 0x10, 0x30
+EMPTY, GET, POST, PUT = 0, 1, 2, 3
+CHANGED, CONTENT, CONTINUE = 0x44, 0x45, 0x5F
+BODY = b"\xa1\x64data\xa1\x61x\x01"
+
+URI_PATH, CONTENT_FORMAT, URI_QUERY, BLOCK1, SIZE1 = 11, 12, 15, 27, 60
+
+
+def datagram(
+    kind: int = CON,
+    code: int = POST,
+    mid: int = 1,
+    token: bytes = b"\x01",
+    options: tuple[tuple[int, bytes], ...] = (),
+    payload: bytes = b"",
+) -> bytes:
+    """Build a message; `options` in any order."""
+    ordered = tuple(Option(*option) for option in sorted(options, key=lambda option: option[0]))
+    head = bytes((0x40 | kind | len(token), code)) + mid.to_bytes(2, "big") + token
+    return head + write_options(ordered) + (b"\xff" + payload if payload else b"")
+
+
+def post(
+    mid: int = 1,
+    token: bytes = b"\x01",
+    payload: bytes = BODY,
+    kind: int = CON,
+    path: str = "e",
+    content_format: int | None = 60,
+    options: tuple[tuple[int, bytes], ...] = (),
+) -> bytes:
+    """Build a request to take an event."""
+    given = () if content_format is None else ((CONTENT_FORMAT, uint(content_format)),)
+    return datagram(kind, POST, mid, token, ((URI_PATH, path.encode()), *given, *options), payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message from the server, taken apart without the server's own code."""
+
+    kind: int
+    code: int
+    mid: int
+    token: bytes
+    rest: bytes
+    """Options and payload."""
+
+    @classmethod
+    def of(cls, raw: bytes) -> Self:
+        length = raw[0] & 15
+        return cls(raw[0] & 0x30, raw[1], int.from_bytes(raw[2:4], "big"), raw[4 : 4 + length], raw[4 + length :])
+
+
+class Sensor:
+    """One UDP socket, connected to the server: an answer from another address would not arrive."""
+
+    def __init__(self, port: int, host: str = "::1", zone: int = 0) -> None:
+        self._to = (host, port, 0, zone) if ":" in host else (host, port)
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+
+    def __enter__(self) -> Self:
+        self._socket.setblocking(False)
+        self._socket.connect(self._to)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    @property
+    def port(self) -> int:
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def send(self, raw: bytes) -> None:
+        self._socket.send(raw)
+
+    async def hear(self) -> Heard:
+        async with asyncio.timeout(5):
+            return Heard.of(await asyncio.get_running_loop().sock_recv(self._socket, 65_535))
+
+    async def ask(self, raw: bytes) -> Heard:
+        self.send(raw)
+        return await self.hear()
+
+    async def expect_silence(self) -> None:
+        """Make sure that nothing sent so far has been answered: the server serves in order, and a ping comes last."""
+        heard = await self.ask(datagram(CON, EMPTY, 0xFFFF, b""))
+        assert heard == Heard(RST, EMPTY, 0xFFFF, b"", b"")

@@ -1,0 +1,43 @@
+"""The answers kept for retransmissions, and the budget of odd requests."""
+
+from __future__ import annotations
+
+from agent.coap.budget import Budget
+from agent.coap.memory import Memory
+
+
+def test_an_answer_is_recalled_within_its_lifetime() -> None:
+    memory = Memory(lifetime_seconds=10, answers_max=5)
+    memory.remember(b"a", 100.0, b"answer")
+    assert memory.recall(b"a", 109.9) == b"answer"
+    assert memory.recall(b"a", 110.0) is None
+    assert len(memory) == 0
+
+
+def test_recalling_does_not_prolong_the_lifetime() -> None:
+    memory = Memory(lifetime_seconds=10, answers_max=5)
+    memory.remember(b"a", 0.0, b"answer")
+    assert memory.recall(b"a", 9.0) == b"answer"
+    assert memory.recall(b"a", 11.0) is None
+
+
+def test_what_has_outlived_its_lifetime_is_let_go() -> None:
+    memory = Memory(lifetime_seconds=10, answers_max=5)
+    memory.remember(b"a", 0.0, b"answer")
+    memory.remember(b"b", 1.0, b"answer")
+    memory.remember(b"c", 10.5, b"answer")
+    assert len(memory) == 2
+
+
+def test_the_oldest_answer_makes_room() -> None:
+    memory = Memory(lifetime_seconds=10, answers_max=2)
+    for proof in (b"a", b"b", b"c"):
+        memory.remember(proof, 0.0, proof)
+    assert [memory.recall(proof, 0.0) for proof in (b"a", b"b", b"c")] == [None, b"b", b"c"]
+
+
+def test_a_budget_holds_one_seconds_worth_and_fills_again() -> None:
+    budget = Budget(3, now=0.0)
+    assert [budget.take(0.0) for _ in range(4)] == [True, True, True, False]
+    assert [budget.take(0.4), budget.take(0.4)] == [True, False]
+    assert [budget.take(100.0) for _ in range(4)] == [True, True, True, False]

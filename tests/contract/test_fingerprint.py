@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+
+from agent.decode import decode
+from agent.delivery import Delivery, Media
+from contract import cbor
+from contract.event import Event, Label
+from contract.fingerprint import fingerprint, identity, needs_label
+from tests.contract import forms
+from tests.contract.strategies import events, flat_events, randoms
+from tests.contract.vectors import VECTORS, Vector
+
+LABEL = Label("00c0ffee00c0ffee", 42)
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=str)
+def test_vector_has_its_bytes_and_its_fingerprint(vector: Vector) -> None:
+    fields = tuple(name for name in vector.fields if name not in ("epoch", "sequence"))
+    assert cbor.encode_map(identity(vector.event, fields, vector.label)).hex() == vector.cbor
+    assert fingerprint(vector.event, fields, vector.label).hex() == vector.fingerprint
+
+
+def test_vectors_are_all_there() -> None:
+    text = Path(__file__).with_name("fingerprint-vectors.json").read_text()
+    assert len(VECTORS) == len(json.loads(text)["vectors"]) == 23
+
+
+@given(events, randoms)
+def test_json_and_any_cbor_of_an_event_have_one_fingerprint(event: Event, random: Random) -> None:
+    cbor_body = forms.cbor_form(forms.entries_of(event), random)
+    fingerprints = {_of(event), _decoded(forms.json_form(event, random), Media.JSON), _decoded(cbor_body, Media.CBOR)}
+    assert len(fingerprints) == 1
+
+
+@given(flat_events, randoms)
+def test_senml_forms_of_an_event_have_the_same_fingerprint(event: Event, random: Random) -> None:
+    in_json = _decoded(forms.senml_json_form(event, random), Media.SENML_JSON)
+    in_cbor = _decoded(forms.senml_cbor_form(event, random), Media.SENML_CBOR)
+    assert in_json == in_cbor == _of(event)
+
+
+@given(events)
+def test_a_label_joins_the_identity_only_where_it_is_given(event: Event) -> None:
+    assert fingerprint(event, label=LABEL) != fingerprint(event, label=Label(LABEL.epoch, 43))
+    if needs_label(event):
+        with pytest.raises(ValueError, match="label"):
+            fingerprint(event)
+    else:
+        assert fingerprint(event) != fingerprint(event, label=LABEL)
+
+
+@pytest.mark.parametrize(
+    "change", [{"device": "urn:dev:ops:b"}, {"type": "b"}, {"id": 2}, {"boot": 2}, {"time": 2}, {"data": {}}]
+)
+def test_each_identity_field_changes_the_fingerprint(change: dict[str, object]) -> None:
+    entries: dict[str, object] = {
+        "device": "urn:dev:ops:a",
+        "type": "a",
+        "id": 1,
+        "boot": 1,
+        "time": 1,
+        "data": {"a": 1},
+    }
+    assert _decoded_map(entries) != _decoded_map(entries | change)
+
+
+def _of(event: Event) -> bytes:
+    return fingerprint(event, label=LABEL if needs_label(event) else None)
+
+
+def _decoded(body: bytes, media: Media) -> bytes:
+    decoded = decode(Delivery(body, media, "coap", "coap://[fe80::1]"))
+    assert not decoded.rejected
+    [event] = decoded.events
+    return _of(event)
+
+
+def _decoded_map(entries: dict[str, object]) -> bytes:
+    return _decoded(json.dumps(entries).encode(), Media.JSON)

@@ -1,0 +1,111 @@
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+
+import cbor2
+import pytest
+
+from agent import fingerprint_command
+from contract.record import json_text
+from tests.contract.vectors import VECTORS, Vector
+
+EVENT = {"device": "urn:dev:mac:00158d0001a2b3c4", "id": 17, "data": {"temperature": 21.5}}
+FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    fingerprint_command.add_arguments(parser)
+    return fingerprint_command.run(parser.parse_args(arguments))
+
+
+def give(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=str)
+def test_vector_by_the_command_as_cbor(vector: Vector, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "event"
+    file.write_bytes(cbor2.dumps(vector.entries))
+    assert run("--fields", ",".join(vector.fields), str(file)) == 0
+    assert capsys.readouterr().out == vector.fingerprint + "\n"
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=str)
+def test_vector_by_the_command_as_json(vector: Vector, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "event"
+    file.write_text(json_text(vector.entries), encoding="utf-8")
+    assert run("--fields", ",".join(vector.fields), str(file)) == 0
+    assert capsys.readouterr().out == vector.fingerprint + "\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_standard_input_is_read_by_default(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, b"\n " + json.dumps(EVENT).encode())
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out == FINGERPRINT + "\n"
+
+
+def test_an_array_gives_a_line_for_each_event(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = {"device": EVENT["device"], "data": {"action": "single"}, "epoch": "00c0ffee00c0ffee", "sequence": 42}
+    unlabelled = {"device": EVENT["device"], "data": {"action": "single"}}
+    give(monkeypatch, cbor2.dumps([EVENT, unlabelled, labelled]))
+    assert run() == 0
+    assert capsys.readouterr().out.split() == [FINGERPRINT, "-", "2e504fab171d9b5860d5137c776f0baa"]
+
+
+def test_a_label_joins_only_where_it_must(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    give(monkeypatch, json.dumps(EVENT | {"epoch": "00c0ffee00c0ffee", "sequence": 42}).encode())
+    assert run() == 0
+    assert capsys.readouterr().out == FINGERPRINT + "\n"
+
+
+def test_fields_without_id_and_time_give_a_dash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, json.dumps(EVENT).encode())
+    assert run("--fields", "device,type,data") == 0
+    assert capsys.readouterr().out == "-\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "JSON"),
+        (b"{", "JSON"),
+        (b"\xa1", "CBOR: the body ends"),
+        (b"[1, 2", "JSON"),
+        (b"7", "neither a map nor an array"),
+        (b'{"id": 1}', "no device"),
+        (b'[{"device": "a", "id": 1}, {"id": 1}]', "event 2: the event has no device"),
+        (b'{"device": "a", "id": 1, "data": {"x": NaN}}', "NaN"),
+        (b'{"device": "a", "epoch": "e"}', "epoch and sequence"),
+    ],
+)
+def test_bad_input_is_told_and_is_a_failure(
+    body: bytes, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, body)
+    assert run() == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert not captured.out
+
+
+def test_a_missing_file_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(tmp_path / "nothing")) == 1
+    assert "nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fields", ["", "device,colour", "epoch"])
+def test_wrong_fields_are_wrong_usage(fields: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run("--fields", fields)
+    assert exit_.value.code == 2
+    assert "--fields" in capsys.readouterr().err

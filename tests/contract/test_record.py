@@ -1,0 +1,121 @@
+import json
+from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.decode.json_form import read
+from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
+from contract.fingerprint import fingerprint
+from contract.moment import rfc3339
+from contract.record import (
+    HEADERS,
+    VALUE_PREFIX,
+    Acceptance,
+    Clock,
+    Shared,
+    encode_headers,
+    encode_source,
+    encode_tail,
+    encode_value,
+)
+from tests.contract.forms import entries_of
+from tests.contract.strategies import events
+
+LABEL = Label("00c0ffee00c0ffee", 42)
+RECEIVED = 1_763_706_000_123
+
+
+def headers_of(event: Event, bound: int | None = None) -> list[tuple[str, bytes]]:
+    acceptance = Acceptance(RECEIVED, "coap", Clock.UNTRUSTED, Shared.TIME, bound)
+    return encode_headers(
+        fingerprint(event, label=LABEL), "gw-1", LABEL, event.device, event.type, event.time, acceptance
+    )
+
+
+def test_headers_are_as_documented() -> None:
+    event = Event("urn:dev:mac:00158d0001a2b3c4", id=17, time=1_700_000_000_123, data={"temperature": 21.5})
+    assert headers_of(event, bound=0) == [
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"oncegate.reading"),
+        ("ce_source", b"urn:dev:mac:00158d0001a2b3c4"),
+        ("ce_id", fingerprint(event, label=LABEL).hex().encode()),
+        ("ce_time", b"2023-11-14T22:13:20.123Z"),
+        ("ce_gateway", b"gw-1"),
+        ("ce_epoch", b"00c0ffee00c0ffee"),
+        ("ce_sequence", b"00000000000000000042"),
+        ("ce_recordedtime", b"2025-11-21T06:20:00.123Z"),
+        ("ce_clock", b"untrusted"),
+        ("ce_shared", b"time"),
+        ("content-type", b"application/json"),
+        ("ce_bound", b"1970-01-01T00:00:00.000Z"),
+    ]
+
+
+@given(events, st.none() | st.integers(TIME_MIN, TIME_MAX))
+def test_headers_stand_in_their_order_and_the_bound_may_be_absent(event: Event, bound: int | None) -> None:
+    names = tuple(name for name, _ in headers_of(event, bound))
+    assert names == (HEADERS if bound is not None else HEADERS[:-1])
+
+
+def test_time_of_acceptance_stands_in_for_a_time_that_is_unknown() -> None:
+    headers = dict(headers_of(Event("a", id=1)))
+    assert headers["ce_time"] == headers["ce_recordedtime"]
+
+
+@given(events)
+def test_value_is_json_that_begins_with_the_fingerprint_and_holds_the_event(event: Event) -> None:
+    name = fingerprint(event, label=LABEL)
+    value = encode_value(name, "gw-1", LABEL, encode_tail(event, RECEIVED, "coap"))
+    assert value.startswith(VALUE_PREFIX + name.hex().encode())
+    assert value.endswith(b"}")
+    entries = json.loads(value)
+    assert entries["fingerprint"] == name.hex()
+    assert (entries["gateway"], entries["epoch"], entries["sequence"]) == ("gw-1", LABEL.epoch, LABEL.sequence)
+    assert (entries["received"], entries["via"]) == (RECEIVED, "coap")
+    read_back = read(value)
+    assert isinstance(read_back, dict)
+    expected = entries_of(event)
+    if not event.units:
+        expected.pop("units", None)
+    assert {field: read_back.get(field) for field in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "source"),
+    [
+        ("urn:dev:mac:00158d0001a2b3c4", b"urn:dev:mac:00158d0001a2b3c4"),
+        ("coap://[fe80::1]", b"coap://[fe80::1]"),
+        ("coap://[fe80::1%25eth0]", b"coap://[fe80::1%25eth0]"),
+        ("kitchen", b"kitchen"),
+        ("Küche/links", b"K%C3%BCche%2Flinks"),
+        ("urn:dev:with space", b"urn%3Adev%3Awith%20space"),
+        ("urn:100%", b"urn%3A100%25"),
+        ("1:2", b"1%3A2"),
+    ],
+)
+def test_source_is_the_device_where_it_is_a_uri_and_percent_encoded_elsewhere(device: str, source: bytes) -> None:
+    assert encode_source(device) == source
+
+
+@given(events)
+def test_the_device_can_be_had_from_the_source(event: Event) -> None:
+    assert unquote(encode_source(event.device).decode()) == event.device
+
+
+@given(st.integers(TIME_MIN, TIME_MAX))
+def test_moments_are_rfc3339_with_milliseconds(milliseconds: int) -> None:
+    text = rfc3339(milliseconds)
+    assert len(text) == len("2023-11-14T22:13:20.123Z")
+    assert datetime.fromisoformat(text) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def test_the_first_and_last_moments_can_be_written() -> None:
+    assert rfc3339(TIME_MIN) == "0001-01-01T00:00:00.000Z"
+    assert rfc3339(TIME_MAX) == "9999-12-31T23:59:59.999Z"
+
+
+def test_a_gateway_speaks_under_its_own_name() -> None:
+    assert gateway_device("gw-1") == "urn:oncegate:gateway:gw-1"

@@ -1,0 +1,101 @@
+"""What Zigbee2MQTT publishes, read as events."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.decode import Undecodable, decode
+from agent.decode.zigbee2mqtt import urn
+from agent.delivery import Delivery, Media
+from contract.event import Event
+from contract.fingerprint import fingerprint
+
+DEVICE = "urn:dev:mac:00158d0001234567"
+MOMENT = 1_763_706_012_345
+PUBLICATIONS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "zigbee2mqtt-publications.json").read_text())[
+    "publications"
+]
+"""What the real converters publish for device models of many makers (zigbee2mqtt-publications.js made it)."""
+
+
+def _decode(payload: object) -> Event:
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    decoded = decode(Delivery(body, Media.ZIGBEE2MQTT, "zigbee2mqtt", DEVICE))
+    assert (len(decoded.events), decoded.rejected) == (1, ())
+    return decoded.events[0]
+
+
+def test_what_zigbee2mqtt_adds_never_enters_data() -> None:
+    event = _decode(
+        {
+            "temperature": 21.5,
+            "click": "single",
+            "battery": None,
+            "linkquality": 120,
+            "last_seen": MOMENT,
+            "update": {"state": "idle"},
+            "update_available": False,
+            "device": {"friendlyName": "t1"},
+        }
+    )
+    assert event == Event(DEVICE, time=MOMENT, data={"temperature": 21.5, "click": "single", "battery": None})
+
+
+@pytest.mark.parametrize(
+    ("last_seen", "time"),
+    [
+        (MOMENT, MOMENT),
+        ("2025-11-21T06:20:12.345Z", MOMENT),
+        ("2025-11-21T07:20:12+01:00", None),
+        ("2025-11-21T06:20:12Z", None),
+        ("2025-13-21T06:20:12.345Z", None),
+        ("2 minutes ago", None),
+        (MOMENT // 1000, None),
+        (1 << 60, None),
+        (float(MOMENT) + 0.5, None),
+        (True, None),
+        (None, None),
+        ({}, None),
+    ],
+)
+def test_last_seen_is_the_time_where_it_has_milliseconds(last_seen: object, time: int | None) -> None:
+    assert _decode({"state": "ON", "last_seen": last_seen}).time == time
+
+
+def test_a_publication_that_names_its_device_goes_before_the_list() -> None:
+    event = _decode({"contact": True, "device": {"ieeeAddr": "0x00158D00089ABCDE", "friendlyName": "door"}})
+    assert event.device == "urn:dev:mac:00158d00089abcde"
+
+
+@pytest.mark.parametrize("address", ["00158d0001234567", "0x00158d000123456", "0x00158d000123456g", 5, None])
+def test_only_an_ieee_address_becomes_a_urn(address: object) -> None:
+    assert urn(address) is None
+
+
+@pytest.mark.parametrize("body", [b"ON", b"", b"{"])
+def test_a_body_that_is_no_json_is_undecodable(body: bytes) -> None:
+    with pytest.raises(Undecodable):
+        decode(Delivery(body, Media.ZIGBEE2MQTT, "zigbee2mqtt", DEVICE))
+
+
+@pytest.mark.parametrize("body", [b"[]", b"21", b'{"a":1,"a":2}', b'{"a":NaN}'])
+def test_json_that_is_no_publication_is_rejected_with_a_reason(body: bytes) -> None:
+    decoded = decode(Delivery(body, Media.ZIGBEE2MQTT, "zigbee2mqtt", DEVICE))
+    assert (decoded.events, [reject.raw for reject in decoded.rejected]) == ((), [body])
+    assert decoded.rejected[0].reason
+
+
+@pytest.mark.parametrize("publication", PUBLICATIONS, ids=lambda publication: publication["model"])
+def test_what_real_converters_publish_is_an_event(publication: dict[str, Any]) -> None:
+    published = publication["published"]
+    event = _decode(published)
+    assert event.time == published["last_seen"]
+    assert event.data == {key: value for key, value in published.items() if key not in ("linkquality", "last_seen")}
+    again = _decode({**published, "linkquality": 7, "update": {"state": "available"}})
+    assert fingerprint(again) == fingerprint(event)
+
+
+def test_the_publications_are_of_many_makers() -> None:
+    assert len({publication["vendor"] for publication in PUBLICATIONS}) >= 30

@@ -1,0 +1,42 @@
+"""What the documents claim and no other test holds."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from agent import configuration, configuration_document
+from agent.store import database
+from tests.docs.pages import ROOT, blocks
+
+DOCS = ROOT / "docs"
+
+
+def test_every_commit_waits_for_the_flush(tmp_path: Path) -> None:
+    connection = database.open_for_service(tmp_path / database.FILE_NAME)
+    settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    connection.close()
+    assert settings == ["wal", 2]  # 2: FULL
+
+
+def test_the_reference_of_the_configuration_is_the_settings() -> None:
+    assert (DOCS / "configuration.md").read_text() == configuration_document.document()
+
+
+def test_every_configuration_in_the_documents_is_taken() -> None:
+    pages = (DOCS / "configuration.md", DOCS / "zigbee2mqtt.md", ROOT / "README.md")
+    examples = [example for page in pages for example in blocks(page, "toml")]
+    assert examples
+    for example in examples:
+        configuration.parse(tomllib.loads(example), "example", {})
+
+
+def test_every_dependency_of_a_gateway_has_its_line() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (DOCS / "decisions" / "0007-gateway-dependencies.md").read_text()
+    names = [re.split(r"[<>=~! ]", dependency)[0] for dependency in project["dependencies"]]
+    assert [name for name in names if f"| {name} |" not in page] == []
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,57 @@
+"""The first sensor of the README works as it stands there."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulators.parts.process import Command, Process
+from tests.docs.pages import ROOT, blocks
+
+README = ROOT / "README.md"
+FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Process]:
+    (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
+    command = (sys.executable, "-m", "agent.command_line", "run", "--config", "oncegate.toml")
+    environment = {"ONCEGATE_COAP__BIND": "[::1]:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0", "PYTHONPATH": str(ROOT)}
+    process = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, environment))
+    process.start()
+    process.wait_for_log("agent=ready")
+    yield process
+    process.kill()
+
+
+def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Process, tmp_path: Path) -> None:
+    port = re.findall(r"coap=\[.*\]:(\d+)", agent.log())[0]
+    sensor = blocks(README, "python")[0].replace("5683", port)
+    for _ in range(2):
+        said = subprocess.run([sys.executable, "-c", sensor], capture_output=True, text=True, check=True, timeout=30)
+        assert said.stdout == "2.04\n"
+    events = oncegate("events", "--config", "oncegate.toml", folder=tmp_path)
+    assert events.count(FINGERPRINT) == 1
+
+
+def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
+    line = next(line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("echo"))
+    event = shlex.split(line)[1]
+    assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
+
+
+def oncegate(*arguments: str, folder: Path, given: str = "") -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "agent.command_line", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ).stdout

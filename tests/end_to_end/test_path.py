@@ -1,0 +1,93 @@
+"""The whole path on real parts: sensors, radio, agent, Kafka, Spark, table, receipts, with kills in the middle."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from simulators import ledger, oracle, table
+from simulators.ledger import Told
+from simulators.voice import Kind, kind_of
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+RUN_SECONDS_MAX = 400
+END_SECONDS_MAX = 60
+
+
+def _demo(folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "simulators.demo", "--folder", str(folder), *arguments]
+
+
+def _left_behind(folder: Path) -> list[str]:
+    """Name the processes that have to do with the folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(folder) in command:
+            found.append(command)
+    return found
+
+
+def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = _demo(folder, "--events", "3000", "--kills", "1")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
+    print(done.stdout)  # the seed, for whoever has to run it again
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _left_behind(folder) == []
+
+    figures = json.loads((folder / "summary.json").read_text())
+    assert figures["lost"] == figures["doubled"] == figures["unreceipted"] == 0
+    assert figures["events"] == figures["acked"] == figures["accepted"] == figures["rows"] >= 3000
+    assert figures["transmissions"] > 1.2 * figures["events"]
+    assert 0 < figures["duplicates"] < figures["transmissions"] - figures["events"]
+    assert figures["kafka_records"] >= figures["events"]
+    assert sorted(kill["process"] for kill in figures["kills"]) == ["agent", "job"]
+    assert all(kill["unacked"] > 0 and kill["outbox_rows"] > 0 for kill in figures["kills"])
+
+    _check_the_truth(folder)
+
+
+def _check_the_truth(folder: Path) -> None:
+    """Hold ledger and table against each other once more, and see that the oracle is not blind."""
+    lines = list(ledger.read(folder / "ledger.jsonl"))
+    events = [line.event for line in lines if isinstance(line, Told)]
+    rows = list(table.read(folder / "cloud" / "table"))
+    verdict = oracle.audit(lines, rows)
+    assert verdict.kept
+    assert verdict.equal_readings >= 0.3 * verdict.events
+    assert {kind_of(event) for event in events} == set(Kind)
+    assert oracle.audit(lines, rows[1:]).lost == 1
+    assert oracle.audit(lines, [*rows, rows[0]]).doubled == 1
+    assert oracle.audit(lines, _by_content(rows)).lost >= 0.3 * verdict.events
+
+
+def _by_content(rows: list[table.Row]) -> list[table.Row]:
+    """Give what a dedup by content alone would have left."""
+    return list({(row.device, row.type, oracle.canonical(row.data)): row for row in rows}.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "demo"
+    with subprocess.Popen(_demo(folder, "--kills", "0"), stdout=subprocess.PIPE, text=True) as run:
+        try:
+            wait_until((folder / "logs" / "agent.log").exists, "the agent is started", RUN_SECONDS_MAX)
+            run.send_signal(number)
+            output, _ = run.communicate(timeout=END_SECONDS_MAX)
+        finally:
+            run.kill()
+    assert run.returncode == 130
+    assert "interrupted" in output
+    assert (folder / "logs" / "kafka.log").exists()
+    assert _left_behind(folder) == []

@@ -1,0 +1,24 @@
+"""One real broker for all tests of this folder, and a topic of its own for each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulators.parts.kafka import Broker
+from tests.forward.kafka_side import KafkaSide
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with Broker(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(broker: Broker, request: pytest.FixtureRequest) -> KafkaSide:
+    """Give a topic that nobody has used."""
+    side = KafkaSide(broker.bootstrap_servers, f"events.{abs(hash(request.node.nodeid)):x}")
+    side.create_topic()
+    return side

@@ -1,0 +1,48 @@
+"""Run a forwarder or the receipts in a thread, as the agent does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+
+from agent.clock import SystemClock
+from agent.forward.forwarder import Forwarder
+from agent.forward.receipts import Receipts
+from agent.settings import KafkaSettings, ReceiptSettings
+from agent.store.port import Outbox
+
+STOP_SECONDS_MAX = 15.0
+GATEWAY = "gw-1"
+
+
+@contextmanager
+def forwarding(settings: KafkaSettings, outbox: Outbox) -> Iterator[None]:
+    """Forward while the block runs."""
+    with running(Forwarder(settings, GATEWAY, outbox, SystemClock(), Random(7)).run):
+        yield
+
+
+@contextmanager
+def receipting(
+    kafka: KafkaSettings, outbox: Outbox, *, enabled: bool = True, any_commit: bool = False
+) -> Iterator[None]:
+    """Ask for receipts, often, while the block runs."""
+    settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
+    with running(Receipts(kafka, settings, outbox, Random(7)).run):
+        yield
+
+
+@contextmanager
+def running(run: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run it until the block ends; its error, or its not ending, is the block's."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        end = threads.submit(run, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+            end.result(STOP_SECONDS_MAX)

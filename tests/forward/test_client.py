@@ -1,0 +1,49 @@
+"""Our clients' properties, and what they complain about."""
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError
+
+from agent.forward.client import LastError, producer_config, wait_for
+from agent.forward.error import KafkaSettingsError, UnreachableError
+from agent.settings import KafkaSettings
+
+FIXED: dict[str, str | None] = {"acks": "all", "transactional.id": None}
+
+
+def test_the_users_properties_win_over_ours_and_never_over_the_modes() -> None:
+    settings = KafkaSettings("b:1", properties={"linger.ms": "50", "acks": "ALL", "ssl.ca.location": "ca.pem"})
+
+    config = producer_config(settings, FIXED)
+
+    assert (config["linger.ms"], config["acks"], config["ssl.ca.location"]) == ("50", "all", "ca.pem")
+    assert config["bootstrap.servers"] == "b:1"
+
+
+@pytest.mark.parametrize(("name", "value"), [("acks", "1"), ("transactional.id", "x")])
+def test_a_property_that_breaks_the_mode_is_named(name: str, value: str) -> None:
+    with pytest.raises(KafkaSettingsError, match=name):
+        producer_config(KafkaSettings("b:1", properties={name: value}), FIXED)
+
+
+def test_only_a_fatal_error_ends_the_producer_and_the_cause_outlives_its_effect() -> None:
+    errors = LastError()
+
+    errors(KafkaError(KafkaError._TRANSPORT, "connection refused"))
+    errors(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    before = errors.fatal
+    errors(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "out of order", fatal=True))
+
+    assert (before, errors.fatal) == (None, "out of order")
+    assert errors.all_down
+
+
+def test_a_wait_for_an_answer_ends_when_the_agent_stops() -> None:
+    stop = threading.Event()
+    stop.set()
+    unanswered: Future[str] = Future()
+
+    with pytest.raises(UnreachableError):
+        wait_for(unanswered, stop)

@@ -1,0 +1,132 @@
+"""The rules of the receipts, as a table of cases and as laws."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.forward.decision import PartitionView, Rules, Verdict, View, choose_table, decide
+from agent.store.port import Batch, Offsets
+from contract.receipt import Receipt
+
+OURS = Receipt("table", 0)
+BATCH = Batch(1, 9, "topic-1", {0: Offsets(10, 14), 1: Offsets(20, 23)})
+DONE = PartitionView(24, OURS, 30)
+PINNED = Rules("table")
+
+
+def view(first: PartitionView, second: PartitionView = DONE, topic_id: str = "topic-1") -> View:
+    return View(topic_id, {0: first, 1: second})
+
+
+CASES = [
+    ("all below committed", view(PartitionView(15, OURS, 15)), PINNED, Verdict.PROCESSED),
+    ("the highest is the next to be read", view(PartitionView(14, OURS, 15)), PINNED, Verdict.WAIT),
+    ("the group has committed nothing yet", view(PartitionView(None, None, 15)), PINNED, Verdict.WAIT),
+    ("offsets went back", view(PartitionView(3, OURS, 15)), PINNED, Verdict.WAIT),
+    ("first is our lowest", view(PartitionView(15, Receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
+    ("first is above our lowest", view(PartitionView(15, Receipt("table", 11), 15)), PINNED, Verdict.RETURN),
+    ("a foreign commit", view(PartitionView(99, None, 99)), PINNED, Verdict.HOLD),
+    (
+        "a foreign commit that counts",
+        view(PartitionView(99, None, 99)),
+        Rules("table", any_commit=True),
+        Verdict.PROCESSED,
+    ),
+    ("one that counts, but not yet", view(PartitionView(14, None, 99)), Rules("table", any_commit=True), Verdict.WAIT),
+    ("another table", view(PartitionView(99, Receipt("other", 0), 99)), PINNED, Verdict.HOLD),
+    (
+        "another table where any commit counts",
+        view(PartitionView(99, Receipt("other", 0), 99)),
+        Rules("table", any_commit=True),
+        Verdict.HOLD,
+    ),
+    ("another table that starts above us", view(PartitionView(99, Receipt("other", 50), 99)), PINNED, Verdict.HOLD),
+    ("no table pinned", view(PartitionView(15, OURS, 15)), Rules(None), Verdict.HOLD),
+    ("the log ends at our highest", view(PartitionView(99, OURS, 14)), PINNED, Verdict.RETURN),
+    ("the log ends below us under a foreign commit", view(PartitionView(99, None, 2)), PINNED, Verdict.RETURN),
+    ("the log's end is unknown", view(PartitionView(99, OURS, None)), PINNED, Verdict.WAIT),
+    ("nothing known of a partition", View("topic-1", {1: DONE}), PINNED, Verdict.WAIT),
+    ("another topic", view(PartitionView(15, OURS, 15), topic_id="topic-2"), PINNED, Verdict.RETURN),
+    (
+        "one partition holds, another is to be sent again",
+        view(PartitionView(99, None, 99), PartitionView(99, OURS, 3)),
+        PINNED,
+        Verdict.RETURN,
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_cases(seen: View, rules: Rules, verdict: Verdict) -> None:
+    decision = decide(BATCH, seen, rules)
+
+    assert decision.verdict is verdict
+    assert bool(decision.reason) is (verdict in (Verdict.HOLD, Verdict.RETURN))
+
+
+OFFSET = st.integers(0, 12)
+RECEIPTS = st.none() | st.builds(Receipt, st.sampled_from(["table", "other"]), OFFSET)
+PARTITIONS = st.dictionaries(
+    st.integers(0, 2), st.builds(PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET)
+)
+VIEWS = st.builds(View, st.sampled_from(["topic-1", "topic-2"]), PARTITIONS)
+BATCHES = st.builds(
+    Batch,
+    first=st.just(1),
+    last=st.just(9),
+    topic_id=st.just("topic-1"),
+    partitions=st.dictionaries(
+        st.integers(0, 2), st.builds(lambda low, more: Offsets(low, low + more), OFFSET, OFFSET), max_size=3
+    ),
+)
+
+
+@given(batch=BATCHES, seen=VIEWS, table=st.sampled_from([None, "table", "other"]))
+def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_topic(
+    batch: Batch, seen: View, table: str | None
+) -> None:
+    if decide(batch, seen, Rules(table)).verdict is not Verdict.PROCESSED:
+        return
+
+    assert seen.topic_id == batch.topic_id
+    assert batch.partitions
+    for partition, span in batch.partitions.items():
+        known = seen.partitions[partition]
+        assert known.receipt is not None
+        assert known.receipt.table == table
+        assert known.committed is not None
+        assert known.receipt.first <= span.lowest <= span.highest < known.committed
+
+
+@given(batch=BATCHES, seen=VIEWS, more=OFFSET)
+def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, seen: View, more: int) -> None:
+    later = {
+        number: PartitionView(
+            None if known.committed is None else known.committed + more,
+            known.receipt,
+            None if known.log_end is None else known.log_end + more,
+        )
+        for number, known in seen.partitions.items()
+    }
+    before = decide(batch, seen, PINNED).verdict
+    after = decide(batch, View(seen.topic_id, later), PINNED).verdict
+
+    assert after is Verdict.PROCESSED or before is not Verdict.PROCESSED
+
+
+@pytest.mark.parametrize(
+    ("pinned", "receipts", "table"),
+    [
+        (None, [], None),
+        (None, [Receipt("a", 0), Receipt("b", 0)], "a"),
+        ("a", [Receipt("b", 0)], "a"),
+        ("a", [Receipt("b", 0, succeeds="a")], "b"),
+        ("a", [Receipt("b", 0, succeeds="c")], "a"),
+        ("a", [Receipt("a", 0), Receipt("b", 0, succeeds="a")], "b"),
+        ("b", [Receipt("a", 0), Receipt("b", 0, succeeds="a")], "b"),
+    ],
+)
+def test_the_first_table_is_pinned_and_only_its_successor_takes_over(
+    pinned: str | None, receipts: list[Receipt], table: str | None
+) -> None:
+    assert choose_table(pinned, receipts) == table

@@ -1,0 +1,176 @@
+"""Receipts against a real broker: the true one counts, and none of the false ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from agent.forward.receipts import TABLE_FACT
+from agent.settings import KafkaSettings
+from agent.store.port import Batch, Offsets
+from contract.receipt import Receipt
+from tests.forward.events import readings
+from tests.forward.kafka_side import GROUP, KafkaSide
+from tests.forward.running import forwarding, receipting
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+OURS = str(Receipt("table-1", 0))
+EVENTS = 50
+
+
+class CountingOutbox(MemoryOutbox):
+    """Counts how often it was asked for what is outstanding: one poll each."""
+
+    polls = 0
+
+    def forwarded(self) -> Sequence[Batch]:
+        self.polls += 1
+        return super().forwarded()
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "agent.forward")
+
+
+@pytest.fixture
+def outbox(kafka: KafkaSide) -> CountingOutbox:
+    """Give an outbox whose events the topic has."""
+    outbox = CountingOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(kafka.settings(), outbox):
+        wait_until(lambda: outbox.new == 0, "everything is forwarded")
+    return outbox
+
+
+def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
+    """Wait until polls have begun and ended after this moment."""
+    before = outbox.polls
+    wait_until(lambda: outbox.polls > before + polls, f"{polls} polls")
+
+
+def processed(outbox: MemoryOutbox) -> int:
+    return sum(batch.last - batch.first + 1 for batch in outbox.processed)
+
+
+@pytest.mark.kafka
+def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+    assert outbox.fact(TABLE_FACT) == "table-1"
+
+
+@pytest.mark.kafka
+def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
+def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox, any_commit=True):
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+    assert outbox.fact(TABLE_FACT) is None
+
+
+@pytest.mark.kafka
+def test_another_table_holds_until_it_says_that_it_succeeds(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.set_fact(TABLE_FACT, "table-1")
+    kafka.commit(None, str(Receipt("table-2", 0)))
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, str(Receipt("table-2", 0, succeeds="table-1")))
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+    assert outbox.fact(TABLE_FACT) == "table-2"
+
+
+@pytest.mark.kafka
+def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, OURS)
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    first = max(kafka.ends().values())
+    kafka.commit(first, str(Receipt("table-1", first)))
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.delete_topic()
+    anew = kafka.create_topic()
+
+    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
+        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, OURS, group=f"{GROUP}-copy")
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+
+    assert processed(outbox) == 0
+
+
+def test_it_asks_only_while_something_is_outstanding() -> None:
+    nobody = KafkaSettings("127.0.0.1:1")
+    outbox = CountingOutbox()
+
+    with receipting(nobody, outbox):
+        wait_for_polls(outbox)  # a poll that asks would be stuck, since nobody answers
+        outbox.append(*readings(1))
+        outbox.mark_forwarded(Batch(1, 1, "topic-1", {0: Offsets(0, 0)}))
+        before = outbox.polls
+        wait_until(lambda: outbox.polls > before, "a poll that asks")
+
+    assert outbox.polls <= before + 2
+
+
+def test_without_receipts_forwarded_is_done() -> None:
+    outbox = CountingOutbox()
+    outbox.append(*readings(1))
+    outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
+
+    with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):
+        wait_until(lambda: processed(outbox) == 1, "it is processed")

@@ -1,0 +1,84 @@
+"""A stored event becomes exactly the record of the design."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.forward.records import encode, read_front
+from agent.store.port import StoredEvent
+from contract.event import Event, Label
+from contract.record import Clock, Shared, encode_tail
+from tests.support.memory_outbox import stored
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+NAMES = st.none() | st.integers(-(2**63), 2**64 - 1) | TEXT
+EVENTS = st.builds(
+    Event,
+    device=TEXT,
+    type=TEXT,
+    id=NAMES,
+    boot=NAMES,
+    time=st.none() | st.integers(-(10**12), 10**13),
+    data=st.none() | st.dictionaries(TEXT, st.integers(-9, 9) | TEXT, max_size=3),
+    offset_ms=st.none() | st.integers(-(10**6), 10**6),
+)
+
+
+@given(event=EVENTS, received=st.integers(0, 2**45), via=st.sampled_from(["coap", "mqtt", "gateway"]))
+def test_the_front_is_read_back_as_it_was_written(event: Event, received: int, via: str) -> None:
+    front = read_front(encode_tail(event, received, via))
+
+    assert front == (event.device, event.type, event.time, received, via)
+
+
+@given(event=EVENTS)
+def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
+    record = encode(stored(7, event), "gw-1")
+
+    value = json.loads(record.value)
+    headers = dict(record.headers)
+    assert record.key == event.device.encode()
+    assert value["device"] == event.device
+    assert value["fingerprint"].encode() == headers["ce_id"]
+    assert (value["epoch"].encode(), value["sequence"]) == (headers["ce_epoch"], int(headers["ce_sequence"]))
+
+
+def test_a_device_whose_name_holds_another_field_does_not_deceive_the_front() -> None:
+    event = Event('x","type":"forged', type="reading", time=5)
+
+    assert read_front(encode_tail(event, 1, "coap")) == ('x","type":"forged', "reading", 5, 1, "coap")
+
+
+def test_the_record_is_the_one_of_the_design() -> None:
+    event = Event(
+        "urn:dev:mac:00124b0000000001", id=41, boot=3, time=1_763_706_000_123, data={"temperature": 21.5},
+        units={"temperature": "Cel"},
+    )  # fmt: skip
+    fingerprint = bytes(range(16))
+    tail = encode_tail(event, 1_763_706_000_500, "coap")
+    label = Label("00ff00ff00ff00ff", 12)
+
+    record = encode(StoredEvent(9, label, fingerprint, tail, Clock.TRUSTED, Shared.TIME, event.time), "gw-1")
+
+    assert record.key == b"urn:dev:mac:00124b0000000001"
+    assert record.value == (
+        b'{"fingerprint":"000102030405060708090a0b0c0d0e0f","gateway":"gw-1","epoch":"00ff00ff00ff00ff","sequence":12,'
+        b'"device":"urn:dev:mac:00124b0000000001","type":"reading","id":41,"boot":3,"time":1763706000123,'
+        b'"received":1763706000500,"via":"coap","data":{"temperature":21.5},"units":{"temperature":"Cel"}}'
+    )
+    assert record.headers == [
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"oncegate.reading"),
+        ("ce_source", b"urn:dev:mac:00124b0000000001"),
+        ("ce_id", b"000102030405060708090a0b0c0d0e0f"),
+        ("ce_time", b"2025-11-21T06:20:00.123Z"),
+        ("ce_gateway", b"gw-1"),
+        ("ce_epoch", b"00ff00ff00ff00ff"),
+        ("ce_sequence", b"00000000000000000012"),
+        ("ce_recordedtime", b"2025-11-21T06:20:00.500Z"),
+        ("ce_clock", b"trusted"),
+        ("ce_shared", b"time"),
+        ("content-type", b"application/json"),
+        ("ce_bound", b"2025-11-21T06:20:00.123Z"),
+    ]

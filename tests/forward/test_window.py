@@ -1,0 +1,88 @@
+"""What is in flight is marked in order, only when it is acked, and never twice."""
+
+from confluent_kafka import KafkaError, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.forward.window import Flight, Window
+from agent.store.port import Batch, Offsets
+
+
+def delivered(partition: int, offset: int | None) -> Message:
+    if offset is None:
+        return Message(topic="t", partition=partition)
+    return Message(topic="t", partition=partition, offset=offset)
+
+
+def flight(first: int, count: int) -> Flight:
+    sending = Flight(first)
+    for position in range(first, first + count):
+        sending.sent(position)
+    return sending
+
+
+def test_a_flight_is_acked_by_its_last_report_only() -> None:
+    sending = flight(5, 2)
+
+    sending.report(None, delivered(3, 70))
+    before = sending.acked
+    sending.report(None, delivered(3, 71))
+
+    assert (before, sending.acked) == (False, True)
+    assert sending.batch("id") == Batch(5, 6, "id", {3: Offsets(70, 71)})
+
+
+def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
+    sending = flight(1, 1)
+
+    sending.report(None, delivered(0, None))
+
+    assert not sending.acked
+    assert sending.failure == "a delivery was reported without an offset"
+
+
+def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
+    window = Window(8)
+    good, bad, behind = flight(1, 1), flight(2, 2), flight(4, 1)
+    for sending in (good, bad, behind):
+        window.launch(sending)
+
+    good.report(None, delivered(0, 0))
+    behind.report(None, delivered(0, 3))
+    bad.report(KafkaError(KafkaError._MSG_TIMED_OUT), delivered(0, None))
+    bad.report(None, delivered(0, 2))
+
+    assert window.settle() is not None
+    assert (window.acked, window.flying) == (1, 2)
+
+
+@given(data=st.data(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))
+def test_marks_cover_every_position_once_and_in_order_whatever_order_reports_come_in(
+    data: st.DataObject, sizes: list[int]
+) -> None:
+    window = Window(len(sizes))
+    reports: list[tuple[Flight, int]] = []
+    first = 1
+    for size in sizes:
+        sending = flight(first, size)
+        window.launch(sending)
+        reports += [(sending, position) for position in range(first, first + size)]
+        first += size
+    marked: list[Batch] = []
+    unreported = {position for _, position in reports}
+    for sending, position in data.draw(st.permutations(reports)):
+        sending.report(None, delivered(position % 3, position))
+        unreported.discard(position)
+        assert window.settle() is None
+        if window.acked and data.draw(st.booleans()):
+            marked += window.take_confirmed(data.draw(st.integers(1, window.acked)), "id")
+        assert not any(batch.first <= position <= batch.last for batch in marked for position in unreported)
+    marked += window.take_confirmed(window.acked, "id")
+
+    assert window.empty
+    covered = [position for batch in marked for position in range(batch.first, batch.last + 1)]
+    assert covered == list(range(1, first))
+    for batch in marked:
+        for partition, span in batch.partitions.items():
+            own = [position for position in range(batch.first, batch.last + 1) if position % 3 == partition]
+            assert (span.lowest, span.highest) == (own[0], own[-1])

@@ -1,0 +1,76 @@
+"""The real server for a test: on a free port, before the real pipeline and the real store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from agent.delivery import Receive
+from agent.http.limits import Limits
+from agent.http.metrics import Metrics, Sources
+from agent.http.server import HttpServer
+from agent.http.views import Views
+from agent.pipeline import Pipeline
+from agent.settings import DevicesSettings, HttpSettings, IdentitySettings
+from agent.status import read_status
+from agent.store import database
+from agent.store.event_store import EventStore
+from tests.http.client import Client
+from tests.store.stores import GATEWAY, HandClock, make_store
+
+EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
+FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+POST = "/api/v1/events"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a test looks at."""
+
+    server: HttpServer
+    store: EventStore
+    client: Client
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path,
+    *,
+    receive: Receive | None = None,
+    limits: Limits | None = None,
+    devices: DevicesSettings | None = None,
+    connect: database.Connect = database.open_for_service,
+    store: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    """Serve until the block ends; `receive` takes the place of pipeline and store."""
+    clock = HandClock()
+    http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
+    async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
+        pipeline = Pipeline(IdentitySettings(), clock, events, devices)
+        responses: Counter[int] = Counter()
+        sources = Sources(
+            pipeline.tallies,
+            {"coap": lambda: 5},
+            responses,
+            events.commit_durations,
+            events.counts,
+            events.bytes_on_disk,
+        )
+        views = Views(events.trouble, lambda: read_status(folder / "state", GATEWAY).document(), Metrics(sources).text)
+        async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
+            yield Served(server, events, Client(server.port))
+
+
+def token_file(folder: Path, holders: dict[str, str]) -> Path:
+    """Write a token file: for each role and name its token."""
+    file = folder / "tokens"
+    file.touch(mode=0o640)
+    lines = (f"{holder} sha256:{sha256(token.encode()).hexdigest()}\n" for holder, token in holders.items())
+    file.write_text("# tokens\n\n" + "".join(lines))
+    return file

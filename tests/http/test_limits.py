@@ -1,0 +1,152 @@
+"""What a slow or greedy client can take, and that the others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.delivery import Answer, Delivery, Respond, Status
+from agent.http.limits import Limits
+from tests.coap.waiting import until
+from tests.http.client import Raw, post_bytes
+from tests.http.serving import EVENT, serving
+
+HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
+
+
+async def test_a_head_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD)
+        assert await raw.hear_all() == b""
+
+
+async def test_a_body_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT)[:-1])
+        heard = await raw.hear()
+    assert (heard.code, heard.fields["Connection"], "body" in heard.document["message"]) == (408, "close", True)
+
+
+async def test_a_connection_that_says_nothing_is_ended_without_a_word(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        assert await raw.hear_all() == b""
+
+
+async def test_a_kept_connection_that_says_nothing_more_is_ended_without_a_word(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT))
+        assert (await raw.hear()).code == 200
+        assert await raw.hear_all() == b""
+
+
+async def test_slow_clients_are_ended_and_the_others_are_served(tmp_path: Path) -> None:
+    limits = Limits(connections_max=20, head_seconds_max=0.5)
+    async with serving(tmp_path, limits=limits) as served, AsyncExitStack() as stack:
+        loris = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(100)]
+        for raw in loris:
+            raw.send(HEAD + b"X-Slow: ")
+        assert (await served.client.post(EVENT)).code == 503  # too many connections
+        for raw in loris:
+            assert await raw.hear_all() == b""
+        assert (await served.client.post(EVENT)).code == 200
+
+
+async def test_a_head_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    limits = Limits(head_bytes_max=4_096)
+    async with serving(tmp_path, limits=limits) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD + b"X-Long: " + b"x" * 5_000)
+        assert (await raw.hear()).code == 400
+
+
+async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD + b"Content-Length: 900000\r\n\r\n")
+        for _ in range(9):
+            raw.send(b" " * 100_000)
+        assert (await raw.hear()).code == 413
+
+
+async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
+    responds: list[Respond] = []
+    limits = Limits(requests_in_work_max=2)
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with serving(tmp_path, limits=limits, receive=receive) as served, AsyncExitStack() as stack:
+        raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(2)]
+        for raw in raws:
+            raw.send(post_bytes(EVENT))
+        await until(lambda: len(responds) == 2, "two requests in work")
+        refused = await served.client.post(EVENT)
+        assert (refused.code, refused.fields["Retry-After"]) == (503, "1")
+        assert (await served.client.get("/healthz")).code == 200
+        for respond in responds:
+            respond(Answer(Status.DURABLE, accepted=1))
+        assert [(await raw.hear()).code for raw in raws] == [200, 200]
+
+
+async def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as served:
+        for _ in range(20):
+            async with Raw(served.server.port) as raw:
+                raw.send(post_bytes(EVENT))
+        assert (await served.client.post(EVENT)).code == 200
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_more(tmp_path: Path) -> None:
+    responds: list[Respond] = []
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with (
+        serving(tmp_path, receive=receive) as served,
+        Raw(served.server.port) as idle,
+        Raw(served.server.port) as busy,
+    ):
+        busy.send(post_bytes(EVENT) + post_bytes(EVENT))
+        await until(lambda: len(responds) == 1, "a request in work")
+        draining = asyncio.create_task(served.server.drain())
+        assert await idle.hear_all() == b""
+        responds[0](Answer(Status.DURABLE, accepted=1))
+        assert (await busy.hear()).code == 200
+        assert await busy.hear_all() == b""
+        await draining
+    assert len(responds) == 1
+
+
+async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(tmp_path: Path) -> None:
+    responds: list[Respond] = []
+    limits = Limits(drain_seconds_max=0.05)
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with serving(tmp_path, receive=receive, limits=limits) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT))
+        await until(lambda: len(responds) == 1, "a request in work")
+    responds[0](Answer(Status.DURABLE))  # too late, and harmless
+
+
+async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving(tmp_path) as served:
+        with socket.socket() as client:
+            client.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+            try:
+                await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", served.server.port))
+                await until(lambda: "out of system resource" in caplog.text, "the lack is noticed")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await served.client.post(EVENT)).code == 200

@@ -1,0 +1,163 @@
+"""The agent as a real process, spoken to over HTTP: what got a 200 is on disk, however the agent ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from agent.store import database
+from agent.store.reader import read_packed
+from simulators.parts.process import Process
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_until
+
+KILLS = 5
+CLIENTS = 8
+PACK = 10
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nenabled = false\n'
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[http]\nbind = "127.0.0.1:0"\n'
+    )
+    return file
+
+
+@pytest.fixture
+def agent(configuration: Path) -> Iterator[Process]:
+    with agent_process(configuration) as process:
+        yield process
+
+
+def start(agent: Process) -> int:
+    agent.start()
+    agent.wait_for_log("agent=ready")
+    return int(agent.log().split("http=127.0.0.1:")[1].split()[0])
+
+
+def post(connection: http.client.HTTPConnection, ids: range) -> int:
+    """Post a pack and give the answer's code; raise OSError where none comes."""
+    pack = [{"device": "urn:dev:mac:0000000000000001", "id": number, "data": {"n": number}} for number in ids]
+    connection.request("POST", "/api/v1/events", json.dumps(pack), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    response.read()
+    return response.status
+
+
+class Load:
+    """Clients that post until their agent is gone."""
+
+    def __init__(self, port: int, first: int) -> None:
+        self._port = port
+        self._next = first
+        self._lock = threading.Lock()
+        self.acked: set[int] = set()
+        self._threads = [threading.Thread(target=self._run) for _ in range(CLIENTS)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def following(self) -> int:
+        return self._next
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            while True:
+                with self._lock:
+                    ids = range(self._next, self._next + PACK)
+                    self._next += PACK
+                if post(connection, ids) == 200:
+                    with self._lock:
+                        self.acked.update(ids)
+        except (OSError, http.client.HTTPException):
+            return
+        finally:
+            connection.close()
+
+
+def stored_ids(folder: Path) -> list[int]:
+    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    try:
+        bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
+    finally:
+        connection.close()
+    return [body["id"] for body in bodies if body["via"] == "http"]
+
+
+def test_what_got_a_200_is_in_the_store_once_after_kills_in_the_middle_of_work(agent: Process, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    moments = random.Random(seed)
+    acked: set[int] = set()
+    following = 1
+    for _ in range(KILLS):
+        enough = moments.randrange(200, 1_500)
+        with Load(start(agent), following) as load:
+            wait_until(lambda load=load, enough=enough: len(load.acked) > enough, "some are acked")  # type: ignore[misc]
+            agent.kill()
+        acked |= load.acked
+        following = load.following
+    ids = stored_ids(tmp_path)
+    assert len(ids) == len(set(ids))
+    assert acked <= set(ids)
+
+
+def test_sigterm_answers_what_was_accepted(agent: Process, tmp_path: Path) -> None:
+    with Load(start(agent), 1) as load:
+        wait_until(lambda: len(load.acked) > 100, "some are acked")
+        assert agent.terminate() == 0
+    assert sorted(stored_ids(tmp_path)) == sorted(load.acked)
+
+
+def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"device urn:x sha256:{sha256(b'x').hexdigest()}\n")
+    tokens.chmod(0o644)
+    text = configuration.read_text()
+    for line, message in (
+        (f'token_file = "{tokens}"', "chmod 640"),
+        ('tls_key = "/none"', "http.tls_certificate"),
+        ('bind = "0.0.0.0:0"', "http.token_file: needed"),
+    ):
+        configuration.write_text(text.replace('bind = "127.0.0.1:0"', "") + line + "\n")
+        for verb in ("check", "run"):
+            command = [sys.executable, "-m", "agent.command_line", verb, "--config", str(configuration)]
+            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (said.returncode, message in said.stderr, "Traceback" in said.stderr) == (2, True, False)
+
+
+def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
+    port = start(agent)
+    other = configuration.with_name("other.toml")
+    other.write_text(configuration.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}").replace('/state"', '/2"'))
+    command = [sys.executable, "-m", "agent.command_line", "run", "--config", str(other)]
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (second.returncode, f"127.0.0.1:{port}" in second.stderr, "Traceback" in second.stderr) == (1, True, False)
+
+
+def test_http_that_is_switched_off_is_not_served(agent: Process, configuration: Path) -> None:
+    configuration.write_text(configuration.read_text() + "enabled = false\n")
+    agent.start()
+    agent.wait_for_log("agent=ready")
+    assert "http=" not in agent.log()
+    assert agent.terminate() == 0

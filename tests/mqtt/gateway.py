@@ -1,0 +1,86 @@
+"""The way in over MQTT, before a pipeline whose answers the test decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import TypedDict, Unpack
+
+from agent.delivery import Answer, Delivery, Respond, Status
+from agent.mqtt.reception import Tuning
+from agent.mqtt.subscriber import Subscriber
+from agent.mqtt.topics import Subscription
+from agent.settings import MqttSettings
+
+GATEWAY = "gw-test"
+DURABLE = Answer(Status.DURABLE, accepted=1)
+SECONDS_MAX = 20.0
+
+
+class Options(TypedDict, total=False):
+    """Of MqttSettings, what the tests vary."""
+
+    version: str
+    subscriptions: tuple[Subscription, ...]
+    max_body_bytes: int
+    base_topic: str
+    username: str
+    password_file: Path
+    tls: bool
+    tls_ca_file: Path
+    tls_certificate_file: Path
+    tls_key_file: Path
+
+
+class Recorder:
+    """Notes what is delivered and what is recorded; answers at once, or keeps the answers open."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery] = []
+        self.recorded: list[tuple[Delivery, str]] = []
+        self.answer: Answer | None = DURABLE
+        self.open: list[Respond] = []
+        self._changed = asyncio.Event()
+
+    def receive(self, delivery: Delivery, respond: Respond) -> None:
+        self.deliveries.append(delivery)
+        self._changed.set()
+        if self.answer is None:
+            self.open.append(respond)
+        else:
+            respond(self.answer)
+
+    def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
+        self.recorded.append((delivery, reason))
+        self._changed.set()
+        respond(DURABLE)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [delivery.body for delivery in self.deliveries]
+
+    async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
+        """Wait until so many are there."""
+        async with asyncio.timeout(SECONDS_MAX):
+            while len(self.deliveries) < deliveries or len(self.recorded) < recorded:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def running(
+    recorder: Recorder, port: int, tuning: Tuning | None = None, **settings: Unpack[Options]
+) -> AsyncIterator[asyncio.Event]:
+    """Run the way in; the event tells it to stop."""
+    mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
+    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Random(1), tuning)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(subscriber.run(stop))
+        try:
+            yield stop
+        finally:
+            stop.set()

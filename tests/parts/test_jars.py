@@ -1,0 +1,100 @@
+"""Jars come from the lock, are checked, and are fetched once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from simulators.parts import jars, java
+from simulators.parts.error import PartError
+from simulators.parts.jar import Coordinates, Jar, parse_coordinates, read_lock, write_lock
+
+GOOD = b"the bytes that were pinned"
+COORDINATES = Coordinates("org.example", "part", "1.0")
+JAR = Jar(COORDINATES, hashlib.sha256(GOOD).hexdigest())
+
+
+class Shelf:
+    """Fetch from memory, and count how often."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.runs = 0
+
+    def __call__(
+        self, wanted: Sequence[Coordinates], folder: Path, *, on_jar: Callable[[], None]
+    ) -> Mapping[Coordinates, Path]:
+        self.runs += 1
+        fetched = {jar: folder / jar.file_name for jar in wanted}
+        for file in fetched.values():
+            file.write_bytes(self.content)
+            on_jar()
+        return fetched
+
+
+def test_a_jar_with_a_wrong_checksum_is_refused_and_removed(tmp_path: Path) -> None:
+    with pytest.raises(PartError, match=r"org\.example:part:1\.0: refused and removed"):
+        jars.ensure([JAR], tmp_path, "test", Shelf(b"other bytes"))
+
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+
+
+def test_a_jar_is_fetched_once(tmp_path: Path) -> None:
+    shelf = Shelf(GOOD)
+
+    first = jars.ensure([JAR], tmp_path, "test", shelf)
+    second = jars.ensure([JAR], tmp_path, "test", shelf)
+
+    assert first == second
+    assert first[0].read_bytes() == GOOD
+    assert shelf.runs == 1
+
+
+def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
+    def fetch_nothing(
+        wanted: Sequence[Coordinates], folder: Path, *, on_jar: Callable[[], None]
+    ) -> Mapping[Coordinates, Path]:
+        return {}
+
+    with pytest.raises(PartError, match=r"org\.example:part:1\.0: was not fetched"):
+        jars.ensure([JAR], tmp_path, "test", fetch_nothing)
+
+
+def test_a_lock_that_is_written_reads_back(tmp_path: Path) -> None:
+    write_lock({"broker": [JAR]}, tmp_path / "jars.lock")
+
+    assert read_lock(tmp_path / "jars.lock") == {"broker": (JAR,)}
+
+
+def test_the_lock_pins_both_sets_by_checksum() -> None:
+    pinned = read_lock()
+
+    assert set(pinned) == {jars.BROKER, jars.SPARK}
+    assert all(len(bytes.fromhex(jar.sha256)) == 32 for of in pinned.values() for jar in of)
+    assert len({jar.coordinates for jar in pinned[jars.BROKER]}) == len(pinned[jars.BROKER])
+
+
+@pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c"])
+def test_what_names_no_jar_is_an_error(text: str) -> None:
+    with pytest.raises(PartError, match="does not name a jar"):
+        parse_coordinates(text)
+
+
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    old = _runtime(tmp_path / "old", "1.8.0_392")
+    new = _runtime(tmp_path / "new", "21.0.1")
+
+    found = java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+
+    assert found == new / "bin" / "java"
+
+
+def _runtime(folder: Path, version: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("#!/bin/sh\n")
+    (folder / "bin" / "java").chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
+    return folder

@@ -1,0 +1,158 @@
+"""A real broker starts, keeps what it has acknowledged through SIGKILL, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from contract import topics
+from simulators.parts import session
+from simulators.parts.kafka import Broker
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+SECONDS_MAX = 30.0
+PARENT = """
+import sys
+from pathlib import Path
+from simulators.parts.kafka import Broker
+broker = Broker(Path(sys.argv[1]))
+broker.start()
+print(broker.process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+        started.create_topics()
+        yield started
+
+
+def test_the_topic_has_the_settings_of_the_promise(broker: Broker) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, topics.EVENTS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    found = admin.describe_configs([resource])[resource].result(timeout=SECONDS_MAX)
+    partitions = admin.list_topics(timeout=SECONDS_MAX).topics[topics.EVENTS].partitions
+
+    assert {name: found[name].value for name in topics.settings(1)} == topics.settings(1)
+    assert len(partitions) == topics.PARTITIONS
+
+
+def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
+    broker.create_topics()
+
+
+def test_an_acknowledged_record_survives_kill_and_restart(broker: Broker) -> None:
+    address = broker.bootstrap_servers
+    produce(broker, b"kept")
+
+    broker.kill()
+    assert not broker.process.alive
+    broker.start()
+
+    assert broker.bootstrap_servers == address
+    assert b"kept" in consume(broker)
+
+
+def test_a_broker_that_stands_still_goes_on(broker: Broker) -> None:
+    broker.pause()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    delivered: list[KafkaError | None] = []
+    producer.produce(topics.EVENTS, b"patience", on_delivery=lambda error, _message: delivered.append(error))
+    assert producer.flush(0.5) == 1
+
+    broker.resume()
+
+    assert producer.flush(SECONDS_MAX) == 0
+    assert delivered == [None]
+
+
+def test_a_broker_that_was_stopped_starts_again(broker: Broker) -> None:
+    produce(broker, b"before the stop")
+
+    broker.stop()
+    assert session.members(broker.process.pid) == []
+    broker.start()
+
+    assert b"before the stop" in consume(broker)
+
+
+def test_two_brokers_do_not_meet(broker: Broker, tmp_path: Path) -> None:
+    with Broker(tmp_path) as other:
+        other.create_topics("other")
+
+        assert other.bootstrap_servers != broker.bootstrap_servers
+        assert "other" not in topic_names(broker)
+
+
+def test_no_broker_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent:
+        pid = int(parent.stdout.readline())
+        assert session.members(pid) == [pid]
+
+        parent.kill()
+
+    wait_until(lambda: not session.members(pid), "the broker has ended")
+
+
+def produce(broker: Broker, value: bytes) -> None:
+    delivered: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
+    producer.produce(topics.EVENTS, value, on_delivery=lambda error, _message: delivered.append(error))
+    assert producer.flush(SECONDS_MAX) == 0
+    assert delivered == [None]
+
+
+def consume(broker: Broker) -> list[bytes]:
+    """Return all values, up to the ends that the partitions have now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "test",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    values: list[bytes] = []
+    ended: set[int] = set()
+    try:
+        consumer.subscribe([topics.EVENTS])
+        while len(ended) < topics.PARTITIONS:
+            message = consumer.poll(SECONDS_MAX)
+            assert message is not None, "no record and no end of a partition"
+            _note(message, values, ended)
+    finally:
+        consumer.close()
+    return values
+
+
+def topic_names(broker: Broker) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=SECONDS_MAX).topics)
+
+
+def _note(message: Message, values: list[bytes], ended: set[int]) -> None:
+    error = message.error()
+    value, partition = message.value(), message.partition()
+    if error is not None:
+        assert error.code() == KafkaError._PARTITION_EOF, error
+        assert partition is not None
+        ended.add(partition)
+    elif value is not None:
+        values.append(value)

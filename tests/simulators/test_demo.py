@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators import oracle
+from simulators.demo import options, report
+from simulators.demo.job import Job
+from simulators.demo.run import Evidence
+from simulators.demo.summary import Kill, Outage, Summary, broken
+from simulators.demo.timeline import timeline, transmissions_per_event
+from simulators.demo.topic import TopicContents
+from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
+
+BEGIN = 1_763_706_000_000
+GOOD = Summary(
+    events=3,
+    transmissions=5,
+    acked=3,
+    accepted=3,
+    duplicates=1,
+    kafka_records=4,
+    rows=3,
+    lost=0,
+    doubled=0,
+    invented=0,
+    changed=0,
+    unreceipted=0,
+    equal_readings=1,
+    seconds=12.3,
+    seed=7,
+    kills=(Kill("agent", "2025-11-21T06:20:01.500Z", 4, 5, "batch 3: <write>"),),
+    outages=(Outage("2025-11-21T06:20:02.000Z", "2025-11-21T06:20:04.000Z"),),
+)
+
+
+def test_the_promise_is_kept_only_where_every_fault_is_zero() -> None:
+    assert GOOD.kept
+    twice = {
+        "lost": replace(GOOD, lost=2),
+        "doubled": replace(GOOD, doubled=2),
+        "invented": replace(GOOD, invented=2),
+        "changed": replace(GOOD, changed=2),
+        "unreceipted": replace(GOOD, unreceipted=2),
+    }
+    for name, bad in twice.items():
+        assert not bad.kept
+        assert broken(bad) == f"2 {name}"
+    assert broken(replace(GOOD, acked=2)) == "1 unacked"
+
+
+def test_the_summary_is_written_with_the_keys_that_others_read(tmp_path: Path) -> None:
+    GOOD.write(tmp_path / "summary.json")
+    figures = json.loads((tmp_path / "summary.json").read_text())
+    keys = "events transmissions acked accepted duplicates kafka_records rows lost doubled unreceipted seconds kills"
+    assert set(keys.split()) <= set(figures)
+    assert figures["kills"] == [
+        {
+            "process": "agent",
+            "time": "2025-11-21T06:20:01.500Z",
+            "unacked": 4,
+            "outbox_rows": 5,
+            "batch_stage": "batch 3: <write>",
+        }
+    ]
+
+
+def test_the_time_line_counts_what_had_arrived() -> None:
+    event = Event("d", id=1)
+    lines: list[Line] = [Told(BEGIN, 1, event), Sent(BEGIN, 1), Told(BEGIN + 600, 2, event), Acked(BEGIN + 700, 1)]
+    line = timeline(lines, [BEGIN + 800], [(BEGIN + 1000, 2), (BEGIN + 1000, 0)])
+    assert line.seconds == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
+    assert line.told == [0, 1, 1, 2, 2, 2]
+    assert line.acked == [0, 0, 0, 1, 1, 1]
+    assert line.in_kafka == [0, 0, 0, 0, 1, 1]
+    assert line.in_table == [0, 0, 0, 0, 0, 2]
+    assert line.second(BEGIN + 1500) == 1.5
+
+
+def test_events_are_counted_by_how_often_they_were_sent() -> None:
+    assert transmissions_per_event([Sent(0, 1), Sent(0, 2), Sent(1, 1), Sent(2, 3)]) == {1: 2, 2: 1}
+
+
+class _Outline(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    moments = iter(range(BEGIN, BEGIN + 100_000, 500))
+    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
+        for number in range(3):
+            mark = ledger.tell(Event("d", id=number, data={"<b>": number}))
+            ledger.sent(mark)
+            ledger.acked(mark)
+    contents = TopicContents(4, [BEGIN + 1000, BEGIN + 2000, BEGIN + 3000])
+    verdict = oracle.audit(read(tmp_path / "ledger.jsonl"), [])
+    return Evidence(GOOD, verdict, tmp_path / "ledger.jsonl", contents, [(BEGIN + 4000, 3)])
+
+
+def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: Evidence) -> None:
+    report.write(evidence, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    outline = _Outline()
+    outline.feed(page)
+    assert outline.tags.count("svg") == 4
+    assert all(reference.startswith(("#", "data:")) for reference in outline.references)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+    assert "script" not in outline.tags
+
+
+def test_the_report_says_what_happened(tmp_path: Path, evidence: Evidence) -> None:
+    report.write(evidence, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Nothing was lost" in page
+    assert "killed once" in page
+    assert "batch 3: &lt;write&gt;" in page
+    assert "lost: d reading id=0" in page
+
+
+def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence: Evidence) -> None:
+    report.write(evidence, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    pictures = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
+    assert "var(--table)" in pictures
+    assert set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", pictures)) <= {"#ffffff"}
+
+
+def test_a_broken_promise_heads_the_report(tmp_path: Path, evidence: Evidence) -> None:
+    report.write(replace(evidence, summary=replace(GOOD, lost=3)), tmp_path / "report.html")
+    assert "The promise was broken: 3 lost." in (tmp_path / "report.html").read_text()
+
+
+def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
+    job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
+
+    def after(*lines: str) -> tuple[str, bool, bool]:
+        (tmp_path / "job.log").write_text("".join(f"2026-01-01 INFO cloud.batch {line}\n" for line in lines))
+        return job.stage(), job.in_a_batch, job.has_committed
+
+    assert after() == ("starting", False, False)
+    assert after("batch=6 stage=receipt offsets=3") == ("after batch 6", False, False)
+    lines = ["batch=7 stage=planned offsets=9", "batch=7 stage=write passes=1"]
+    assert after(*lines) == ("batch 7: write", True, False)
+    lines.append("batch=7 stage=committed rows=9")
+    assert after(*lines) == ("batch 7: committed", True, True)
+    lines += ["batch=7 stage=receipt offsets=9", "batch=7 stage=done rows_in=9"]
+    assert after(*lines) == ("after batch 7", False, True)
+
+
+def test_a_random_seed_is_chosen_where_none_is_given() -> None:
+    assert options.parse([], "demo").seed != options.parse([], "demo").seed
+    assert options.parse(["--seed", "7", "--events", "50", "--kills", "0"], "demo") == options.Options(7, 50, 0)
+
+
+@pytest.mark.parametrize("wrong", [["--events", "0"], ["--events", "-1"], ["--seed", "x"], ["--kill", "1"], ["more"]])
+def test_wrong_usage_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options.parse(wrong, "demo")
+    assert ended.value.code == 2
+    assert "usage: demo" in capsys.readouterr().err
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = _simulators("demo", "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert "something else" in done.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_the_command_line_explains_itself() -> None:
+    assert _simulators("--help").returncode == 0
+    assert "--seed" in _simulators("demo", "--help").stdout
+    for wrong in ((), ("dance",)):
+        done = _simulators(*wrong)
+        assert done.returncode == 2
+        assert "usage: oncegate-sim" in done.stderr
+
+
+def _simulators(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "simulators.command_line", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

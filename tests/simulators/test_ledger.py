@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators.ledger import Acked, GivenUp, Ledger, LedgerError, Refused, Sent, Told, read
+
+EVENT = Event("urn:dev:mac:02005e0000000001", "alarm", id=7, data={"open": True, "temperature": 21.5})
+
+
+def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
+    moments = iter(range(100, 200))
+    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
+        first, second, third = ledger.tell(EVENT), ledger.tell(Event("d", time=5)), ledger.tell(Event("d", data={}))
+        ledger.sent(first)
+        ledger.sent(second)
+        ledger.sent(third)
+        ledger.acked(first)
+        ledger.refused(second, "4.00")
+        ledger.given_up(third)
+
+    assert list(read(tmp_path / "ledger.jsonl")) == [
+        Told(100, 1, EVENT),
+        Told(101, 2, Event("d", time=5)),
+        Told(102, 3, Event("d", data={})),
+        Sent(103, 1),
+        Sent(104, 2),
+        Sent(105, 3),
+        Acked(106, 1),
+        Refused(107, 2, "4.00"),
+        GivenUp(108, 3),
+    ]
+
+
+def test_counts_follow_what_is_in_flight(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
+        first, second = ledger.tell(EVENT), ledger.tell(Event("d", id=1))
+        assert ledger.counts.in_flight == 0
+        ledger.sent(first)
+        ledger.sent(first)
+        ledger.sent(second)
+        assert ledger.counts.in_flight == 2
+        ledger.acked(first)
+        assert (ledger.counts.events, ledger.counts.transmissions, ledger.counts.acked) == (2, 3, 1)
+        assert ledger.counts.in_flight == 1
+
+
+def test_the_truth_of_another_run_is_never_touched(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text("truth\n")
+    with pytest.raises(FileExistsError), Ledger(path, lambda: 0):
+        pass
+    assert path.read_text() == "truth\n"
+
+
+def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path, lambda: 0) as ledger:
+        ledger.sent(ledger.tell(EVENT))
+    path.write_bytes(path.read_bytes()[:-3])
+    assert list(read(path)) == [Told(0, 1, EVENT)]
+
+
+@pytest.mark.parametrize("line", ["{}", '{"at":1}', '{"at":1,"sold":3}', '{"event":1,"at":0}', "nonsense"])
+def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text('{"sent":1,"at":0}\n' + line + "\n")
+    with pytest.raises(LedgerError, match="line 2"):
+        list(read(path))
+
+
+def test_a_killed_simulator_leaves_what_it_has_done(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    script = textwrap.dedent(f"""
+        from pathlib import Path
+        from contract.event import Event
+        from simulators.ledger import Ledger
+        with Ledger(Path({str(path)!r}), lambda: 0) as ledger:
+            while True:
+                ledger.sent(ledger.tell(Event("d", id=1)))
+                print(ledger.counts.transmissions, flush=True)
+    """)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as simulator:
+        assert simulator.stdout is not None
+        for _ in range(50):
+            done = int(simulator.stdout.readline())
+        os.kill(simulator.pid, signal.SIGKILL)
+        done = max([done, *(int(line) for line in simulator.stdout if line.endswith("\n"))])
+
+    assert sum(isinstance(line, Sent) for line in read(path)) >= done

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from agent.decode import decode
+from agent.delivery import Delivery, Media
+from contract.event import Event
+from simulators.oracle import canonical
+from simulators.voice import Form, Kind, Voice, kind_of, nature
+
+NOW = 1_763_706_000_123
+SENSORS = 12
+
+
+def test_all_kinds_speak_all_forms() -> None:
+    assert len({(nature(index).kind, nature(index).form) for index in range(SENSORS)}) == len(Kind) * len(Form)
+    assert len({nature(index).device for index in range(5_000)}) == 5_000
+
+
+@pytest.mark.parametrize("index", range(SENSORS))
+def test_what_a_voice_says_is_what_is_understood(index: int) -> None:
+    voice = Voice(nature(index), Random(index))
+    for _ in range(50):
+        event = voice.next_event(NOW)
+        request = voice.request(event)
+        query = dict(word.split("=", 1) for word in request.query)
+        delivery = Delivery(request.payload, Media(request.content_format), "coap", "coap://[::1]", query=query)
+        (understood,) = decode(delivery).events
+        assert _said(understood) == _said(event)
+        assert kind_of(event) is voice.nature.kind
+
+
+@pytest.mark.parametrize("index", range(SENSORS))
+def test_most_readings_are_equal_to_an_earlier_one(index: int) -> None:
+    voice = Voice(nature(index), Random(index))
+    events = [voice.next_event(NOW) for _ in range(40)]
+    distinct = {(event.type, canonical(event.data)) for event in events}
+    assert 1 - len(distinct) / len(events) >= 0.3
+
+
+def test_no_two_events_share_an_id_or_a_time() -> None:
+    for index in range(SENSORS):
+        voice = Voice(nature(index), Random(index))
+        events = [voice.next_event(NOW) for _ in range(100)]
+        if voice.nature.kind is not Kind.NEITHER:
+            assert len({(event.id, event.time) for event in events}) == 100
+
+
+def _said(event: Event) -> tuple[object, ...]:
+    return event.device, event.type, event.id, event.time, canonical(event.data)

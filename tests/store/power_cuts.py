@@ -1,0 +1,88 @@
+"""What a power cut leaves: from the steps up to a moment, all that was flushed and any part of what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tests.store.recording import Ack, Delete, Step, Sync, Truncate, Write
+
+SECTOR_BYTES = (512, 4096)
+WHOLE, ABSENT = 0.4, 0.7
+"""Below the first a step survives whole, below the second not at all, above in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The files after a power cut, and what had been promised by then."""
+
+    files: dict[str, bytes]
+    acked: frozenset[bytes]
+
+
+class _Disk:
+    """The medium, and what the file system still holds back."""
+
+    def __init__(self) -> None:
+        self._flushed: dict[str, bytearray] = {}
+        self._pending: list[Write | Truncate] = []
+        self._acked: set[bytes] = set()
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Ack(fingerprints):
+                self._acked.update(fingerprints)
+            case Sync(file):
+                for change in self._pending:
+                    if change.file == file:
+                        _apply(self._flushed, change)
+                self._pending = [change for change in self._pending if change.file != file]
+            case Delete(file):
+                self._flushed.pop(file, None)
+                self._pending = [change for change in self._pending if change.file != file]
+            case change:
+                self._pending.append(change)
+
+    def image(self, random: Random) -> Image:
+        files = {name: bytearray(content) for name, content in self._flushed.items()}
+        sector = random.choice(SECTOR_BYTES)
+        for change in self._pending:
+            fate = random.random()
+            if fate < WHOLE:
+                _apply(files, change)
+            elif fate >= ABSENT and isinstance(change, Write):
+                for piece in _sectors(change, sector):
+                    if random.random() < 0.5:
+                        _apply(files, piece)
+        return Image({name: bytes(content) for name, content in files.items()}, frozenset(self._acked))
+
+
+def images(steps: Sequence[Step], count: int, random: Random) -> Iterator[Image]:
+    """Give images of power cuts at moments drawn over all steps, in their order."""
+    moments = sorted(random.randrange(len(steps) + 1) for _ in range(count))
+    disk, taken = _Disk(), 0
+    for moment in moments:
+        for step in steps[taken:moment]:
+            disk.take(step)
+        taken = moment
+        yield disk.image(random)
+
+
+def _apply(files: dict[str, bytearray], change: Write | Truncate) -> None:
+    content = files.setdefault(change.file, bytearray())
+    match change:
+        case Write(_, offset, data):
+            content.extend(bytes(max(0, offset - len(content))))
+            content[offset : offset + len(data)] = data
+        case Truncate(_, size):
+            content[size:] = bytes(max(0, size - len(content)))
+
+
+def _sectors(change: Write, size: int) -> Iterator[Write]:
+    """Cut a write at the medium's sectors."""
+    at = 0
+    while at < len(change.data):
+        length = size - (change.offset + at) % size
+        yield Write(change.file, change.offset + at, change.data[at : at + length])
+        at += length

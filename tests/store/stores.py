@@ -1,0 +1,122 @@
+"""Stores for the tests: real ones on disk, with a clock that is set by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.identity import identify
+from agent.settings import IdentitySettings, StoreSettings
+from agent.store import database
+from agent.store.event_store import EventStore
+from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
+from contract.event import Event
+from contract.record import Clock as Trust
+
+GATEWAY = "gw-test"
+TOPIC_ID = "topic-1"
+START = 1_763_706_000_000
+
+
+@dataclass(slots=True)
+class HandClock:
+    """A clock that moves only when it is told to."""
+
+    now: int = START
+    running: int = 1_000_000
+    boot_name: str = "boot-1"
+    trusted: Trust = Trust.TRUSTED
+
+    def wall(self) -> int:
+        return self.now
+
+    def monotonic(self) -> int:
+        return self.running
+
+    def since_boot(self) -> int:
+        return self.running
+
+    def boot(self) -> str:
+        return self.boot_name
+
+    def trust(self) -> Trust:
+        return self.trusted
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += int(seconds * 1000)
+        self.running += int(seconds * 1000)
+
+
+def make_store(
+    folder: Path, clock: HandClock, *, connect: database.Connect = database.open_for_service, **settings: Any
+) -> EventStore:
+    identity = IdentitySettings(**{name: settings.pop(name) for name in ("retention_seconds",) if name in settings})
+    return EventStore(folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect)
+
+
+def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
+    return identify(event, via, clock.wall(), clock.trust(), IdentitySettings())
+
+
+def submit(
+    store: EventStore,
+    clock: HandClock,
+    *events: Event,
+    proof: bytes | None = None,
+    rejects: tuple[Reject, ...] = (),
+    via: str = "coap",
+) -> asyncio.Future[Outcome]:
+    """Submit one delivery; the future is its outcome."""
+    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    candidates = tuple(candidate(clock, event, via) for event in events)
+    store.submit(Submission(candidates, rejects, proof, done.set_result))
+    return done
+
+
+async def accept(store: EventStore, clock: HandClock, *events: Event, proof: bytes | None = None) -> Outcome:
+    """Submit and wait for the outcome."""
+    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 20)
+
+
+def stored_events(store: EventStore) -> list[StoredEvent]:
+    """Give all new events in order."""
+    events: list[StoredEvent] = []
+    while found := store.read(events[-1].position if events else 0, 100, 1 << 20):
+        events.extend(found)
+    return events
+
+
+def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> Batch:
+    return Batch(first, last, topic_id, {0: Offsets(offset, offset + last - first)})
+
+
+def crash_image(folder: Path, to: Path) -> Path:
+    """Copy what a process killed now leaves behind: the file and its write-ahead log."""
+    to.mkdir()
+    for name in (database.FILE_NAME, f"{database.FILE_NAME}-wal"):
+        if (folder / name).exists():
+            shutil.copy(folder / name, to / name)
+    return to
+
+
+class FaultyConnection(sqlite3.Connection):
+    """Fails at the statements that start with `fault`, as a full or dying disk does."""
+
+    fault: str = ""
+    error: str = "database or disk is full"
+    hits: int = 0
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if self.fault and sql.startswith(self.fault):
+            type(self).hits += 1
+            raise sqlite3.OperationalError(self.error)
+        return super().execute(sql, *parameters)
+
+
+def open_faulty(kind: type[FaultyConnection]) -> database.Connect:
+    """Open connections that fail as `kind` is told to."""
+    return lambda path: database.open_for_service(path, kind)

@@ -1,0 +1,58 @@
+"""Copies without a commit of their own: they join the latest row, whose checksum stays right."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.status import read_status
+from agent.store import database, known_rows
+from agent.store.verification import verify
+from contract.event import Event
+from tests.store.stores import GATEWAY, HandClock, accept, make_store
+
+ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
+
+
+def listed(folder: Path) -> list[known_rows.Duplicate]:
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        return known_rows.latest_duplicates(connection, 100)
+
+
+@pytest.mark.parametrize("sent_together", [1, 2])
+async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, sent_together: int) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *[ONE] * sent_together)
+        if sent_together == 1:
+            await accept(store, clock, ONE)
+    assert listed(tmp_path) == [known_rows.Duplicate(clock.wall(), 2)]
+    assert verify(tmp_path / database.FILE_NAME).findings == ()
+
+
+async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE, TWO)
+        for _ in range(known_rows.REPEATS_MAX):
+            await accept(store, clock, ONE)
+        store.set_fact("name", "a write that carries copies")
+        await accept(store, clock, TWO)
+    copies = [copy.position for copy in listed(tmp_path)]
+    assert copies == [2] * (known_rows.REPEATS_MAX - 1) + [3]
+    assert read_status(tmp_path, GATEWAY).duplicates == known_rows.REPEATS_MAX + 1
+    assert verify(tmp_path / database.FILE_NAME).findings == ()
+
+
+async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+        store.set_fact("name", "nothing is pending")
+        with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+            connection.execute("UPDATE fingerprints SET service = service + 1")
+        await accept(store, clock, ONE)
+        with pytest.raises(database.DamagedStoreError):
+            store.set_fact("name", "a write that carries copies")
+        with pytest.raises(database.DamagedStoreError):
+            await store.failed

@@ -1,0 +1,183 @@
+"""Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.store import aside, database
+from agent.store.pages import Log
+from tests.store.damaged import Original, check, copy, event, make_original, survivors
+from tests.store.stores import HandClock, accept, make_store, stored_events
+
+PAGE = database.PAGE_BYTES
+LOG = f"{database.FILE_NAME}-wal"
+REGIONS = (0, 8, 100, 512, 2048, 4000)
+"""Where in a page: its head, its pointers, its free space, its rows."""
+
+IMAGES = 30
+
+Damage = Callable[[bytearray], None]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    return make_original(tmp_path_factory.mktemp("damage"))
+
+
+def damage(folder: Path, name: str, change: Damage) -> None:
+    content = bytearray((folder / name).read_bytes())
+    change(content)
+    (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("name", [database.FILE_NAME, LOG])
+@pytest.mark.parametrize("length", [1, 64, PAGE])
+async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently(
+    original: Original, tmp_path: Path, name: str, length: int
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    chance = random.Random(seed)
+    size = (original.folder / name).stat().st_size
+    places = [page + region for page in range(0, size, PAGE) for region in (REGIONS if length < PAGE else (0,))]
+    for place in chance.sample(places, min(len(places), IMAGES)):
+        at = min(place + chance.randrange(64), size - 1)
+        folder = copy(original, tmp_path / "image")
+
+        def flip(content: bytearray, at: int = at) -> None:
+            for offset in range(at, min(at + length, len(content))):
+                content[offset] ^= chance.randrange(1, 256)
+
+        damage(folder, name, flip)
+        print(f"{name} at {at} ({at // PAGE}, {at % PAGE})")
+        # A log whose last commit is damaged looks like one that a power cut has torn: nothing can tell.
+        # Damage of a page's length reaches into two frames, which may be the ends of two commits.
+        may_lose_from = original.commits[-2 if length == PAGE else -1] if name == LOG else None
+        check(original, await survivors(folder), may_lose_from=may_lose_from)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.6, 0.99])
+async def test_a_cut_off_file_keeps_what_is_left(original: Original, tmp_path: Path, share: float) -> None:
+    folder = copy(original, tmp_path / "image")
+    content = (folder / database.FILE_NAME).read_bytes()
+    (folder / database.FILE_NAME).write_bytes(content[: int(len(content) * share)])
+    found = await survivors(folder)
+    check(original, found)
+    assert found.gap_events
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"\xff", b"garbage!"])
+async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
+    original: Original, tmp_path: Path, filling: bytes
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    damage(folder, database.FILE_NAME, lambda content: content.__setitem__(slice(None), filling * 4096))
+    found = await survivors(folder)
+    in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+    assert in_log <= found.new.keys()
+    assert found.gap_events
+    assert {path.name.endswith("-wal") for path in aside.set_aside(folder / database.FILE_NAME)} == {True, False}
+
+
+async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
+    original: Original, tmp_path: Path
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    size = (folder / database.FILE_NAME).stat().st_size
+
+    def overwrite_the_middle(content: bytearray) -> None:
+        content[size // 2 : size // 2 + 3 * PAGE] = bytes(3 * PAGE)
+
+    damage(folder, database.FILE_NAME, overwrite_the_middle)
+    (folder / f"{database.FILE_NAME}.suspect").write_text("the test says so")
+    clock = HandClock(boot_name="boot-2")
+    async with make_store(folder, clock) as store:
+        found = {event.position for event in stored_events(store)}
+        for kept in original.events:
+            if b'"type":"reading"' in kept.tail:
+                number = int(kept.tail.split(b'"id":')[1].split(b",")[0])
+                again = await accept(store, clock, event(number))
+                if kept.position in found:
+                    assert again.duplicates == 1
+                elif kept.position > 20:
+                    assert again.accepted == 1
+        assert store.fact("receipts.table") == "t1"
+    assert len(found) < len(original.events)
+
+
+async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
+    folder = copy(original, tmp_path / "image")
+    victim = original.events[30]
+    damage(folder, database.FILE_NAME, lambda content: _overwrite_all(content, victim.tail[40:80]))
+    clock = HandClock()
+    async with make_store(folder, clock) as store:
+        events = stored_events(store)
+        assert victim.position not in {event.position for event in events}
+        assert {30, 32} <= {event.position for event in events}
+        gap = events[-1]
+        wanted = b'"count":1,"labels":[["%s",%d,%d]]' % (
+            victim.label.epoch.encode(), victim.label.sequence, victim.label.sequence,
+        )  # fmt: skip
+        assert wanted in gap.tail
+        assert not store.failed.done()
+        assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
+    assert not list(aside.set_aside(folder / database.FILE_NAME))
+    async with make_store(folder, clock) as store:
+        assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
+
+
+async def test_a_missing_log_is_said(original: Original, tmp_path: Path) -> None:
+    folder = copy(original, tmp_path / "image")
+    (folder / LOG).unlink()
+    aside.mark_open(folder / database.FILE_NAME)
+    found = await survivors(folder)
+    assert found.gap_events == 1
+
+
+async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:
+    clock = HandClock()
+    for number in range(2):
+        async with make_store(tmp_path, clock) as store:
+            await accept(store, clock, event(number))
+            assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
+    assert sorted(path.name for path in files(tmp_path)) == [database.FILE_NAME, f"{database.FILE_NAME}.lock"]
+
+
+@pytest.mark.parametrize("step", ["salvaged", "set aside", "log set aside"])
+async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
+    original: Original, tmp_path: Path, step: str
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    async with make_store(copy(original, tmp_path / "good"), HandClock()):
+        pass
+    file = folder / database.FILE_NAME
+    (tmp_path / "good" / database.FILE_NAME).rename(folder / f"{database.FILE_NAME}.salvaged-T")
+    if step != "salvaged":
+        file.rename(folder / f"{database.FILE_NAME}.damaged-T")
+    if step == "log set aside":
+        (folder / LOG).rename(folder / f"{database.FILE_NAME}.damaged-T-wal")
+    found = await survivors(folder)
+    check(original, found)
+    assert not found.gap_events
+    assert len(list(aside.set_aside(file))) == 2
+
+
+def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp_path: Path) -> None:
+    whole = Log(original.folder / database.FILE_NAME)
+    assert (whole.whole, whole.commits_behind_damage) == (True, 0)
+    folder = copy(original, tmp_path / "image")
+    damage(folder, LOG, lambda content: content.__setitem__(whole.frames[0].at, content[whole.frames[0].at] ^ 1))
+    log = Log(folder / database.FILE_NAME)
+    assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
+
+
+def _overwrite_all(content: bytearray, piece: bytes) -> None:
+    assert piece in content
+    while (at := content.find(piece)) >= 0:
+        content[at : at + len(piece)] = b"?" * len(piece)
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())

@@ -1,0 +1,365 @@
+"""The store's promises, on a real file."""
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from agent.status import read_status
+from agent.store import database
+from agent.store.decision import STORE_FULL
+from agent.store.port import Batch, Reject
+from contract.event import Event, Label
+from contract.fingerprint import fingerprint
+from tests.store.stores import (
+    GATEWAY,
+    FaultyConnection,
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    make_store,
+    stored_events,
+    submit,
+)
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+PROOF = b"p" * 16
+ONE = Event(DEVICE, id=1, data={"t": 21})
+TWO = Event(DEVICE, id=2, data={"t": 21})
+NAMELESS = Event(DEVICE, data={"t": 21})
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+async def test_an_accepted_event_is_read_back_with_label_and_fingerprint(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        outcome = await accept(store, clock, ONE)
+        started, event = stored_events(store)
+    assert (outcome.accepted, outcome.duplicates, outcome.fingerprints) == (1, 0, (fingerprint(ONE),))
+    assert (started.label.sequence, event.label) == (1, Label(started.label.epoch, 2))
+    assert event.fingerprint == fingerprint(ONE)
+    assert b'"type":"gateway.started","id":"%s"' % started.label.epoch.encode() in started.tail
+
+
+async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+    before = (tmp_path / database.FILE_NAME).read_bytes()
+    async with make_store(tmp_path, clock):
+        pass
+    assert (tmp_path / database.FILE_NAME).read_bytes() == before
+
+
+async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+        assert (await accept(store, clock, ONE)).duplicates == 1
+    async with make_store(tmp_path, clock) as store:
+        again = await accept(store, clock, ONE, TWO)
+        assert (again.accepted, again.duplicates) == (1, 1)
+        assert again.fingerprints == (fingerprint(ONE), fingerprint(TWO))
+
+
+async def test_copies_in_work_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        outcomes = await asyncio.gather(*(submit(store, clock, ONE) for _ in range(50)))
+        assert sum(outcome.accepted for outcome in outcomes) == 1
+        assert sum(outcome.duplicates for outcome in outcomes) == 49
+        assert len(stored_events(store)) == 2
+
+
+async def test_equal_events_without_id_and_time_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        outcome = await accept(store, clock, NAMELESS, NAMELESS)
+        events = stored_events(store)[1:]
+    assert outcome.accepted == 2
+    assert [event.fingerprint for event in events] == [fingerprint(NAMELESS, label=event.label) for event in events]
+    assert b'"possible_duplicate_of":"%s"' % events[0].fingerprint.hex().encode() in events[1].tail
+    assert b"possible_duplicate_of" not in events[0].tail
+
+
+@pytest.mark.parametrize(("seconds", "is_duplicate"), [(200, True), (300, False)])
+async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifetime_across_a_kill(
+    tmp_path: Path, clock: HandClock, seconds: int, is_duplicate: bool
+) -> None:
+    async with make_store(tmp_path / "first", clock) as store:
+        await accept(store, clock, NAMELESS, proof=PROOF)
+        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == 1
+        image = crash_image(tmp_path / "first", tmp_path / "second")
+    clock.pass_seconds(seconds)
+    async with make_store(image, clock) as store:
+        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+
+
+@pytest.mark.parametrize(("trusted", "is_duplicate"), [(True, True), (False, False)])
+async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
+    tmp_path: Path, clock: HandClock, trusted: bool, is_duplicate: bool
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, NAMELESS, proof=PROOF)
+    clock.now += 30_000
+    clock.running, clock.boot_name = 5_000, "boot-2"
+    if not trusted:
+        clock.trusted = type(clock.trusted).UNTRUSTED
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+
+
+async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_previous(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+        first = stored_events(store)[0].label.epoch
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, TWO)
+        events = stored_events(store)
+    assert [event.label.sequence for event in events] == [1, 2, 1, 2]
+    assert events[2].label.epoch != first
+    assert b'"data":{"previous_epoch":"%s","previous_sequence":2}' % first.encode() in events[2].tail
+
+
+async def test_two_copies_of_one_store_never_give_one_label_twice(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path / "original", clock) as store:
+        await accept(store, clock, ONE)
+        image = crash_image(tmp_path / "original", tmp_path / "clone")
+        await accept(store, clock, TWO)
+        labels = {event.label for event in stored_events(store)}
+    async with make_store(image, clock) as clone:
+        await accept(clone, clock, TWO)
+        assert not labels & {event.label for event in stored_events(clone)[2:]}
+
+
+@pytest.mark.parametrize("fault", ["BEGIN", "INSERT INTO events", "INSERT INTO fingerprints", "COMMIT", "SELECT (page"])
+async def test_nothing_is_acked_that_is_not_on_disk_and_the_store_recovers(
+    tmp_path: Path, clock: HandClock, fault: str
+) -> None:
+    def connect(path: Path) -> FaultyConnection:
+        connection = database.open_for_service(path, FaultyConnection)
+        assert isinstance(connection, FaultyConnection)
+        return connection
+
+    async with make_store(tmp_path, clock, connect=connect) as store:
+        await accept(store, clock, ONE)
+        FaultyConnection.fault = fault
+        try:
+            refused = await asyncio.gather(submit(store, clock, TWO), submit(store, clock, TWO))
+        finally:
+            FaultyConnection.fault = ""
+        assert all(outcome.refusal and outcome.retry_seconds for outcome in refused)
+        assert (await accept(store, clock, TWO)).accepted == 1
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        labels = [event.label for event in stored_events(store)]
+    assert len(set(labels)) == len(labels)
+    assert {label.epoch for label in labels} == {labels[0].epoch, labels[-1].epoch}
+    assert (labels[0].epoch != labels[-1].epoch) == (fault == "COMMIT")
+
+
+async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_new(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    class CommitsThenFails(FaultyConnection):
+        def execute(self, sql: str, *parameters: object):  # type: ignore[no-untyped-def]
+            cursor = super().execute(sql, *parameters)
+            if sql == "COMMIT" and type(self).fault == "after":
+                raise sqlite3.OperationalError("disk I/O error")
+            return cursor
+
+    async with make_store(
+        tmp_path, clock, connect=lambda path: database.open_for_service(path, CommitsThenFails)
+    ) as store:
+        await accept(store, clock, ONE)
+        CommitsThenFails.fault = "after"
+        refused = await accept(store, clock, NAMELESS, proof=PROOF)
+        CommitsThenFails.fault = ""
+        assert refused.refusal
+        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+        events = stored_events(store)
+    assert [event.label.sequence for event in events] == [1, 2, 1, 2]
+    assert len({event.label.epoch for event in events}) == 2
+
+
+async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock, max_bytes=400_000, keep_processed_seconds=0) as store:
+        number, refusal = 0, ""
+        while not refusal:
+            number += 1
+            refusal = (await accept(store, clock, Event(DEVICE, id=number, data={"text": "x" * 4000}))).refusal
+        assert refusal == STORE_FULL
+        assert (await accept(store, clock, Event(DEVICE, id=1, data={"text": "x" * 4000}))).duplicates == 1
+        last = stored_events(store)[-1].position
+        store.mark_forwarded(batch(1, last))
+        store.mark_processed(store.forwarded())
+        for _ in range(20):
+            clock.pass_seconds(11)
+            if not (await accept(store, clock, Event(DEVICE, id=number, data={"text": "x" * 4000}))).refusal:
+                break
+        else:
+            pytest.fail("the store stays full although all is processed")
+
+
+async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *(Event(DEVICE, id=number) for number in range(9)))
+        store.mark_forwarded(batch(1, 4))
+        store.mark_forwarded(batch(5, 7, 4))
+        assert [event.position for event in stored_events(store)] == [8, 9, 10]
+    status = read_status(tmp_path, GATEWAY)
+    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 7, 0)
+    async with make_store(tmp_path, clock) as store:
+        waiting = store.forwarded()
+        assert [(found.first, found.last) for found in waiting] == [(1, 7)]
+        store.mark_processed(waiting)
+    status = read_status(tmp_path, GATEWAY)
+    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 0, 7)
+    assert (status.accepted, status.epochs) == (9, 1)
+
+
+async def test_a_returned_batch_is_new_again(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE, TWO)
+        store.mark_forwarded(batch(1, 3))
+        assert not store.wait(0, 0)
+        store.return_batches(store.forwarded())
+        assert store.wait(3, 0)
+        assert (store.take_returned(), store.take_returned()) == (True, False)
+        assert [event.position for event in stored_events(store)] == [1, 2, 3]
+
+
+async def test_only_processed_events_are_purged_and_their_positions_never_come_again(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock, keep_processed_seconds=60) as store:
+        await accept(store, clock, ONE)
+        await accept(store, clock, TWO)
+        store.mark_forwarded(batch(1, 3))
+        store.mark_processed(store.forwarded())
+        clock.pass_seconds(3600)
+        await accept(store, clock, Event(DEVICE, id=3))
+        await accept(store, clock, Event(DEVICE, id=4))
+    status = read_status(tmp_path, GATEWAY)
+    assert (status.events.new, status.events.processed) == (2, 0)
+    async with make_store(tmp_path, clock) as store:
+        assert [event.position for event in stored_events(store)] == [4, 5]
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        await accept(store, clock, Event(DEVICE, id=5))
+        assert [event.position for event in stored_events(store)] == [4, 5, 6, 7]
+
+
+async def test_a_commit_is_purged_only_as_a_whole(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        await accept(store, clock, *(Event(DEVICE, id=number) for number in range(5)))
+        store.mark_forwarded(batch(1, 3))
+        store.mark_processed(store.forwarded())
+        clock.pass_seconds(60)
+        await accept(store, clock, TWO)
+        await accept(store, clock, Event(DEVICE, id=9))
+        assert [event.position for event in stored_events(store)] == [4, 5, 6, 7, 8]
+
+
+async def test_retransmissions_in_work_share_a_failed_commit(tmp_path: Path, clock: HandClock) -> None:
+    def connect(path: Path) -> FaultyConnection:
+        connection = database.open_for_service(path, FaultyConnection)
+        assert isinstance(connection, FaultyConnection)
+        return connection
+
+    async with make_store(tmp_path, clock, connect=connect, commit_delay_ms_max=200) as store:
+        FaultyConnection.fault = "INSERT INTO events"
+        try:
+            outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, proof=PROOF) for _ in range(2)))
+        finally:
+            FaultyConnection.fault = ""
+        assert all(outcome.refusal for outcome in outcomes)
+
+
+async def test_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock, retention_seconds=7200) as store:
+        await accept(store, clock, ONE)
+        clock.pass_seconds(3600)
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        clock.pass_seconds(7200)
+        await accept(store, clock, TWO)
+        assert (await accept(store, clock, ONE)).accepted == 1
+    assert read_status(tmp_path, GATEWAY).duplicates == 1
+
+
+async def test_a_wall_clock_a_year_ahead_forgets_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock, retention_seconds=7200) as store:
+        await accept(store, clock, ONE)
+        clock.now += 365 * 86_400_000
+        await accept(store, clock, TWO)
+        assert (await accept(store, clock, ONE)).duplicates == 1
+
+
+async def test_invalid_events_are_kept_beside_valid_ones(tmp_path: Path, clock: HandClock) -> None:
+    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    async with make_store(tmp_path, clock) as store:
+        assert (await submit(store, clock, ONE, rejects=(reject,))).accepted == 1
+    assert read_status(tmp_path, GATEWAY).rejected == 1
+
+
+async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path, clock: HandClock) -> None:
+    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+        outcome = await submit(store, clock, ONE, rejects=(reject,))
+        assert (outcome.accepted, outcome.duplicates) == (0, 1)
+    assert read_status(tmp_path, GATEWAY).rejected == 1
+
+
+async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: HandClock) -> None:
+    for _ in range(2):
+        async with make_store(tmp_path, clock) as store:
+            store.also_count(lambda: 2)
+            await accept(store, clock, ONE)
+            await accept(store, clock, ONE)
+    assert read_status(tmp_path, GATEWAY).duplicates == 7
+
+
+async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock):
+        with pytest.raises(database.StoreError, match="another agent"):
+            async with make_store(tmp_path, clock):
+                pass
+
+
+async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path / "first", clock) as store:
+        store.set_fact("receipts.table", "t1")
+        image = crash_image(tmp_path / "first", tmp_path / "second")
+    async with make_store(image, clock) as store:
+        assert (store.fact("receipts.table"), store.fact("unknown")) == ("t1", None)
+
+
+async def test_a_newer_schema_is_refused_with_a_way_out(tmp_path: Path, clock: HandClock) -> None:
+    connection = database.open_for_service(tmp_path / database.FILE_NAME)
+    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA application_id = {0x4F670000 + 99}")
+    connection.close()
+    with pytest.raises(database.StoreError, match="newer release"):
+        async with make_store(tmp_path, clock):
+            pass
+
+
+async def test_a_stale_batch_is_not_marked_processed(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE, TWO)
+        store.mark_processed([Batch(1, 3, "never forwarded")])
+        assert len(stored_events(store)) == 3
+
+
+async def test_the_writer_logs_nothing_per_event(
+    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+    assert not caplog.records

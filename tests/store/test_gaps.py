@@ -1,0 +1,81 @@
+"""Gaps: what is given up is bounded, forgotten, and declared in few events."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.store import aside, database, gaps, known_rows
+from agent.store.declaration import LABEL_RANGES_MAX, declarations
+from agent.store.gaps import GAPS_MAX, Gap
+from agent.store.known import FORGOTTEN
+from agent.store.opening import load
+from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
+from tests.store.test_event_store import NAMELESS, ONE, PROOF, TWO
+
+
+def test_the_latest_gaps_are_remembered(tmp_path: Path) -> None:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        connection.execute("BEGIN")
+        for number in range(1, GAPS_MAX + 6):
+            gaps.insert(connection, Gap(2 * number, 2 * number, "test"))
+        kept = gaps.load(connection)
+    assert (kept[0].first, kept[-1].first, len(kept)) == (12, 2 * GAPS_MAX + 10, GAPS_MAX)
+
+
+def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        gaps.insert(connection, Gap(1, 10, "test"))
+        gaps.declare(connection, 15)
+        gaps.insert(connection, Gap(30, 40, "test"))
+        assert gaps.undeclared(gaps.load(connection)) == [Gap(30, 40, "test")]
+        gaps.insert(connection, Gap(11, 20, "test"))
+        assert gaps.undeclared(gaps.load(connection)) == [Gap(30, 40, "test"), Gap(1, 20, "test")]
+
+
+def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
+    clock = HandClock()
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        memory = load(connection, clock, 0)
+    memory.epochs.add(1, "epoch")
+    memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
+    memory.undeclared.append(Gap(900, 899, "test"))
+    events = [json.loads(b"{" + candidate.tail + b"}")["data"] for candidate in declarations(GATEWAY, memory, clock)]
+    assert [data["count"] for data in events] == [LABEL_RANGES_MAX, 1]
+    assert events[1]["labels"] == [["epoch", 2 * LABEL_RANGES_MAX + 2, 2 * LABEL_RANGES_MAX + 2]]
+    assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
+
+
+async def test_what_is_given_up_is_forgotten_with_its_proof_and_nothing_else(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE, TWO)
+        await accept(store, clock, NAMELESS, proof=PROOF)
+    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+        fingerprints, proofs = gaps.forget(connection, 3, 4)
+        remaining = [row.fingerprints for row in known_rows.load_fingerprints(connection)]
+    assert ([position for _, position in fingerprints], proofs) == ([3, 4], [PROOF])
+    assert remaining[0].endswith(FORGOTTEN)
+    assert remaining[1] == FORGOTTEN
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, ONE)).duplicates == 1
+        assert (await accept(store, clock, TWO)).accepted == 1
+        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+
+
+async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        store.set_fact("receipts.table", "table-1")
+        await accept(store, clock, ONE)
+    path = tmp_path / database.FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"table-1", b"table-2"))
+    async with make_store(tmp_path, clock) as store:
+        with pytest.raises(database.DamagedStoreError, match="facts"):
+            store.fact("receipts.table")
+        assert aside.suspicion(path)
+    async with make_store(tmp_path, clock) as store:
+        assert store.fact("receipts.table") is None
+        await accept(store, clock, TWO)
+        assert [b"gateway.gap" in event.tail for event in stored_events(store)].count(True) == 1

@@ -1,0 +1,145 @@
+"""A state machine: no order of events, copies, failures, marks, kills and restarts loses or doubles anything."""
+
+import asyncio
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.store import database
+from agent.store.port import Outcome
+from contract.event import Event, Label
+from tests.store.stores import FaultyConnection, HandClock, accept, batch, crash_image, make_store, stored_events
+
+T = TypeVar("T")
+
+EVENTS_MAX = 40
+STATEMENTS = ("BEGIN", "INSERT INTO epochs", "INSERT INTO events", "INSERT INTO fingerprints", "COMMIT")
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """The model: which events were acked, which are processed, and every label that was ever seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="store-machine-"))
+        self.folders = 0
+        self.folder = self.root / "0"
+        self.clock = HandClock()
+        self.runner = asyncio.Runner()
+        self.acked: set[int] = set()
+        """Ids that a sensor holds an ACK for."""
+        self.nameless = 0
+        """Acked events that have neither id nor time."""
+        self.processed_to = 0
+        self.labels: dict[int, Label] = {}
+        self.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def start(self) -> None:
+        async def start() -> None:
+            self.stack = AsyncExitStack()
+            self.store = await self.stack.enter_async_context(
+                make_store(self.folder, self.clock, connect=_connect, keep_processed_seconds=10**9)
+            )
+
+        self.run(start())
+
+    def teardown(self) -> None:
+        FaultyConnection.fault = ""
+        self.run(self.stack.aclose())
+        self.runner.close()
+        shutil.rmtree(self.root)
+
+    @rule(numbers=st.lists(st.integers(1, EVENTS_MAX), min_size=1, max_size=4))
+    def send(self, numbers: list[int]) -> None:
+        outcome = self.accept(*(Event("d", id=number, data={"n": number}) for number in numbers))
+        assert not outcome.refusal
+        assert outcome.accepted == len(set(numbers) - self.acked)
+        self.acked |= set(numbers)
+
+    @rule()
+    def send_nameless(self) -> None:
+        assert self.accept(Event("d", data={"n": 0})).accepted == 1
+        self.nameless += 1
+
+    @rule(number=st.integers(1, EVENTS_MAX), statement=st.sampled_from(STATEMENTS))
+    def send_to_a_failing_disk(self, number: int, statement: str) -> None:
+        FaultyConnection.fault = statement
+        outcome = self.accept(Event("d", id=number, data={"n": number}))
+        FaultyConnection.fault = ""
+        if not outcome.refusal:
+            assert outcome.duplicates == 1 or statement == "INSERT INTO epochs"
+            self.acked.add(number)
+
+    @rule(count=st.integers(1, 5))
+    def forward(self, count: int) -> None:
+        if events := self.store.read(0, count, 1 << 20):
+            self.store.mark_forwarded(batch(events[0].position, events[-1].position, events[0].position))
+
+    @precondition(lambda self: self.store.forwarded())
+    @rule()
+    def process(self) -> None:
+        self.store.mark_processed(self.store.forwarded()[:1])
+
+    @precondition(lambda self: self.store.forwarded())
+    @rule()
+    def return_batch(self) -> None:
+        self.store.return_batches(self.store.forwarded()[-1:])
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.stack.aclose())
+        self.start()
+
+    @rule()
+    def kill(self) -> None:
+        self.folders += 1
+        image = crash_image(self.folder, self.root / str(self.folders))
+        self.run(self.stack.aclose())
+        self.folder = image
+        self.start()
+
+    @invariant()
+    def every_acked_event_is_there_once(self) -> None:
+        tails = [bytes(tail) for tail in self.tails()]
+        for number in self.acked:
+            assert sum(b'"id":%d,' % number in tail for tail in tails) == 1
+        assert sum(b'"id"' not in tail for tail in tails) == self.nameless
+
+    @invariant()
+    def a_label_never_changes_hands(self) -> None:
+        for event in stored_events(self.store):
+            assert self.labels.setdefault(event.position, event.label) == event.label or not self.acked
+        labels = [event.label for event in stored_events(self.store)]
+        assert len(set(labels)) == len(labels)
+
+    def accept(self, *events: Event) -> Outcome:
+        return self.run(accept(self.store, self.clock, *events))
+
+    def tails(self) -> list[bytes]:
+        """Read all events of the file, whatever their state."""
+        from agent.store.reader import read_packed
+
+        connection = database.open_for_reading(self.folder / database.FILE_NAME)
+        try:
+            return [event.tail for event in read_packed(connection, 1, 10**9)]
+        finally:
+            connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return database.open_for_service(path, FaultyConnection)
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -1,0 +1,164 @@
+"""Power cuts: whatever moment, whatever part of the unflushed writes survives, every acked event is there."""
+
+import random
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+
+from agent.settings import StoreSettings
+from agent.store import aside, database, tables
+from agent.store.committer import Answers, Committer
+from agent.store.housekeeping import Housekeeping
+from agent.store.opening import load
+from agent.store.port import Submission
+from agent.store.reader import read_packed
+from agent.store.recovery import open_store
+from contract.event import Event
+from tests.store.power_cuts import Image, images
+from tests.store.recording import Ack, Recording, Step
+from tests.store.stores import GATEWAY, HandClock, batch, candidate
+
+PAGES_PER_CHECKPOINT = 12
+"""Few, so that a short load sees many checkpoints and rounds of the log."""
+COMMITS, OPENINGS = 40, 3
+MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and cost
+
+Commit = Callable[[Committer, Recording, Sequence[Submission]], None]
+
+
+def commit_then_ack(committer: Committer, recording: Recording, group: Sequence[Submission]) -> None:
+    committer.commit(group)
+
+
+def ack_then_commit(committer: Committer, recording: Recording, group: Sequence[Submission]) -> None:
+    """Break the promise, for the generator to catch."""
+    for submission in group:
+        recording.steps.append(Ack(tuple(filter(None, (event.fingerprint for event in submission.candidates)))))
+    committer.commit(group)
+
+
+class Load:
+    """The real committer and the real housekeeping over a recording."""
+
+    def __init__(self, folder: Path, random: Random, commit: Commit, synchronous: str) -> None:
+        self._recording = Recording(folder / database.FILE_NAME)
+        self._random = random
+        self._commit = commit
+        self._synchronous = synchronous
+        self._clock = HandClock()
+        self._number = 0
+
+    def run(self) -> list[Step]:
+        """Give the steps of some openings."""
+        for _ in range(OPENINGS):
+            self._open_and_close()
+        return self._recording.steps
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        connection = cast("sqlite3.Connection", self._recording.connect())
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log in memory: none of its steps count
+        database.prepare(connection, path)
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
+        return connection
+
+    def _open_and_close(self) -> None:
+        path = self._recording.path
+        connection = self._connect(path)
+        memory = load(connection, self._clock, 0)
+        committer = Committer(path, self._connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce)
+        committer.open(connection)
+        housekeeping = Housekeeping(committer, memory, self._clock, 0, 7 * 86_400)
+        for _ in range(COMMITS):
+            self._commit(committer, self._recording, [self._submission() for _ in range(self._random.randint(1, 4))])
+            self._clock.pass_seconds(3)
+            if self._random.random() < 0.3:
+                first, last = memory.progress.next_new(0) or (0, 0)
+                memory.progress.mark_forwarded(batch(first, last))
+                if self._random.random() < 0.7:
+                    memory.progress.mark_processed(
+                        memory.progress.forwarded(), self._clock.monotonic(), memory.first_kept
+                    )
+            housekeeping.turn()
+        del connection
+        committer.close()
+
+    def _submission(self) -> Submission:
+        events = []
+        for _ in range(self._random.choice((1, 1, 1, 30))):
+            self._number += 1
+            events.append(Event("d", id=self._number, data={"text": "x" * self._random.randrange(1, 900)}))
+        return Submission(tuple(candidate(self._clock, event) for event in events), (), None, lambda _: None)
+
+    def _announce(self, answers: Answers) -> None:
+        assert not any(outcome.refusal for _, outcome in answers)
+        if self._commit is commit_then_ack:
+            self._recording.steps.extend(Ack(outcome.fingerprints) for _, outcome in answers)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder, in memory where there is one."""
+    with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+def broken(image: Image, folder: Path) -> str:
+    """Open an image as the agent does; tell what is wrong with it."""
+    folder.mkdir()
+    path = folder / database.FILE_NAME
+    for suffix, content in image.files.items():
+        Path(f"{path}{suffix}").write_bytes(content)
+    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), 0)
+    with closing(connection):
+        if any(aside.set_aside(path)):
+            return "a power cut was taken for damage"
+        verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        if verdict != "ok":
+            return f"integrity: {verdict}"
+        processed = tables.load_processed(connection)
+        kept = {event.fingerprint for event in read_packed(connection, 1, 1 << 40)}
+    for fingerprint in image.acked:
+        position = memory.fingerprints.get(fingerprint)
+        if position is None:
+            return "an acked event is unknown"
+        if fingerprint not in kept and not any(first <= position <= last for first, last in processed):
+            return "an acked event is gone"
+    return ""
+
+
+def find_broken(room: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> str:
+    """Try images of one load; give what is wrong with the first that breaks the promise."""
+    chance = Random(seed)
+    (room / f"load-{seed}").mkdir()
+    steps = Load(room / f"load-{seed}", chance, commit, synchronous).run()
+    for number, image in enumerate(images(steps, count, chance)):
+        if fault := broken(image, room / f"{seed}-{number}"):
+            return f"seed {seed}, image {number}: {fault}"
+        for file in (room / f"{seed}-{number}").iterdir():
+            file.unlink()
+    return ""
+
+
+def test_no_power_cut_takes_an_acked_event(room: Path) -> None:
+    assert not find_broken(room, random.randrange(1 << 32), 300, commit_then_ack)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("_run", range(20))
+def test_no_power_cut_of_ten_thousand_takes_an_acked_event(room: Path, _run: int) -> None:
+    assert not find_broken(room, random.randrange(1 << 32), 500, commit_then_ack)
+
+
+def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path) -> None:
+    assert "an acked event" in find_broken(room, 1, 300, commit_then_ack, "NORMAL")
+
+
+def test_the_generator_catches_an_ack_before_the_commit(room: Path) -> None:
+    assert "an acked event" in find_broken(room, 2, 300, ack_then_commit)

@@ -1,0 +1,81 @@
+"""A full store: what is processed leaves first, and the oldest only where that is configured, and declared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.store.decision import STORE_FULL
+from agent.store.event_store import EventStore
+from agent.store.port import StoredEvent
+from agent.store.room import DROPPED
+from contract.event import Event
+from tests.store.stores import HandClock, accept, batch, make_store, stored_events
+
+MAX_BYTES = 400_000
+
+
+def event(number: int) -> Event:
+    return Event("d", id=number, data={"text": "x" * 4000})
+
+
+async def fill(store: EventStore, clock: HandClock, first: int) -> int:
+    """Send until an event is refused; give its number."""
+    number = first
+    while not (await accept(store, clock, event(number))).refusal:
+        number += 1
+        assert number < first + 1000
+    return number
+
+
+def declared(events: list[StoredEvent]) -> list[list[object]]:
+    gaps = [json.loads(b"{" + event.tail + b"}")["data"] for event in events if b"gateway.gap" in event.tail]
+    assert {gap["reason"] for gap in gaps} <= {DROPPED}
+    return [labels for gap in gaps for labels in gap["labels"]]
+
+
+async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, keep_processed_seconds=10**9) as store:
+        number = await fill(store, clock, 1)
+        last = stored_events(store)[-1].position
+        store.mark_forwarded(batch(1, last))
+        store.mark_processed(store.forwarded())
+        assert (await accept(store, clock, event(number))).accepted == 1
+        assert not declared(stored_events(store))
+
+
+@pytest.mark.parametrize("forwarded", [0, 40])
+async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_path: Path, forwarded: int) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
+        sent = 200
+        for number in range(1, sent + 1):
+            assert (await accept(store, clock, event(number))).accepted == 1
+            if number == forwarded:
+                store.mark_forwarded(batch(1, forwarded))
+        events = stored_events(store)
+        assert not store.failed.done()
+        kept = {event.label.sequence for event in events}
+        lost = {
+            sequence for _, first, last in declared(events) for sequence in range(int(str(first)), int(str(last)) + 1)
+        }
+        assert not kept & lost
+        assert kept | lost == set(range(1, max(kept) + 1))
+        assert len(lost) > 80
+        assert not store.forwarded()
+        assert (await accept(store, clock, event(sent))).duplicates == 1
+        assert (await accept(store, clock, event(1))).accepted == 1
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
+        assert {event.label.sequence for event in stored_events(store)} >= {sent}
+
+
+async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES) as store:
+        number = await fill(store, clock, 1)
+        assert (await accept(store, clock, event(number))).refusal == STORE_FULL
+        before = len(stored_events(store))
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
+        assert (await accept(store, clock, event(number - 1))).duplicates == 1
+        assert len(stored_events(store)) == before

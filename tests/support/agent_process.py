@@ -1,0 +1,19 @@
+"""The agent as a real process, to be started by the test and killed at its end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from simulators.parts.process import Command, Process
+
+
+@contextmanager
+def agent_process(configuration: Path) -> Iterator[Process]:
+    """Make an agent with this configuration file; its log stands beside the file."""
+    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+    process = Process(Command("agent", command, configuration.parent / "agent.log"))
+    try:
+        yield process
+    finally:
+        process.kill()

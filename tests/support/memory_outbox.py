@@ -1,0 +1,125 @@
+"""The outbox in memory: keeps the promises of `agent.store.port.Outbox` but for those about power cuts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from agent.store.port import Batch, StoredEvent
+from contract.event import Event, Label
+from contract.fingerprint import fingerprint, needs_label
+from contract.record import Clock, Shared, encode_tail
+
+EPOCH = "0123456789abcdef"
+RECEIVED = 1_763_706_000_000
+
+
+class MemoryOutbox:
+    """Events at positions 1, 2, 3 …, and the batches that cover some of them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._events: list[StoredEvent] = []
+        self._forwarded: list[Batch] = []
+        self._covered: set[int] = set()
+        self._lowest_new = 1
+        self._returned = False
+        self._facts: dict[str, str] = {}
+        self.processed: list[Batch] = []
+        self.reads = 0
+        """How many reads have given something."""
+
+    def append(self, *events: Event) -> None:
+        """Store events as the intake would."""
+        with self._changed:
+            for event in events:
+                self._events.append(stored(len(self._events) + 1, event))
+            self._changed.notify_all()
+
+    @property
+    def new(self) -> int:
+        """How many events wait to be forwarded."""
+        with self._changed:
+            return len(self._events) - len(self._covered)
+
+    def stored(self) -> list[StoredEvent]:
+        with self._changed:
+            return list(self._events)
+
+    def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
+        with self._changed:
+            first = self._next_new(after)
+            events: list[StoredEvent] = []
+            size = 0
+            for event in self._events[first - 1 : first - 1 + events_max]:
+                size += len(event.tail)
+                if event.position in self._covered or (events and size > bytes_max):
+                    break
+                events.append(event)
+            self.reads += bool(events)
+            return events
+
+    def wait(self, after: int, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._returned or self._next_new(after) <= len(self._events), seconds)
+
+    def take_returned(self) -> bool:
+        with self._changed:
+            returned, self._returned = self._returned, False
+            return returned
+
+    def mark_forwarded(self, batch: Batch) -> None:
+        with self._changed:
+            positions = range(batch.first, batch.last + 1)
+            assert self._covered.isdisjoint(positions), f"{batch} is forwarded already"
+            assert not self._forwarded or batch.last <= len(self._events), f"{batch} is not stored"
+            self._forwarded.append(batch)
+            self._covered.update(positions)
+            self._changed.notify_all()
+
+    def forwarded(self) -> Sequence[Batch]:
+        with self._changed:
+            return sorted(self._forwarded, key=lambda batch: batch.first)
+
+    def mark_processed(self, batches: Sequence[Batch]) -> None:
+        with self._changed:
+            for batch in batches:
+                self._forwarded.remove(batch)
+                self.processed.append(batch)
+            self._changed.notify_all()
+
+    def return_batches(self, batches: Sequence[Batch]) -> None:
+        with self._changed:
+            for batch in batches:
+                self._forwarded.remove(batch)
+                self._covered.difference_update(range(batch.first, batch.last + 1))
+                self._lowest_new = min(self._lowest_new, batch.first)
+            self._returned = True
+            self._changed.notify_all()
+
+    def fact(self, name: str) -> str | None:
+        with self._changed:
+            return self._facts.get(name)
+
+    def set_fact(self, name: str, value: str) -> None:
+        with self._changed:
+            self._facts[name] = value
+
+    def _next_new(self, after: int) -> int:
+        while self._lowest_new in self._covered:
+            self._lowest_new += 1
+        position = max(after + 1, self._lowest_new)
+        while position in self._covered:
+            position += 1
+        return position
+
+
+def stored(position: int, event: Event) -> StoredEvent:
+    """Give an event as the store gives it back."""
+    label = Label(EPOCH, position)
+    joins = needs_label(event)
+    shared = Shared.LABEL if joins else Shared.TIME if event.time is not None else Shared.NONE
+    received = RECEIVED + position
+    bound = {Shared.LABEL: received, Shared.TIME: event.time, Shared.NONE: None}[shared]
+    name = fingerprint(event, label=label if joins else None)
+    return StoredEvent(position, label, name, encode_tail(event, received, "coap"), Clock.TRUSTED, shared, bound)
