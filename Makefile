@@ -55,6 +55,13 @@ test: lint programs ## Check style, types and dependencies, then run the tests, 
 test-all: lint programs ## Run everything that `test` runs, and the heavy suites
 	@$(BIN)/pytest
 
+.PHONY: bench
+bench: bench-agent bench-store bench-cloud ## Measure everything, beside what a user would pick instead
+
+.PHONY: bench-agent bench-store bench-cloud
+bench-agent bench-store bench-cloud: setup
+	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
+
 .PHONY: lint
 lint: setup ## Check style (ruff), types (mypy strict) and the rules between the packages (import-linter)
 	@$(BIN)/ruff check

@@ -18,7 +18,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(broker: Broker, request: pytest.FixtureRequest) -> KafkaSide:
-    """Give a topic that nobody has used."""
+    """Give a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
+    if broker.process.alive:
+        broker.resume()
+    else:
+        broker.start()
     side = KafkaSide(broker.bootstrap_servers, f"events.{abs(hash(request.node.nodeid)):x}")
     side.create_topic()
     return side

@@ -27,8 +27,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 
-def wait_until_forwarded(outbox: MemoryOutbox, seconds: float = 60.0) -> None:
-    wait_until(lambda: outbox.new == 0, "everything is forwarded", seconds)
+def wait_until_forwarded(outbox: MemoryOutbox) -> None:
+    wait_until(lambda: outbox.new == 0, "everything is forwarded")
 
 
 def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:

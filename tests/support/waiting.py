@@ -6,7 +6,7 @@ from collections.abc import Callable
 POLL_SECONDS = 0.01
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     """Wait until the condition holds; fail with what was awaited."""
     deadline = time.monotonic() + seconds
     while not condition():

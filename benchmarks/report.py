@@ -1,0 +1,67 @@
+"""What every benchmark leaves behind: a table for people, JSON for later, and the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
+"""Where the results are kept, one JSON file for each benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure: what, how much, in which unit, against which goal (text, empty where there is none)."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str = ""
+    reached: bool | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+def machine() -> dict[str, object]:
+    """Give what a reader must know of the machine."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next(
+        (line.split(":", 1)[1].strip() for line in lines if "model name" in line),
+        platform.machine(),
+    )
+    return {
+        "cores": os.cpu_count(),
+        "processor": model,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "load": os.getloadavg()[0],
+    }
+
+
+def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
+    """Print the figures as a table, keep them as `docs/benchmarks/<name>.json`, and give that file."""
+    table = Table("figure", "measured", "unit", "goal", "", title=f"bench-{name}")
+    for figure in figures:
+        verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
+        table.add_row(figure.name, f"{figure.value:,.4g}", figure.unit, figure.goal, verdict)
+    Console().print(table)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    file = FOLDER / f"{name}.json"
+    kept = {
+        "benchmark": name,
+        "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "settings": settings,
+        "figures": [asdict(figure) for figure in figures],
+    }
+    file.write_text(json.dumps(kept, indent=2) + "\n")
+    return file
