@@ -12,7 +12,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from agent import configuration, fingerprint_command, trace_command, verify_command
+from agent import configuration, credentials_command, fingerprint_command, trace_command, verify_command
+from agent.coap.errors import CredentialsError
 from agent.configuration import ConfigurationError
 from agent.http.errors import BindError as HttpBindError
 from agent.http.errors import HttpSettingsError
@@ -31,6 +32,7 @@ _EXAMPLES = """examples:
   oncegate events --limit 10
   oncegate trace 5f1c0d6b6a0f4f1d9c5b7a3e2d1c0b9a
   oncegate verify --json
+  oncegate credentials urn:dev:mac:00158d0001a2b3c4
   echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint -
 """
 
@@ -40,7 +42,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     try:
         sys.exit(arguments.run(arguments))
-    except (ConfigurationError, HttpSettingsError) as error:
+    except (ConfigurationError, HttpSettingsError, CredentialsError) as error:
         print(f"oncegate: {error}", file=sys.stderr)
         sys.exit(USAGE)
     except (StoreError, DamagedEventError, sqlite3.Error) as error:
@@ -89,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     fingerprint = commands.add_parser("fingerprint", help="compute the fingerprints of events, for firmware writers")
     fingerprint_command.add_arguments(fingerprint)
     fingerprint.set_defaults(run=fingerprint_command.run)
+    credentials = commands.add_parser(
+        "credentials", parents=[configured], help="make the OSCORE credentials of a sensor, for both sides"
+    )
+    credentials_command.add_arguments(credentials)
+    credentials.set_defaults(run=_credentials)
     commands.add_parser("version", help="print the version").set_defaults(run=_version)
     return parser
 
@@ -110,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> int:
     status = 0
     try:
         asyncio.run(serve(settings))
-    except* (KafkaSettingsError, HttpSettingsError) as group:
+    except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
         status = _explain(group, USAGE)
     except* (StoreError, BindError, HttpBindError) as group:
         status = _explain(group, FAILURE)
@@ -127,6 +134,8 @@ def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from agent.coap.credentials import read_credentials
+    from agent.coap.oscore_serving import check_installed
     from agent.http.access import open_access
     from agent.http.tls import open_tls
 
@@ -134,6 +143,10 @@ def _check(arguments: argparse.Namespace) -> int:
     if settings.http.enabled:
         open_access(settings.http)
         open_tls(settings.http)
+    if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
+        check_installed()
+        for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
+            raise CredentialsError(error)
     print(f"{arguments.config}: fine")
     return 0
 
@@ -181,6 +194,10 @@ def _trace(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     return verify_command.run(_settings(arguments).gateway.state_dir, arguments)
+
+
+def _credentials(arguments: argparse.Namespace) -> int:
+    return credentials_command.run(_settings(arguments).coap_oscore, arguments)
 
 
 def _version(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from agent.settings import (
     IdentitySettings,
     KafkaSettings,
     MqttSettings,
+    OscoreSettings,
     ReceiptSettings,
     Settings,
     StoreSettings,
@@ -31,6 +32,7 @@ OVERRIDE_SEPARATOR = "__"
 SECTIONS: Mapping[str, type[Any]] = {
     "gateway": GatewaySettings,
     "coap": CoapSettings,
+    "coap.oscore": OscoreSettings,
     "http": HttpSettings,
     "devices": DevicesSettings,
     "mqtt": MqttSettings,
@@ -60,12 +62,13 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 
 def parse(document: Mapping[str, object], source: str, environment: Mapping[str, str]) -> Settings:
     """Check a configuration document; `source` names it in errors."""
-    for section in document:
+    tables = _tables(document)
+    for section in tables:
         if section not in SECTIONS:
             raise ConfigurationError(f"{source}: unknown section [{section}]{_nearest(section, SECTIONS)}")
     overrides = _overrides(environment)
     parts = {
-        section: _section(section, kind, document.get(section, {}), overrides.get(section, {}), source)
+        section.replace(".", "_"): _section(section, kind, tables.get(section, {}), overrides.get(section, {}), source)
         for section, kind in SECTIONS.items()
     }
     return Settings(**parts)
@@ -74,6 +77,18 @@ def parse(document: Mapping[str, object], source: str, environment: Mapping[str,
 def key_of(option: Field[Any]) -> str:
     """Give the key under which a setting stands in the file."""
     return option.metadata["key"] or option.name
+
+
+def _tables(document: Mapping[str, object]) -> dict[str, object]:
+    """Give each section's table under its whole name, such as `coap.oscore`."""
+    tables = dict(document)
+    for section in SECTIONS:
+        outer, dot, inner = section.partition(".")
+        table = tables.get(outer)
+        if dot and isinstance(table, dict) and inner in table:
+            tables[section] = table[inner]
+            tables[outer] = {key: value for key, value in table.items() if key != inner}
+    return tables
 
 
 def _section(section: str, kind: type[Any], table: object, overrides: Mapping[str, str], source: str) -> Any:
@@ -105,12 +120,13 @@ def _read(option: Field[Any], value: object, place: str) -> object:
 def _overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
     overrides: dict[str, dict[str, str]] = {}
     for name, value in environment.items():
-        section, separator, key = name.removeprefix(OVERRIDE_PREFIX).partition(OVERRIDE_SEPARATOR)
+        path, separator, key = name.removeprefix(OVERRIDE_PREFIX).rpartition(OVERRIDE_SEPARATOR)
         if not name.startswith(OVERRIDE_PREFIX) or not separator:
             continue
-        if section.lower() not in SECTIONS:
-            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section.lower(), SECTIONS)}")
-        overrides.setdefault(section.lower(), {})[key.lower()] = value
+        section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
+        if section not in SECTIONS:
+            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section, SECTIONS)}")
+        overrides.setdefault(section, {})[key.lower()] = value
     return overrides
 
 

@@ -50,7 +50,8 @@ def _section(name: str, kind: type[Any]) -> str:
     options = fields(kind)
     rows = (_row(option) for option in options)
     scalar = (option for option in options if option.metadata["read"] not in _TABLES)
-    example = f"{OVERRIDE_PREFIX}{name}{OVERRIDE_SEPARATOR}{key_of(next(scalar))}".upper()
+    place = name.replace(".", OVERRIDE_SEPARATOR)
+    example = f"{OVERRIDE_PREFIX}{place}{OVERRIDE_SEPARATOR}{key_of(next(scalar))}".upper()
     return "\n".join([f"## [{name}]\n", f"From the environment: `{example}` and so on.\n", _TABLE_HEAD, *rows, ""])
 
 
