@@ -27,7 +27,7 @@ def test_every_configuration_in_the_documents_is_taken() -> None:
     examples = [example for page in pages for example in blocks(page, "toml")]
     assert examples
     for example in examples:
-        configuration.parse(tomllib.loads(example), "example", {})
+        configuration.parse(tomllib.loads(example), configuration.Source("example"), {})
 
 
 def test_every_dependency_of_a_gateway_has_its_line() -> None:
