@@ -6,9 +6,14 @@ import argparse
 import json
 import sys
 
+from agent import configuration
 from agent.coap.credentials import Credential, create_credential
 from agent.configuration import ConfigurationError
-from agent.settings import OscoreSettings
+
+EXAMPLES = """examples:
+  oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json
+  oncegate credentials --relay urn:example:relay-1
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--relay", action="store_true", help="let it speak for other devices than itself")
 
 
-def run(settings: OscoreSettings, arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the gateway's file, and print the sensor's side as JSON; the secret stands nowhere else."""
-    if settings.credentials_dir is None:
+    folder = configuration.load(arguments.config).coap_oscore.credentials_dir
+    if folder is None:
         raise ConfigurationError("[coap.oscore] credentials_dir: missing; name the folder that shall hold the file")
-    file, credential = create_credential(settings.credentials_dir, arguments.device, relay=arguments.relay)
+    file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
     print(json.dumps(sensor_side(credential), indent=2))
     print(f"oncegate: wrote {file}; start the agent again, and give the sensor what stands above", file=sys.stderr)
     return 0

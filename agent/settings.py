@@ -51,7 +51,7 @@ class OscoreSettings:
     """Section [coap.oscore]."""
 
     credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "folder with a file for each device that speaks OSCORE: docs/sensors.md", default=None
+        units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
     )
     required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
 
@@ -72,12 +72,12 @@ class HttpSettings:
         default="127.0.0.1:8580",
     )
     token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
-        units.path, "who may post and who may read, by bearer token: docs/http.md", default=None
+        units.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
     )
     tls_certificate: Path | None = option(  # noqa: RUF009
         units.path, "certificate chain (PEM); with it, HTTPS only", default=None
     )
-    tls_key: Path | None = option(units.path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    tls_key: Path | None = option(units.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
     max_body_bytes: int = option(units.size, "largest body", default=65_536)
 
 
@@ -99,7 +99,7 @@ class MqttSettings:
     version: str = option(units.choice("5", "3.1.1"), "of MQTT", default="5")
     username: str | None = option(units.text, "name at the broker", default=None)
     password_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "file whose first line is the password", default=None
+        units.secret_path, "file whose first line is the password", default=None
     )
     tls: bool = option(units.boolean, "encrypt, and check the broker's certificate and name", default=False)
     tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
@@ -109,7 +109,7 @@ class MqttSettings:
         units.path, "our own certificate (PEM), for the broker", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "its private key, where that is not in the same file", default=None
+        units.secret_path, "its private key, where that is not in the same file", default=None
     )
     session_expiry_seconds: float = option(
         units.duration,
@@ -188,6 +188,11 @@ class KafkaSettings:
     topic: str = option(units.text, "topic of the events", default="oncegate.events")
     properties: Mapping[str, str] = option(
         units.properties, "librdkafka properties, such as security.protocol", default_factory=dict
+    )
+    properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.secret_path,
+        "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
+        default=None,
     )
 
 

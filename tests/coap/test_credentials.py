@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.coap.credentials import create_credential, read_credentials
 from agent.coap.errors import CredentialsError
+from tests.docs.pages import ROOT, blocks
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SOUND = {"device": f'"{DEVICE}"', "secret": f'"{bytes(16).hex()}"', "sensor_id": '"01"'}
 
 
-def written(folder: Path, name: str, mode: int = 0o600, **changes: str | None) -> Path:
+def written(folder: Path, name: str, changes: Mapping[str, str | None], mode: int = 0o600) -> Path:
     entries = {**SOUND, **changes}
     file = folder / f"{name}.toml"
     file.write_text("".join(f"{key} = {value}\n" for key, value in entries.items() if value is not None))
@@ -25,7 +27,7 @@ def written(folder: Path, name: str, mode: int = 0o600, **changes: str | None) -
 
 
 def test_a_file_gives_a_credential(tmp_path: Path) -> None:
-    written(tmp_path, "a", salt='"0a0b"', gateway_id='"67"', id_context='"c0"', relay="true")
+    written(tmp_path, "a", {"salt": '"0a0b"', "gateway_id": '"67"', "id_context": '"c0"', "relay": "true"})
     (tmp_path / "README").write_text("not a credential")
     files = read_credentials(tmp_path)
     assert not files.errors
@@ -51,8 +53,8 @@ def test_a_file_gives_a_credential(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[str, str | None], reason: str) -> None:
-    bad = written(tmp_path, "bad", **changes)
-    written(tmp_path, "good", sensor_id='"02"')
+    bad = written(tmp_path, "bad", changes)
+    written(tmp_path, "good", {"sensor_id": '"02"'})
     files = read_credentials(tmp_path)
     assert [credential.sensor_id for credential in files.credentials] == [b"\x02"]
     (error,) = files.errors
@@ -62,14 +64,14 @@ def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[st
 
 
 def test_a_file_that_others_may_read_is_left_out(tmp_path: Path) -> None:
-    written(tmp_path, "open", mode=0o644)
+    written(tmp_path, "open", {}, mode=0o644)
     files = read_credentials(tmp_path)
     assert not files.credentials
     assert "chmod 640" in files.errors[0]
 
 
 def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
-    first, second = written(tmp_path, "a"), written(tmp_path, "b")
+    first, second = written(tmp_path, "a", {}), written(tmp_path, "b", {})
     files = read_credentials(tmp_path)
     assert len(files.credentials) == 1
     assert str(first) in files.errors[0]
@@ -79,6 +81,16 @@ def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="credentials_dir"):
         read_credentials(tmp_path / "missing")
+
+
+def test_the_file_in_the_documents_is_taken(tmp_path: Path) -> None:
+    (example,) = blocks(ROOT / "docs" / "oscore.md", "credential")
+    file = tmp_path / "a.toml"
+    file.write_text(example)
+    file.chmod(0o640)
+    files = read_credentials(tmp_path)
+    assert not files.errors
+    assert files.credentials[0].id_context == bytes.fromhex("37cbf3210017a2d3")
 
 
 def test_a_new_credential_is_written_once_and_has_an_id_of_its_own(tmp_path: Path) -> None:
@@ -116,7 +128,7 @@ def test_the_command_prints_the_sensors_side_and_check_names_a_bad_file(tmp_path
         "recipient-id_hex": credential.gateway_id.hex(),
     }
     assert oncegate("check").returncode == 0
-    bad = written(folder, "bad", secret='"00"')
+    bad = written(folder, "bad", {"secret": '"00"'})
     checked = oncegate("check")
     assert checked.returncode == 2
     assert str(bad) in checked.stderr

@@ -6,12 +6,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.coap.sender_numbers import BLOCK, LEAP_MAX, NUMBER_END, NumbersExhaustedError, SenderNumbers
 
 
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(0, 3 * BLOCK), min_size=1, max_size=6))
 def test_no_number_comes_twice_over_lives_that_end_without_warning(
     tmp_path_factory: pytest.TempPathFactory, seed: int, lives: list[int]
