@@ -47,6 +47,21 @@ class CoapSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OscoreSettings:
+    """Section [coap.oscore]."""
+
+    credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
+    )
+    required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where nobody could speak."""
+        if self.required and self.credentials_dir is None:
+            raise ValueError("required: expected only with credentials_dir")
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Section [http]."""
 
@@ -57,12 +72,12 @@ class HttpSettings:
         default="127.0.0.1:8580",
     )
     token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
-        units.path, "who may post and who may read, by bearer token: docs/http.md", default=None
+        units.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
     )
     tls_certificate: Path | None = option(  # noqa: RUF009
         units.path, "certificate chain (PEM); with it, HTTPS only", default=None
     )
-    tls_key: Path | None = option(units.path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    tls_key: Path | None = option(units.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
     max_body_bytes: int = option(units.size, "largest body", default=65_536)
 
 
@@ -84,7 +99,7 @@ class MqttSettings:
     version: str = option(units.choice("5", "3.1.1"), "of MQTT", default="5")
     username: str | None = option(units.text, "name at the broker", default=None)
     password_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "file whose first line is the password", default=None
+        units.secret_path, "file whose first line is the password", default=None
     )
     tls: bool = option(units.boolean, "encrypt, and check the broker's certificate and name", default=False)
     tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
@@ -94,7 +109,7 @@ class MqttSettings:
         units.path, "our own certificate (PEM), for the broker", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "its private key, where that is not in the same file", default=None
+        units.secret_path, "its private key, where that is not in the same file", default=None
     )
     session_expiry_seconds: float = option(
         units.duration,
@@ -185,6 +200,11 @@ class KafkaSettings:
     properties: Mapping[str, str] = option(
         units.properties, "librdkafka properties, such as security.protocol", default_factory=dict
     )
+    properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.secret_path,
+        "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +219,12 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the configuration file says; the fields are its sections."""
+    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
 
     gateway: GatewaySettings
     kafka: KafkaSettings
     coap: CoapSettings = CoapSettings()
+    coap_oscore: OscoreSettings = OscoreSettings()
     http: HttpSettings = HttpSettings()
     devices: DevicesSettings = DevicesSettings()
     mqtt: MqttSettings = MqttSettings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 from collections.abc import Callable
 from importlib.resources import files
@@ -65,6 +67,21 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")
     return connection
+
+
+def in_use(path: Path) -> bool:
+    """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
+    try:
+        descriptor = os.open(f"{path}.lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def bytes_used(connection: sqlite3.Connection) -> int:
