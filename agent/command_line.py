@@ -16,6 +16,7 @@ from types import ModuleType
 from agent import (
     config_command,
     configuration,
+    credentials_command,
     doctor_command,
     events_command,
     fingerprint_command,
@@ -23,6 +24,7 @@ from agent import (
     trace_command,
     verify_command,
 )
+from agent.coap.errors import CredentialsError
 from agent.configuration import ConfigurationError
 from agent.forward.error import KafkaSettingsError
 from agent.http.errors import BindError as HttpBindError
@@ -61,7 +63,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     try:
         sys.exit(arguments.run(arguments))
-    except (ConfigurationError, HttpSettingsError, KafkaSettingsError) as error:
+    except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
         _complain(str(error))
         sys.exit(USAGE)
     except (StoreError, DamagedEventError, sqlite3.Error) as error:
@@ -103,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "compute the fingerprints of events, for firmware writers",
         configured=False,
     )
+    _add_module(commands, "credentials", credentials_command, "make the OSCORE credentials of a sensor, for both sides")
     _add(commands, "version", _version, "print the version", "example:\n  oncegate version\n", configured=False)
     return parser
 
@@ -161,7 +164,7 @@ def _run(arguments: argparse.Namespace) -> int:
     status = 0
     try:
         asyncio.run(serve(settings))
-    except* (KafkaSettingsError, HttpSettingsError) as group:
+    except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
         status = _explain(group, USAGE)
     except* (StoreError, BindError, HttpBindError) as group:
         status = _explain(group, FAILURE)
@@ -178,6 +181,8 @@ def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from agent.coap.credentials import read_credentials
+    from agent.coap.oscore_serving import check_installed
     from agent.forward.client import LastError, open_admin
     from agent.http.access import open_access
     from agent.http.tls import open_tls
@@ -186,6 +191,10 @@ def _check(arguments: argparse.Namespace) -> int:
     if settings.http.enabled:
         open_access(settings.http)
         open_tls(settings.http)
+    if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
+        check_installed()
+        for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
+            raise CredentialsError(error)
     open_admin(settings.kafka, LastError())  # it knows which properties there are, and which values they take
     print(f"{arguments.config}: fine")
     return 0

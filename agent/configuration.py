@@ -19,6 +19,7 @@ from agent.settings import (
     IdentitySettings,
     KafkaSettings,
     MqttSettings,
+    OscoreSettings,
     ReceiptSettings,
     Settings,
     StoreSettings,
@@ -32,6 +33,7 @@ OVERRIDE_SEPARATOR = "__"
 SECTIONS: Mapping[str, type[Any]] = {
     "gateway": GatewaySettings,
     "coap": CoapSettings,
+    "coap.oscore": OscoreSettings,
     "http": HttpSettings,
     "devices": DevicesSettings,
     "mqtt": MqttSettings,
@@ -54,8 +56,8 @@ class Source:
     lines: Mapping[toml_lines.Path, int] = field(default_factory=dict)
 
     def place(self, *path: str) -> str:
-        """Say where a key stands: file and line, as editors and compilers do."""
-        line = toml_lines.line_at(self.lines, path)
+        """Say where a section or its key stands: file and line, as editors and compilers do."""
+        line = toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:]))
         return self.name if line is None else f"{self.name}:{line}"
 
 
@@ -81,14 +83,15 @@ def read(path: Path) -> tuple[Mapping[str, object], Source]:
 
 def parse(document: Mapping[str, object], source: Source, environment: Mapping[str, str]) -> Settings:
     """Check a configuration document; `source` names places in errors."""
-    for section in document:
+    tables = sections_of(document)
+    for section in tables:
         if section not in SECTIONS:
             raise ConfigurationError(
                 f"{source.place(section)}: unknown section [{section}]{_nearest(section, SECTIONS)}"
             )
     given = overrides(environment)
     parts = {
-        section: _section(section, kind, document.get(section, {}), given.get(section, {}), source)
+        section.replace(".", "_"): _section(section, kind, tables.get(section, {}), given.get(section, {}), source)
         for section, kind in SECTIONS.items()
     }
     return Settings(**parts)
@@ -99,17 +102,35 @@ def key_of(option: Field[Any]) -> str:
     return option.metadata["key"] or option.name
 
 
+def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Give each section's table under its whole name, such as `coap.oscore`."""
+    tables = dict(document)
+    for section in SECTIONS:
+        outer, dot, inner = section.partition(".")
+        table = tables.get(outer)
+        if dot and isinstance(table, dict) and inner in table:
+            tables[section] = table[inner]
+            tables[outer] = {key: value for key, value in table.items() if key != inner}
+    return tables
+
+
 def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Give what the environment says, by section and key."""
     found: dict[str, dict[str, str]] = {}
     for name, value in environment.items():
-        section, separator, key = name.removeprefix(OVERRIDE_PREFIX).partition(OVERRIDE_SEPARATOR)
+        path, separator, key = name.removeprefix(OVERRIDE_PREFIX).rpartition(OVERRIDE_SEPARATOR)
         if not name.startswith(OVERRIDE_PREFIX) or not separator:
             continue
-        if section.lower() not in SECTIONS:
-            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section.lower(), SECTIONS)}")
-        found.setdefault(section.lower(), {})[key.lower()] = value
+        section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
+        if section not in SECTIONS:
+            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section, SECTIONS)}")
+        found.setdefault(section, {})[key.lower()] = value
     return found
+
+
+def override_of(section: str, key: str) -> str:
+    """Name the environment variable that goes before a key."""
+    return f"{OVERRIDE_PREFIX}{section.replace('.', OVERRIDE_SEPARATOR)}{OVERRIDE_SEPARATOR}{key}".upper()
 
 
 def _section(section: str, kind: type[Any], table: object, given: Mapping[str, str], source: Source) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import units
-from agent.configuration import OVERRIDE_PREFIX, OVERRIDE_SEPARATOR, SECTIONS, key_of
+from agent.configuration import SECTIONS, key_of, override_of
 from agent.mqtt import topics
 
 _HEAD = """# Configuration
@@ -50,7 +50,7 @@ def _section(name: str, kind: type[Any]) -> str:
     options = fields(kind)
     rows = (_row(option) for option in options)
     scalar = (option for option in options if option.metadata["read"] not in _TABLES)
-    example = f"{OVERRIDE_PREFIX}{name}{OVERRIDE_SEPARATOR}{key_of(next(scalar))}".upper()
+    example = override_of(name, key_of(next(scalar)))
     return "\n".join([f"## [{name}]\n", f"From the environment: `{example}` and so on.\n", _TABLE_HEAD, *rows, ""])
 
 

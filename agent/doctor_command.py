@@ -8,17 +8,17 @@ import sys
 from dataclasses import asdict
 
 from agent import configuration, terminal
-from agent.doctor.finding import Finding, Verdict
+from agent.doctor.finding import Condition, Finding
 from agent.settings import Settings
 from agent.terminal import Colour, count, paint
 
 WRONG = 1
 EXAMPLES = """examples:
   oncegate doctor
-  oncegate doctor --json | jq 'select(.verdict != "fine")'
+  oncegate doctor --json | jq 'select(.condition != "fine")'
   sudo systemctl stop oncegate && sudo oncegate doctor --repin && sudo systemctl start oncegate
 """
-_COLOURS = {Verdict.FINE: Colour.GOOD, Verdict.WARNING: Colour.WARNING, Verdict.WRONG: Colour.BAD}
+_COLOURS = {Condition.FINE: Colour.GOOD, Condition.WARNING: Colour.WARNING, Condition.WRONG: Colour.BAD}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,25 +42,25 @@ def run(arguments: argparse.Namespace) -> int:
     for finding in examine(settings):
         findings.append(finding)
         if arguments.json:
-            print(json.dumps({**asdict(finding), "verdict": finding.verdict.value}, ensure_ascii=False), flush=True)
+            print(json.dumps({**asdict(finding), "condition": finding.condition.value}, ensure_ascii=False), flush=True)
     if not arguments.json:
         _show(findings)
-    return WRONG if any(finding.verdict is Verdict.WRONG for finding in findings) else 0
+    return WRONG if any(finding.condition is Condition.WRONG for finding in findings) else 0
 
 
 def _show(findings: list[Finding]) -> None:
     rows, colours = [], []
     for finding in findings:
-        rows.append((finding.verdict.value, finding.check, finding.text))
-        colours.append(_COLOURS[finding.verdict])
+        rows.append((finding.condition.value, finding.check, finding.text))
+        colours.append(_COLOURS[finding.condition])
         if finding.hint:
             rows.append(("", "", f"-> {finding.hint}"))
             colours.append(Colour.FAINT)
     print(terminal.table(rows, colours=colours))
-    number = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
-    wrong, warnings = count(number[Verdict.WRONG], "thing"), count(number[Verdict.WARNING], "warning")
-    colour = Colour.BAD if number[Verdict.WRONG] else Colour.GOOD
-    print(paint(f"\n{wrong} wrong, {warnings}, {number[Verdict.FINE]} fine", colour))
+    number = {condition: sum(finding.condition is condition for finding in findings) for condition in Condition}
+    wrong, warnings = count(number[Condition.WRONG], "thing"), count(number[Condition.WARNING], "warning")
+    colour = Colour.BAD if number[Condition.WRONG] else Colour.GOOD
+    print(paint(f"\n{wrong} wrong, {warnings}, {number[Condition.FINE]} fine", colour))
 
 
 def _repin(settings: Settings) -> int:

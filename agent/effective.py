@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import configuration
-from agent.configuration import OVERRIDE_PREFIX, OVERRIDE_SEPARATOR, SECTIONS, Source, key_of
+from agent.configuration import SECTIONS, Source, key_of, override_of
 from agent.settings import Settings
 
 DEFAULT = "default"
@@ -42,13 +42,14 @@ def _settings(
     settings: Settings, document: Mapping[str, Any], source: Source, environment: Mapping[str, str]
 ) -> Iterator[Setting]:
     given = configuration.overrides(environment)
+    tables = configuration.sections_of(document)
     for section, kind in SECTIONS.items():
-        part = getattr(settings, section)
+        part = getattr(settings, section.replace(".", "_"))
         for option in fields(kind):
             key = key_of(option)
             if key in given.get(section, {}):
-                origin = f"{OVERRIDE_PREFIX}{section}{OVERRIDE_SEPARATOR}{key}".upper()
-            elif key in document.get(section, {}):
+                origin = override_of(section, key)
+            elif key in tables.get(section, {}):
                 origin = source.place(section, key)
             else:
                 origin = DEFAULT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agent.admission import Admission, ForbiddenError
 from agent.clock import Clock
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
@@ -24,6 +26,10 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
+
+    def protect(self, devices: Iterable[str]) -> None:
+        """Take these devices' events only from whoever has proven to be them, or from a relay."""
+        self._admission.protect(devices)
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""

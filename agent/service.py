@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from agent.clock import Clock, SystemClock
+from agent.coap.oscore_serving import open_oscore
 from agent.coap.server import CoapServer
 from agent.forward.forwarder import Forwarder
 from agent.forward.receipts import Receipts
@@ -87,7 +88,10 @@ async def _open_ways_in(
     ways_in: dict[str, CoapServer | HttpServer] = {}
     copies_at_the_door: dict[str, Callable[[], int]] = {}
     if settings.coap.enabled:
-        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive))
+        oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
+        if oscore is not None:
+            pipeline.protect(oscore.devices)
+        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive, oscore=oscore))
         ways_in["coap"] = coap
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])

@@ -47,6 +47,21 @@ class CoapSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OscoreSettings:
+    """Section [coap.oscore]."""
+
+    credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
+    )
+    required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where nobody could speak."""
+        if self.required and self.credentials_dir is None:
+            raise ValueError("required: expected only with credentials_dir")
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Section [http]."""
 
@@ -193,11 +208,12 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the configuration file says; the fields are its sections."""
+    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
 
     gateway: GatewaySettings
     kafka: KafkaSettings
     coap: CoapSettings = CoapSettings()
+    coap_oscore: OscoreSettings = OscoreSettings()
     http: HttpSettings = HttpSettings()
     devices: DevicesSettings = DevicesSettings()
     mqtt: MqttSettings = MqttSettings()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Verdict(Enum):
+class Condition(Enum):
     """How it is."""
 
     FINE = "fine"
@@ -21,21 +21,21 @@ class Finding:
     """One look: at what, how it is, and what to do where it should be otherwise."""
 
     check: str
-    verdict: Verdict
+    condition: Condition
     text: str
     hint: str = ""
 
 
 def fine(check: str, text: str) -> Finding:
     """Find that all is well."""
-    return Finding(check, Verdict.FINE, text)
+    return Finding(check, Condition.FINE, text)
 
 
 def warning(check: str, text: str, hint: str = "") -> Finding:
     """Find what should be otherwise, or cannot be seen."""
-    return Finding(check, Verdict.WARNING, text, hint)
+    return Finding(check, Condition.WARNING, text, hint)
 
 
 def wrong(check: str, text: str, hint: str = "") -> Finding:
     """Find what has to be otherwise."""
-    return Finding(check, Verdict.WRONG, text, hint)
+    return Finding(check, Condition.WRONG, text, hint)

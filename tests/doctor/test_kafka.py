@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.doctor import receipts
-from agent.doctor.finding import Finding, Verdict
+from agent.doctor.finding import Condition, Finding
 from agent.doctor.kafka import Connection, check_broker, check_rights, check_settings, check_topic
 from agent.settings import KafkaSettings, ReceiptSettings
 from contract import topics
@@ -51,33 +51,33 @@ def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_ch
     said = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
     for name in topics.settings(1):
         if name != "min.insync.replicas":  # one replica cannot have two in sync
-            assert said[name].verdict is Verdict.WRONG
+            assert said[name].condition is Condition.WRONG
             assert f"--add-config {name}=" in said[name].hint
-    assert said["max.message.bytes"].verdict is Verdict.WARNING
+    assert said["max.message.bytes"].condition is Condition.WARNING
     assert any("3 partitions, 1 replicas" in finding.text for finding in findings)
 
 
 def test_a_topic_as_it_should_be_is_fine_but_for_its_replicas(broker: Broker) -> None:
     broker.create_topics("right")
-    unlike = [finding for finding in examine(broker, "right") if finding.verdict is not Verdict.FINE]
-    assert [(finding.verdict, "replica" in finding.text) for finding in unlike] == [(Verdict.WARNING, True)]
+    unlike = [finding for finding in examine(broker, "right") if finding.condition is not Condition.FINE]
+    assert [(finding.condition, "replica" in finding.text) for finding in unlike] == [(Condition.WARNING, True)]
 
 
 def test_settings_above_the_needed_are_enough() -> None:
     more = {**topics.settings(), "retention.ms": "-1", "min.insync.replicas": "3"}
-    assert {finding.verdict for finding in check_settings("t", more, 3)} == {Verdict.FINE}
+    assert {finding.condition for finding in check_settings("t", more, 3)} == {Condition.FINE}
 
 
 def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: Broker) -> None:
     (finding,) = examine(broker, "nowhere")
-    assert finding.verdict is Verdict.WRONG
+    assert finding.condition is Condition.WRONG
     assert "--create --topic nowhere --partitions 12 --replication-factor 3" in finding.hint
 
 
 def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
     finding, topic = check_broker(Connection.open(KafkaSettings("127.0.0.1:1", "t")))
     assert topic is None
-    assert (finding.verdict, "Connection refused" in finding.text) == (Verdict.WRONG, True)
+    assert (finding.condition, "Connection refused" in finding.text) == (Condition.WRONG, True)
 
 
 @pytest.fixture
@@ -97,13 +97,13 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
     silent = judge(kafka, "silent")
     kafka.commit(0, "", group="foreign")
     kafka.commit(0, "oncegate:table-1:0", group="ours")
-    assert (silent.verdict, "nothing yet" in silent.text) == (Verdict.WARNING, True)
+    assert (silent.condition, "nothing yet" in silent.text) == (Condition.WARNING, True)
     foreign = judge(kafka, "foreign")
-    assert (foreign.verdict, "foreign consumer" in foreign.text) == (Verdict.WRONG, True)
-    assert judge(kafka, "foreign", any_commit=True).verdict is Verdict.FINE
-    assert judge(kafka, "ours", "table-1").verdict is judge(kafka, "ours").verdict is Verdict.FINE
+    assert (foreign.condition, "foreign consumer" in foreign.text) == (Condition.WRONG, True)
+    assert judge(kafka, "foreign", any_commit=True).condition is Condition.FINE
+    assert judge(kafka, "ours", "table-1").condition is judge(kafka, "ours").condition is Condition.FINE
     other = judge(kafka, "ours", "table-0")
-    assert (other.verdict, "--repin" in other.hint) == (Verdict.WRONG, True)
+    assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
 
 
 def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
     before = doctor("--json")
     findings = [json.loads(line) for line in before.stdout.splitlines()]
     assert before.returncode == 1
-    assert [finding["check"] for finding in findings if finding["verdict"] == "wrong"] == ["group"]
+    assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["group"]
     beside = asyncio.run(repin_beside_the_agent())
     assert (beside.returncode, "systemctl stop oncegate" in beside.stderr) == (1, True)
     assert doctor("--repin").stdout == "pinned new instead of old\n"

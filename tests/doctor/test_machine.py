@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.clock import SystemClock
-from agent.doctor.finding import Verdict
+from agent.doctor.finding import Condition
 from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite, mount_of
 from agent.doctor.ports import check_ports
 from agent.doctor.wear import check_wear, said_by_card, years_left
@@ -31,29 +31,29 @@ MOUNTS = """\
 
 
 @pytest.mark.parametrize(
-    ("folder", "verdict", "text"),
+    ("folder", "condition", "text"),
     [
-        ("/var/lib/oncegate", Verdict.FINE, "on / (ext4, /dev/mmcblk0p2)"),
-        ("/data/x", Verdict.WRONG, "data=writeback"),
-        ("/net/x", Verdict.WRONG, "needs a local disk"),
-        ("/with space/x", Verdict.WARNING, "no journal"),
-        ("/old", Verdict.WRONG, "nothing can be written"),
-        ("/fast", Verdict.WRONG, "a flush does not reach the disk"),
-        ("/tmp/x", Verdict.FINE, "/dev/sda4"),  # the later mount covers the earlier
+        ("/var/lib/oncegate", Condition.FINE, "on / (ext4, /dev/mmcblk0p2)"),
+        ("/data/x", Condition.WRONG, "data=writeback"),
+        ("/net/x", Condition.WRONG, "needs a local disk"),
+        ("/with space/x", Condition.WARNING, "no journal"),
+        ("/old", Condition.WRONG, "nothing can be written"),
+        ("/fast", Condition.WRONG, "a flush does not reach the disk"),
+        ("/tmp/x", Condition.FINE, "/dev/sda4"),  # the later mount covers the earlier
     ],
 )
 def test_a_mount_that_breaks_the_promise_is_named(
-    folder: str, verdict: Verdict, text: str, monkeypatch: pytest.MonkeyPatch
+    folder: str, condition: Condition, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.doctor.machine.existing", lambda path: path)
     (finding,) = check_mount(Path(folder), MOUNTS)
-    assert (finding.verdict, text in finding.text) == (verdict, True), finding
+    assert (finding.condition, text in finding.text) == (condition, True), finding
 
 
 def test_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.doctor.machine.existing", lambda path: path)
     (finding,) = check_mount(Path("/tmp/x"), "\n".join(MOUNTS.splitlines()[:2]))
-    assert finding.verdict is Verdict.WRONG
+    assert finding.condition is Condition.WRONG
 
 
 def test_the_mount_of_this_machine_is_found(tmp_path: Path) -> None:
@@ -65,12 +65,12 @@ def test_the_mount_of_this_machine_is_found(tmp_path: Path) -> None:
 
 def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
     (trusted,) = check_clock(SystemClock(), GatewaySettings("gw1", clock="trusted"))
-    assert (trusted.verdict, "gateway.clock" in trusted.text) == (Verdict.FINE, True)
+    assert (trusted.condition, "gateway.clock" in trusted.text) == (Condition.FINE, True)
     clock = HandClock()
     (synchronised,) = check_clock(clock, GatewaySettings("gw1"))
     clock.trusted = Trust.UNTRUSTED
     (free,) = check_clock(clock, GatewaySettings("gw1"))
-    assert (synchronised.verdict, free.verdict) == (Verdict.FINE, Verdict.WARNING)
+    assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
     assert "timedatectl" in free.hint
 
 
@@ -83,7 +83,7 @@ def test_an_older_sqlite_is_fine_with_one_writer() -> None:
 def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
     (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1_000))
     (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
-    assert (small.verdict, large.verdict) == (Verdict.FINE, Verdict.WRONG)
+    assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower store.max_bytes" in large.hint
 
 
@@ -91,7 +91,7 @@ def test_years_left_follow_from_the_rate() -> None:
     day = 86_400_000
     slow = years_left(Written(1_000_000, day), 32 * 10**9)
     fast = years_left(Written(20 * 10**9, day), 32 * 10**9)
-    assert (slow.verdict, fast.verdict) == (Verdict.FINE, Verdict.WARNING)
+    assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
     years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
     assert years == pytest.approx(32e9 * 500 / 20e9 / 365.25, abs=1)
     assert "too little is known" in years_left(Written(10, 10), 32 * 10**9).text
@@ -116,22 +116,25 @@ def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("life", "reserve", "verdict", "percent"),
-    [("0x01 0x02", "0x01", Verdict.FINE, "20 %"), ("0x09 0x01", "0x01", Verdict.WARNING, "90 %")],
+    ("life", "reserve", "condition", "percent"),
+    [("0x01 0x02", "0x01", Condition.FINE, "20 %"), ("0x09 0x01", "0x01", Condition.WARNING, "90 %")],
 )
 def test_a_card_that_tells_its_age_is_heard(
-    tmp_path: Path, life: str, reserve: str, verdict: Verdict, percent: str
+    tmp_path: Path, life: str, reserve: str, condition: Condition, percent: str
 ) -> None:
     (tmp_path / "device").mkdir()
     (tmp_path / "device" / "life_time").write_text(life + "\n")
     (tmp_path / "device" / "pre_eol_info").write_text(reserve + "\n")
     (finding,) = said_by_card(tmp_path)
-    assert (finding.verdict, percent in finding.text) == (verdict, True)
+    assert (finding.condition, percent in finding.text) == (condition, True)
 
 
 def settings(folder: Path, coap: str, http: str) -> Settings:
     return Settings(
-        GatewaySettings("gw1", folder), KafkaSettings("127.0.0.1:1"), CoapSettings(bind=coap), HttpSettings(bind=http)
+        GatewaySettings("gw1", folder),
+        KafkaSettings("127.0.0.1:1"),
+        coap=CoapSettings(bind=coap),
+        http=HttpSettings(bind=http),
     )
 
 
@@ -141,20 +144,20 @@ def test_a_port_that_another_has_names_its_process(tmp_path: Path) -> None:
         coap, http = check_ports(
             settings(tmp_path, f"[::]:{udp.getsockname()[1]}", f"127.0.0.1:{tcp.getsockname()[1]}")
         )
-    assert (coap.verdict, http.verdict) == (Verdict.WRONG, Verdict.WRONG)
+    assert (coap.condition, http.condition) == (Condition.WRONG, Condition.WRONG)
     assert all(f"({'process'} " in finding.text for finding in (coap, http))
-    free = [finding.verdict for finding in check_ports(settings(tmp_path, "[::1]:0", "127.0.0.1:0"))]
-    assert free == [Verdict.FINE, Verdict.FINE]
+    free = [finding.condition for finding in check_ports(settings(tmp_path, "[::1]:0", "127.0.0.1:0"))]
+    assert free == [Condition.FINE, Condition.FINE]
 
 
 def test_an_address_that_this_machine_lacks_is_wrong(tmp_path: Path) -> None:
     coap, _ = check_ports(settings(tmp_path, "192.0.2.1:5683", "127.0.0.1:0"))
-    assert (coap.verdict, "give coap.bind an address" in coap.hint) == (Verdict.WRONG, True)
+    assert (coap.condition, "give coap.bind an address" in coap.hint) == (Condition.WRONG, True)
 
 
 async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         async with make_store(tmp_path, HandClock()):
             coap, http = check_ports(settings(tmp_path, "[::1]:0", f"127.0.0.1:{tcp.getsockname()[1]}"))
-    assert (coap.verdict, http.verdict) == (Verdict.FINE, Verdict.FINE)
+    assert (coap.condition, http.condition) == (Condition.FINE, Condition.FINE)
     assert "the agent runs" in http.text

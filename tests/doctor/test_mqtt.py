@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.doctor.finding import Finding, Verdict
+from agent.doctor.finding import Condition, Finding
 from agent.doctor.mqtt import check_mqtt, judge_mosquitto
 from agent.settings import MqttSettings
 from simulators.parts.mosquitto import Mosquitto
@@ -32,8 +32,8 @@ def examine(port: int, folder: Path) -> list[Finding]:
     return list(check_mqtt(settings, "gw1", (folder / "mosquitto" / "mosquitto.conf",)))
 
 
-def unlike(findings: list[Finding]) -> list[tuple[str, Verdict]]:
-    return [(finding.check, finding.verdict) for finding in findings if finding.verdict is not Verdict.FINE]
+def unlike(findings: list[Finding]) -> list[tuple[str, Condition]]:
+    return [(finding.check, finding.condition) for finding in findings if finding.condition is not Condition.FINE]
 
 
 def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broker: Mosquitto, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
     with Publisher(broker.port) as publisher:
         publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": config}), retain=True)
         findings = examine(broker.port, tmp_path)
-    (found,) = [finding for finding in findings if finding.verdict is not Verdict.FINE]
+    (found,) = [finding for finding in findings if finding.condition is not Condition.FINE]
     assert text in found.text
     assert found.hint
 
@@ -72,22 +72,22 @@ def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
     with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
         (refused,) = examine(closed.port, tmp_path)
     (away,) = examine(closed.port, tmp_path)
-    assert (refused.verdict, "refuses us" in refused.text) == (Verdict.WRONG, True)
-    assert (away.verdict, "cannot connect" in away.text) == (Verdict.WRONG, True)
+    assert (refused.condition, "refuses us" in refused.text) == (Condition.WRONG, True)
+    assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
 
 
 def test_what_mosquitto_does_by_itself_loses_messages() -> None:
-    verdicts = [(finding.verdict, finding.hint) for finding in judge_mosquitto({})]
-    assert verdicts == [
-        (Verdict.WRONG, "persistence true in mosquitto.conf"),
-        (Verdict.WARNING, "autosave_interval 1 in mosquitto.conf"),
-        (Verdict.WARNING, "max_queued_messages 0 in mosquitto.conf"),
+    conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({})]
+    assert conditions == [
+        (Condition.WRONG, "persistence true in mosquitto.conf"),
+        (Condition.WARNING, "autosave_interval 1 in mosquitto.conf"),
+        (Condition.WARNING, "max_queued_messages 0 in mosquitto.conf"),
     ]
 
 
 def test_settings_that_cannot_be_read_are_asked_for(broker: Mosquitto, tmp_path: Path) -> None:
     findings = examine(broker.port, tmp_path / "elsewhere")
-    assert unlike(findings) == [("mosquitto", Verdict.WARNING), ("zigbee2mqtt", Verdict.WARNING)]
+    assert unlike(findings) == [("mosquitto", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
     assert "persistence true" in findings[1].hint
 
 

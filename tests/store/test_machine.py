@@ -142,4 +142,4 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25)
