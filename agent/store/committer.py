@@ -25,6 +25,7 @@ from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
+from agent.store.wear import Wear
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Committer:
         self.damaged: Callable[[BaseException], None] = lambda _: None
         """Is told of an error that means a damaged file."""
         self._failing = ""
+        self.wear = Wear(memory.written)
         self.durations = Durations()
         """Of the transactions that reached the disk."""
 
@@ -81,6 +83,10 @@ class Committer:
         self._connection = connection
         self._epoch_first = 0
         self._opening = begin(self._clock, self.service())
+
+    def note_wear(self) -> None:
+        """Write how much was written: at the end, when no more transactions come to carry it."""
+        self.transact(lambda connection: self.wear.note(connection, self.service(), at_once=True))
 
     def close(self) -> None:
         """Close the connection."""
@@ -151,6 +157,7 @@ class Committer:
             if self._uncertain_from is not None:
                 tables.discard_from(connection, self._uncertain_from)
             write(connection)
+            self.wear.note(connection, self.service())
             for change in changes:
                 change(connection)
             copies = self.copies.pending()

@@ -106,6 +106,10 @@ class EventStore:
         """Give the size of the store's files."""
         return database.bytes_on_disk(self._path)
 
+    def written_bytes(self) -> int:
+        """Give what was written to the disk in all the store's life."""
+        return self._committer.wear.bytes
+
     @property
     def commit_durations(self) -> Durations:
         """How long the commits took, since the start."""
@@ -260,6 +264,7 @@ class EventStore:
         self._writer.finish()
         try:
             self._housekeeping.flush()
+            self._committer.note_wear()
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         with self._reading:

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.store import gaps, known_rows, segments, tables
+from agent.store import gaps, known_rows, segments, tables, wear
 from agent.store.coverage import Coverage
 from agent.store.database import DamagedStoreError
 from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
@@ -17,6 +17,7 @@ from agent.store.packing import unpack_readable
 from agent.store.progress import Progress
 from agent.store.reader import Epochs, check_commit
 from agent.store.tables import Opening
+from agent.store.wear import Written
 from contract.event import Label
 from contract.record import Clock as Trust
 
@@ -40,6 +41,8 @@ class Memory:
     """Milliseconds that the service had run at the last commit, in all its life."""
     undeclared: list[Gap]
     """What is given up and no event has said yet."""
+    written: Written
+    """How much was written to the disk before this opening."""
 
     def last_label(self) -> Label | None:
         """Give the label of the last event, None where there is none yet."""
@@ -104,6 +107,7 @@ def load(
         end + 1 if first_kept is None else first_kept,
         service,
         gaps.undeclared(given_up),
+        wear.load(connection),
     )
 
 
