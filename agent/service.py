@@ -110,7 +110,13 @@ def _http(
 
     responses: Counter[int] = Counter()
     sources = Sources(
-        pipeline.tallies, copies_at_the_door, responses, store.commit_durations, store.counts, store.bytes_on_disk
+        pipeline.tallies,
+        copies_at_the_door,
+        responses,
+        pipeline.warnings.counts,
+        store.commit_durations,
+        store.counts,
+        store.bytes_on_disk,
     )
     views = Views(
         store.trouble,

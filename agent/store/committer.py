@@ -216,6 +216,7 @@ class Committer:
             monotonic=monotonic,
             full=not has_room,
             known=memory.fingerprints,
+            epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
         )

@@ -22,6 +22,7 @@ from agent.store.damage import DamagedEventError, is_damage
 from agent.store.durations import Durations
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
+from agent.store.known import spans_of
 from agent.store.port import Batch, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
@@ -172,9 +173,7 @@ class EventStore:
             )
 
     def _open(self) -> None:
-        connection, self._memory = open_store(
-            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000)
-        )
+        connection, self._memory = open_store(self._path, self._connect, self._clock, spans_of(self._identity))
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
         )
