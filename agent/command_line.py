@@ -17,6 +17,7 @@ from agent import (
     config_command,
     configuration,
     credentials_command,
+    doctor_command,
     events_command,
     fingerprint_command,
     status_command,
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     _add(commands, "check", _check, "check the configuration: file, line, key", _CHECK_EXAMPLES)
     _add_module(commands, "config", config_command, "print the effective configuration, and where each value is from")
+    _add_module(commands, "doctor", doctor_command, "look at clock, disk, Kafka, MQTT; exit 1: something is wrong")
     _add_module(commands, "status", status_command, "show what the store holds")
     _add_module(commands, "events", events_command, "show the latest events, a JSON object a line")
     _add_module(commands, "trace", trace_command, "show one event's way, by its fingerprint")

@@ -150,6 +150,12 @@ class IdentitySettings:
         key="retention",
         default=7 * DAY_SECONDS,
     )
+    memory_bytes: int = option(
+        units.size,
+        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk behind a filter in it",
+        key="memory",
+        default=64 << 20,
+    )
     resend_window_seconds: float = option(
         units.duration,
         "within which equal data without an id is marked as a possible duplicate",
@@ -167,9 +173,11 @@ class IdentitySettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where something would be forgotten before its time."""
+        """Raise ValueError where something would be forgotten before its time, or would not fit."""
         if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
             raise ValueError("rules: expected a window no longer than retention")
+        if self.memory_bytes < 16 << 20:
+            raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
 
 
 @dataclass(frozen=True, slots=True)

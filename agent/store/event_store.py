@@ -20,6 +20,7 @@ from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer, UnknownOutcomeError
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.durations import Durations
+from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
@@ -46,6 +47,7 @@ class EventStore:
         clock: Clock,
         *,
         connect: database.Connect = database.open_for_service,
+        segment_events: int = SEGMENT_EVENTS,
     ) -> None:
         self._path = folder / database.FILE_NAME
         self._gateway = gateway
@@ -53,6 +55,7 @@ class EventStore:
         self._identity = identity
         self._clock = clock
         self._connect = connect
+        self._bounds = IndexBounds(identity.memory_bytes, segment_events)
         self._reading = threading.Lock()
         self._damaged = threading.Event()
         self._closing = threading.Event()
@@ -103,6 +106,10 @@ class EventStore:
     def bytes_on_disk(self) -> int:
         """Give the size of the store's files."""
         return database.bytes_on_disk(self._path)
+
+    def written_bytes(self) -> int:
+        """Give what was written to the disk in all the store's life."""
+        return self._committer.wear.bytes
 
     @property
     def commit_durations(self) -> Durations:
@@ -173,7 +180,9 @@ class EventStore:
             )
 
     def _open(self) -> None:
-        connection, self._memory = open_store(self._path, self._connect, self._clock, spans_of(self._identity))
+        connection, self._memory = open_store(
+            self._path, self._connect, self._clock, spans_of(self._identity), self._bounds
+        )
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
         )
@@ -256,6 +265,7 @@ class EventStore:
         self._writer.finish()
         try:
             self._housekeeping.flush()
+            self._committer.note_wear()
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         with self._reading:

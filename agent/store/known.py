@@ -6,7 +6,7 @@ Everything here has been committed; the commit in work keeps its own until it is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.settings import IdentitySettings
@@ -62,11 +62,6 @@ class Proofs:
                 self._known.pop(old, None)
         position, since = self._known.get(proof, (0, 0))
         return position if position and monotonic - since <= lifetime_ms else None
-
-    def forget(self, proofs: Iterable[bytes]) -> None:
-        """Forget proofs whose events are given up."""
-        for proof in proofs:
-            self._known.pop(proof, None)
 
 
 class Likenesses:

@@ -24,7 +24,7 @@ bind = "127.0.0.1:0"
 bootstrap_servers = "127.0.0.1:1"
 properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "ssl.key.pem" = "geheim" }}
 """
-COMMANDS = ("run", "check", "config", "status", "events", "trace", "verify", "fingerprint", "version")
+COMMANDS = ("run", "check", "config", "status", "events", "trace", "verify", "fingerprint", "version", "doctor")
 
 Run = Callable[..., tuple[int, str, str]]
 
