@@ -149,6 +149,12 @@ class IdentitySettings:
         key="retention",
         default=7 * DAY_SECONDS,
     )
+    memory_bytes: int = option(
+        units.size,
+        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk behind a filter in it",
+        key="memory",
+        default=64 << 20,
+    )
     resend_window_seconds: float = option(
         units.duration,
         "within which equal data without an id is marked as a possible duplicate",
@@ -161,6 +167,11 @@ class IdentitySettings:
         key="resend_horizon",
         default=None,
     )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where the index of fingerprints would not fit."""
+        if self.memory_bytes < 16 << 20:
+            raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import database, gaps, known_rows, tables
+from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.copy_count import CopyCount
 from agent.store.damage import is_damage
 from agent.store.decision import STORE_FULL, Decision
@@ -62,6 +62,7 @@ class Committer:
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
+        memory.fingerprints.connection = self.connection
         self._connection: sqlite3.Connection | None = None
         self._opening: Opening | None = None
         self._epoch_first = 0
@@ -131,17 +132,15 @@ class Committer:
 
     def _give_up(self, gap: Gap) -> None:
         undeclared: list[Gap] = []
-        fingerprints: list[tuple[bytes, int]] = []
-        proofs: list[bytes] = []
 
         def write(connection: sqlite3.Connection) -> None:
-            nonlocal undeclared, fingerprints, proofs
+            nonlocal undeclared
             gaps.insert(connection, gap)
-            fingerprints, proofs = gaps.forget(connection, gap.first, gap.last)
+            segments.forget(connection, gap.first, gap.last)
             undeclared = gaps.undeclared(gaps.load(connection))
 
         self.transact(write)
-        self._memory.give_up(gap, undeclared, fingerprints, proofs)
+        self._memory.give_up(gap, undeclared)
 
     def declare(self) -> None:
         """Store the events that say what is given up, where there are any to come."""
@@ -283,7 +282,7 @@ class Committer:
         if not self._epoch_first:
             self._epoch_first = decision.first_position
             memory.epochs.add(decision.first_position, decision.epoch)
-        memory.fingerprints.update(decision.fingerprints)
+        memory.fingerprints.add(decision.first_position, self.service(), b"".join(decision.fingerprints))
         for proof, position in decision.proofs.items():
             memory.proofs.remember(proof, position, decision.monotonic)
         for likeness, fingerprint in decision.likenesses.items():

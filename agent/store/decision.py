@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agent.store.fingerprints import Fingerprints
 from agent.store.known import Likenesses, Proofs
 from agent.store.packing import PackedEvent, pack
 from agent.store.port import Candidate, Outcome, Reject, Submission
@@ -26,7 +26,7 @@ class Decision:
     first_position: int
     monotonic: int
     full: bool
-    known: Mapping[bytes, int]
+    known: Fingerprints
     proofs_known: Proofs
     likenesses_known: Likenesses
     packed: list[bytes] = field(default_factory=list)
@@ -113,11 +113,14 @@ class Decision:
         if candidate.fingerprint is None:
             return None
         position = self.fingerprints.get(candidate.fingerprint)
-        return self.known.get(candidate.fingerprint) if position is None else position
+        return self.known.position(candidate.fingerprint) if position is None else position
 
     def _proven(self, proof: bytes) -> int | None:
         position = self.proofs.get(proof)
-        return self.proofs_known.position(proof, self.monotonic) if position is None else position
+        if position is None:
+            position = self.proofs_known.position(proof, self.monotonic)
+            return None if position is None or self.known.is_forgotten(position) else position
+        return position
 
     def _answer(self, submission: Submission, outcome: Outcome, *, in_work: bool) -> None:
         (self.after_commit if in_work else self.at_once).append((submission, outcome))

@@ -20,6 +20,7 @@ from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer, UnknownOutcomeError
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.durations import Durations
+from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.port import Batch, StoredEvent, Submission
@@ -45,6 +46,7 @@ class EventStore:
         clock: Clock,
         *,
         connect: database.Connect = database.open_for_service,
+        segment_events: int = SEGMENT_EVENTS,
     ) -> None:
         self._path = folder / database.FILE_NAME
         self._gateway = gateway
@@ -52,6 +54,7 @@ class EventStore:
         self._identity = identity
         self._clock = clock
         self._connect = connect
+        self._bounds = IndexBounds(identity.memory_bytes, segment_events)
         self._reading = threading.Lock()
         self._damaged = threading.Event()
         self._closing = threading.Event()
@@ -193,7 +196,7 @@ class EventStore:
 
     def _open(self) -> None:
         connection, self._memory = open_store(
-            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000)
+            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000), self._bounds
         )
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce

@@ -6,7 +6,7 @@ Everything here has been committed; the commit in work keeps its own until it is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
@@ -39,11 +39,6 @@ class Proofs:
         while self._order and monotonic - self._order[0][0] > EXCHANGE_LIFETIME_MS:
             self._positions.pop(self._order.popleft()[1], None)
         return self._positions.get(proof)
-
-    def forget(self, proofs: Iterable[bytes]) -> None:
-        """Forget proofs whose events are given up."""
-        for proof in proofs:
-            self._positions.pop(proof, None)
 
 
 class Likenesses:

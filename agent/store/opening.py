@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.store import gaps, known_rows, tables, wear
+from agent.store import gaps, known_rows, segments, tables, wear
 from agent.store.coverage import Coverage
 from agent.store.database import DamagedStoreError
+from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.known import EXCHANGE_LIFETIME_MS, FORGOTTEN, Likenesses, Proofs, split
+from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs
 from agent.store.packing import unpack_readable
 from agent.store.progress import Progress
 from agent.store.reader import Epochs, check_commit
@@ -28,7 +28,7 @@ EPOCH_BYTES = 8
 class Memory:
     """All that the store knows without asking the disk; nothing in it is uncommitted."""
 
-    fingerprints: dict[bytes, int]
+    fingerprints: Fingerprints
     proofs: Proofs
     likenesses: Likenesses
     progress: Progress
@@ -49,18 +49,9 @@ class Memory:
         last = self.epochs.last()
         return None if last is None else Label(last[1], self.end - last[0] + 1)
 
-    def give_up(
-        self,
-        gap: Gap,
-        undeclared: list[Gap],
-        fingerprints: Iterable[tuple[bytes, int]],
-        proofs: Iterable[bytes],
-    ) -> None:
+    def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
         """Learn of a gap that is on disk, and forget what it held."""
-        for fingerprint, position in fingerprints:
-            if self.fingerprints.get(fingerprint) == position:
-                del self.fingerprints[fingerprint]
-        self.proofs.forget(proofs)
+        self.fingerprints.forget(gap.first, gap.last)
         self.progress.give_up(gap.first, gap.last)
         self.undeclared = undeclared
 
@@ -77,17 +68,23 @@ def begin(clock: Clock, service: int) -> Opening:
     )
 
 
-def load(connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int) -> Memory:
+def load(
+    connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int, bounds: IndexBounds = DEFAULT_BOUNDS
+) -> Memory:
     """Read the store; a proof lives on only where it is certain that its time is not over."""
     openings = tables.load_openings(connection)
-    fingerprints: dict[bytes, int] = {}
+    fingerprints = Fingerprints(bounds, lambda: connection)
     proofs = Proofs()
     service = 0
     ages = _Ages(openings, clock)
+    for segment, bloom in segments.load_segments(connection):
+        fingerprints.add_segment(segment, bloom)
+        service = max(service, segment.service)
+    for first, last in segments.load_forgotten(connection):
+        fingerprints.forget(first, last)
     for remembered in known_rows.load_fingerprints(connection):
-        for place, fingerprint in enumerate(split(remembered.fingerprints)):
-            if fingerprint != FORGOTTEN:
-                fingerprints[fingerprint] = remembered.first_position + place
+        for first, packed in fingerprints.unsealed(remembered.first_position, remembered.fingerprints):
+            fingerprints.add(first, remembered.service, packed)
         service = max(service, remembered.service)
         if remembered.proofs and (age := ages.age(remembered.first_position, remembered.service)) is not None:
             for proof, position in remembered.proofs:
