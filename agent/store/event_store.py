@@ -99,6 +99,22 @@ class EventStore:
         self._writer.call(lambda: reasons.append(self._committer.trouble()))
         return reasons[0]
 
+    def trial(self) -> str:
+        """Say why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
+        reasons: list[str] = []
+        self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
+        return reasons[0]
+
+    async def turn(self) -> None:
+        """Return once the commit loop has come round: what was queued before is on disk, or refused."""
+        come_round: asyncio.Future[None] = self._loop.create_future()
+
+        def tell() -> None:
+            self._loop.call_soon_threadsafe(_resolve, come_round)
+
+        self._writer.put(tell)
+        await come_round
+
     def counts(self) -> tuple[int, int, int]:
         """Count the events that are new, forwarded, and processed and still kept."""
         return self._memory.progress.counts(self._memory.first_kept)
@@ -291,6 +307,11 @@ class EventStore:
 def _tell(answers: Answers) -> None:
     for submission, outcome in answers:
         submission.done(outcome)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _wake() -> None:
