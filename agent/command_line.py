@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import sqlite3
 import sys
@@ -154,13 +153,12 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _run(arguments: argparse.Namespace) -> int:
     # The Kafka client takes its time to load: only here.
+    from agent import journal
     from agent.coap.errors import BindError
     from agent.service import serve
 
     settings = _settings(arguments)
-    logging.basicConfig(
-        level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
+    journal.configure(arguments.log_level.upper())
     status = 0
     try:
         asyncio.run(serve(settings))

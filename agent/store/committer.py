@@ -179,10 +179,10 @@ class Committer:
             log.warning("store=recovered")
             self._failing = ""
 
-    def trouble(self) -> str:
+    def trouble(self, *, trial: bool = False) -> str:
         """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
         try:
-            if self._failing:
+            if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
             return STORE_FULL if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
@@ -222,6 +222,7 @@ class Committer:
             monotonic=monotonic,
             full=not has_room,
             known=memory.fingerprints,
+            epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
         )

@@ -23,6 +23,7 @@ from agent.store.durations import Durations
 from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
+from agent.store.known import spans_of
 from agent.store.port import Batch, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
@@ -97,6 +98,22 @@ class EventStore:
         reasons: list[str] = []
         self._writer.call(lambda: reasons.append(self._committer.trouble()))
         return reasons[0]
+
+    def trial(self) -> str:
+        """Say why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
+        reasons: list[str] = []
+        self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
+        return reasons[0]
+
+    async def turn(self) -> None:
+        """Return once the commit loop has come round: what was queued before is on disk, or refused."""
+        come_round: asyncio.Future[None] = self._loop.create_future()
+
+        def tell() -> None:
+            self._loop.call_soon_threadsafe(_resolve, come_round)
+
+        self._writer.put(tell)
+        await come_round
 
     def counts(self) -> tuple[int, int, int]:
         """Count the events that are new, forwarded, and processed and still kept."""
@@ -180,7 +197,7 @@ class EventStore:
 
     def _open(self) -> None:
         connection, self._memory = open_store(
-            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000), self._bounds
+            self._path, self._connect, self._clock, spans_of(self._identity), self._bounds
         )
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
@@ -290,6 +307,11 @@ class EventStore:
 def _tell(answers: Answers) -> None:
     for submission, outcome in answers:
         submission.done(outcome)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _wake() -> None:

@@ -48,7 +48,7 @@ class Housekeeping:
         self._marks_since: int | None = None
         self._purge_at = now
         self._forget_at = now
-        self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service)
+        self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service, memory.proofs.lifetime_ms)
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
     def turn(self) -> float | None:

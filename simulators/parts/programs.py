@@ -14,6 +14,7 @@ PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
     "openssl": "openssl",
+    "systemd-analyze": "systemd",
 }
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where servers lie; not in everybody's PATH."""
