@@ -56,8 +56,7 @@ class Decision:
         if repeated is not None:
             self._add_retransmission(submission, repeated)
             return
-        known = [self._position(candidate) for candidate in submission.candidates]
-        if None in known and self.full:
+        if self.full and None in map(self._position, submission.candidates):
             self.at_once.append((submission, Outcome(refusal=STORE_FULL, retry_seconds=FULL_RETRY_SECONDS)))
             return
         self._add_events(submission)
