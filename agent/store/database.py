@@ -6,10 +6,11 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,13 @@ _APPLICATION = 0x4F67_0000
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
 _WAL_BYTES_KEPT = 4 << 20
+
+
+class Reads(Protocol):
+    """What can be asked: a connection of the service, or a reading command's database."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> sqlite3.Cursor:
+        """Run one statement that only reads."""
 
 
 Connect = Callable[[Path], sqlite3.Connection]
@@ -71,11 +79,11 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version < len(_migrations()):
-            raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
-    except BaseException:
+    except sqlite3.DatabaseError:
+        return connection  # damaged: whoever reads on will say so
+    if version < len(_migrations()):
         connection.close()
-        raise
+        raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
     return connection
 
 
