@@ -20,7 +20,7 @@ _PAGE = Path(__file__).with_name("report.html")
 def write(evidence: Evidence, path: Path) -> None:
     """Write the report."""
     figures = evidence.summary
-    line = timeline(ledger.read(evidence.ledger), evidence.topic.first_times, evidence.commits)
+    line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
     kills = [(_second(line, kill.time), kill.process) for kill in figures.kills]
     outages = [(_second(line, away.begin), _second(line, away.end)) for away in figures.outages]
     page = Template(_PAGE.read_text()).substitute(

@@ -13,6 +13,7 @@ PACKAGES = {
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
+    "faketime": "faketime",
     "openssl": "openssl",
 }
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
