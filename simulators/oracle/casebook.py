@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,8 @@ from simulators.evidence.row import Row
 from simulators.ledger import Acked, Begun, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
 from simulators.oracle.statement import digest, statement
 
+AHEAD = "receipts ahead of the table: "
+"""Begins what a ledger says when it saw receipts for what the table did not have; their number follows."""
 RESTORED = "restored"
 """What a ledger says of a gateway whose card has been replaced by an older copy."""
 _BATCH = 10_000
@@ -43,6 +45,8 @@ class Casebook:
     acked: int = 0
     refused: int = 0
     given_up: int = 0
+    premature: int = 0
+    restores: int = 0
     repeats: int = 0
     """Records whose label an earlier record had: what at-least-once sends again."""
     database: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
@@ -108,9 +112,8 @@ class Casebook:
                     self._note_sent(opened[line.mark], line, number, variants)
                 elif isinstance(line, Acked | Refused | GivenUp):
                     yield self._entry(line.mark, opened.pop(line.mark), line, number)
-                elif isinstance(line, Happened) and line.what == RESTORED:
-                    for event in opened.values():
-                        event.across = event.first_line is not None
+                elif isinstance(line, Happened):
+                    self._note_fault(line, opened)
                 elif isinstance(line, Begun):
                     self.run = dict(line.run)
         except KeyError as error:
@@ -118,6 +121,14 @@ class Casebook:
         for mark, event in opened.items():
             yield self._entry(mark, event, None, 0)
         self.database.executemany("INSERT INTO variant VALUES (?, ?)", variants)
+
+    def _note_fault(self, line: Happened, opened: Mapping[int, _Open]) -> None:
+        if line.what == RESTORED:
+            self.restores += 1
+            for event in opened.values():
+                event.across = event.first_line is not None
+        elif line.what.startswith(AHEAD):
+            self.premature += int(line.what.removeprefix(AHEAD))
 
     def _note_sent(self, event: _Open, line: Sent, number: int, variants: list[tuple[int, bytes]]) -> None:
         event.transmissions += 1

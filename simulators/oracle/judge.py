@@ -54,6 +54,16 @@ _RECORD_ORDER = """
 """
 
 
+_TWO_EVENTS = """
+    SELECT epoch, sequence, count(DISTINCT statement) FROM record GROUP BY epoch, sequence
+    HAVING min(statement) != max(statement)
+"""
+_TWO_LABELS = """
+    SELECT s.mark, count(DISTINCT r.epoch || r.sequence) FROM record r JOIN said s USING (statement) WHERE NOT s.neither
+    GROUP BY statement HAVING min(r.epoch || r.sequence) != max(r.epoch || r.sequence)
+"""
+
+
 @dataclass(slots=True)
 class _Findings:
     """What is counted while the statements are gone through."""
@@ -88,7 +98,8 @@ def judge(casebook: Casebook, *, has_table: bool = True, gateways: int = 1, comp
             # Of two gateways that hear one sensor, the one whose ack was lost may count its events later.
             _judge_order(casebook, findings)
         _judge_record_order(casebook, findings)
-    counts = dict(findings.counts)
+        _judge_labels(casebook, findings, gateways)
+    counts = {**findings.counts, "premature": casebook.premature}
     if not complete:
         counts["lost"] = 0
     records = casebook.count("SELECT count(*) FROM record")
@@ -213,6 +224,16 @@ def _judge_record_order(casebook: Casebook, findings: _Findings) -> None:
             at = f"{device} in epoch {epoch}: partition {partition}, offset {offset} after {highest}"
             findings.add(Violation("disordered", at, 0, 0, 1))
         highest = max(highest, offset)
+
+
+def _judge_labels(casebook: Casebook, findings: _Findings, gateways: int) -> None:
+    """Judge the gateway's labels: one event each, and one for each event that can be recognised."""
+    for epoch, sequence, events in casebook.database.execute(_TWO_EVENTS).fetchall():
+        findings.add(Violation("mislabelled", f"epoch {epoch}, sequence {sequence}: {events} events", 0, 0, events))
+    if gateways > 1 or casebook.restores:
+        return  # another gateway, or an older copy of the store, cannot know of the first label
+    for mark, labels in casebook.database.execute(_TWO_LABELS).fetchall():
+        findings.add(Violation("mislabelled", _words_of(casebook, mark), 1, 1, labels, (mark,)))
 
 
 def _words_of(casebook: Casebook, mark: int) -> str:

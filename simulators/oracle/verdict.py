@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-BROKEN = ("lost", "doubled", "invented", "changed", "disordered", "unreceipted")
+BROKEN = ("lost", "doubled", "invented", "changed", "disordered", "mislabelled", "premature", "unreceipted")
 """What must be nought where the promise is kept."""
 DECLARED = {
     "equal-events": "a sensor said the same twice and meant two events (guarantees, 2)",
@@ -57,6 +57,10 @@ class Verdict:
     invented: int = 0
     changed: int = 0
     disordered: int = 0
+    mislabelled: int = 0
+    """Labels that two events have, and events that have two labels though one gateway heard them."""
+    premature: int = 0
+    """Records that had a receipt before the table had them."""
     unreceipted: int = 0
     """Events of the gateways' stores whose receipt has not come."""
     declared: Mapping[str, int] = field(default_factory=dict)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from simulators.evidence import receipts
 from simulators.ledger import Ledger
-from simulators.oracle.casebook import RESTORED
+from simulators.oracle.casebook import AHEAD, RESTORED
 from simulators.parts.process import Process
 from simulators.run.display import Display
 from simulators.run.error import RunError
@@ -73,10 +74,19 @@ class _Player:
         self._parts.down.add(self._part)
         self._say(what)
         await end()
+        if self._part is Part.JOB:
+            await self._check_receipts()
         await asyncio.sleep(seconds)
         await asyncio.to_thread(self._start)
         self._parts.down.discard(self._part)
         self._say("runs again")
+
+    async def _check_receipts(self) -> None:
+        """Look, while the job is down, whether Kafka has receipts for what the table has not."""
+        if Part.KAFKA not in self._parts.down:
+            kafka, table = self._parts.broker.bootstrap_servers, self._parts.job.table
+            if ahead := await asyncio.to_thread(receipts.ahead, kafka, table):
+                self._say(f"{AHEAD}{ahead}")
 
     async def _kill(self) -> None:
         await asyncio.to_thread(self._process.kill)
