@@ -12,6 +12,7 @@ Play sensors over a bad radio against a gateway, and tell whether anything was l
 commands:
   run        play a scenario against a gateway in the field, or against all parts on this machine
   scenarios  list the scenarios that come along
+  report     build the report of an earlier run again, from its ledger
   demo       the straight path on this machine, with kills in the middle of work
 
 `oncegate-sim COMMAND --help` explains a command.
@@ -20,7 +21,7 @@ examples:
   oncegate-sim run lossy-radio --local
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
 """
-_COMMANDS = ("run", "scenarios", "demo")
+_COMMANDS = ("run", "scenarios", "report", "demo")
 _USAGE = 2
 
 
@@ -47,6 +48,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         from simulators.demo.command import main as demo
 
         return demo(arguments, program)
+    if name == "report":
+        from simulators.report.command import main as report
+
+        return report(arguments, program)
     return _list_scenarios(arguments)
 
 

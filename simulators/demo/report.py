@@ -8,11 +8,12 @@ from pathlib import Path
 from string import Template
 
 from simulators import ledger
-from simulators.demo import pictures, summary
+from simulators.demo import summary
 from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
 from simulators.demo.run import Evidence
 from simulators.demo.summary import Summary
-from simulators.demo.timeline import Timeline, timeline, transmissions_per_event
+from simulators.report import pictures
+from simulators.report.timeline import Timeline, timeline, transmissions_per_event
 
 _PAGE = Path(__file__).with_name("report.html")
 

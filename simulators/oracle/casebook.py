@@ -101,6 +101,12 @@ class Casebook:
         query = "SELECT min(at) FROM record GROUP BY epoch, sequence"
         return [moment for (moment,) in self.database.execute(query)]
 
+    def arrivals(self) -> list[tuple[int, int]]:
+        """Give, for each second, how many events arrived in Kafka for the first time; moments in milliseconds."""
+        query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"
+        first = "SELECT min(at) AS first FROM record GROUP BY epoch, sequence"
+        return list(self.database.execute(query.format(first)))
+
     def _entries(self, lines: Iterable[Line]) -> Iterator[tuple[object, ...]]:
         opened: dict[int, _Open] = {}
         variants: list[tuple[int, bytes]] = []

@@ -14,6 +14,7 @@ from simulators.fleet import FleetError
 from simulators.ledger import LedgerError
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
 from simulators.parts.error import PartError
+from simulators.report.command import REPORT_FILE
 from simulators.run.display import Display
 from simulators.run.error import RunError
 from simulators.run.options import Options, parse
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str], program: str) -> int:
             raise
         return _fail(list(flat(known)), console)
     show(verdict, options.scenario.name, console)
+    console.print(f"report: {options.folder / REPORT_FILE}", soft_wrap=True)
     return FINE if verdict.kept else FAILED
 
 

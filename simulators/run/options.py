@@ -83,6 +83,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         targets=targets,
         http_token=given.token_file.read_text().split("\n")[0].strip() if given.token_file else None,
         ledger=given.ledger,
+        place=Place(given.table, given.kafka, given.topic),
     )
 
 

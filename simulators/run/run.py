@@ -17,6 +17,8 @@ from simulators.oracle.casebook import Casebook
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
+from simulators.report import command as report
+from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
 from simulators.run import faults, folder, play
 from simulators.run.display import Display
 from simulators.run.error import RunError
@@ -28,7 +30,6 @@ from simulators.run.play import Stop
 LOOK_SECONDS = 0.5
 RECEIPT_SECONDS_MAX = 180.0
 INTERRUPTED_SECONDS_MAX = 20.0
-VERDICT_FILE = "verdict.json"
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ async def run(options: Options, display: Display, stop: Stop) -> Verdict:
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     verdict = await (_run_here if options.local else _run_there)(options, home, display, stop)
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
+    display.phase("writing the report")
+    await asyncio.to_thread(report.build, options.ledger_file, home, home / REPORT_FILE)
     return verdict
 
 
@@ -75,11 +78,13 @@ async def _run_here(options: Options, home: Path, display: Display, stop: Stop) 
             _begin(options, ledger)
             await watched(parts, _play_here(options, parts, ledger, display, stop))
             statuses = await watched(parts, receipts(parts.gateways, display, stop))
+            accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
+            ledger.sample({"accepted": accepted, "copies": copies})
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(parts.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
         complete = not stop.asked.is_set()
-        return await asyncio.to_thread(_judge_here, options.ledger_file, parts, statuses, complete)
+        return await asyncio.to_thread(_judge_here, options.ledger_file, home, parts, statuses, complete)
 
 
 async def _play_here(options: Options, parts: Parts, ledger: Ledger, display: Display, stop: Stop) -> None:
@@ -146,11 +151,15 @@ def judge_there(ledger_file: Path, place: Place, complete: bool) -> Verdict:
         return with_histories(verdict, casebook, ledger_file, lambda _: ())
 
 
-def _judge_here(ledger_file: Path, parts: Parts, statuses: Sequence[GatewayStatus], complete: bool) -> Verdict:
+def _judge_here(
+    ledger_file: Path, home: Path, parts: Parts, statuses: Sequence[GatewayStatus], complete: bool
+) -> Verdict:
     with Casebook() as casebook:
         casebook.add_ledger(ledgers.read(ledger_file))
         casebook.add_records(topic.read(parts.broker.bootstrap_servers))
         casebook.add_rows(delta.read(parts.job.table))
+        arrivals = {"kafka": casebook.arrivals(), "table": delta.read_commits(parts.job.table)}
+        (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")
         verdict = judge(casebook, gateways=len(parts.gateways), complete=complete)
         unreceipted = sum(status.outbox for status in statuses)
         verdict = replace(verdict, unreceipted=unreceipted if complete else 0)

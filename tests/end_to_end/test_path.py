@@ -94,7 +94,7 @@ def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, number: sig
     folder = tmp_path / "demo"
     with subprocess.Popen(_demo(folder, "--kills", "0"), stdout=subprocess.PIPE, text=True) as run:
         try:
-            wait_until((folder / "logs" / "agent.log").exists, "the agent is started", RUN_SECONDS_MAX)
+            wait_until((folder / "logs" / "agent-1.log").exists, "the agent is started", RUN_SECONDS_MAX)
             run.send_signal(number)
             output, _ = run.communicate(timeout=END_SECONDS_MAX)
         finally:

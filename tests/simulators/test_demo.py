@@ -14,10 +14,10 @@ from contract.event import Event
 from simulators.demo import options, report
 from simulators.demo.run import Evidence
 from simulators.demo.summary import Kill, Outage, Summary, broken
-from simulators.demo.timeline import timeline, transmissions_per_event
 from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.judge import judge
+from simulators.report.timeline import timeline, transmissions_per_event
 from simulators.run.job import Job
 
 BEGIN = 1_763_706_000_000
