@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.store.checksum import checksum, verified
+from agent.store.compression import compress
 from agent.store.port import Batch, Offsets, Reject
 
 REJECTED_MAX = 1_000
@@ -67,7 +68,7 @@ def insert_events(connection: sqlite3.Connection, first_position: int, packed: l
     """Append the events of one commit."""
     connection.execute(
         "INSERT INTO events (first_position, count, packed) VALUES (?, ?, ?)",
-        (first_position, len(packed), b"".join(packed)),
+        (first_position, len(packed), compress(packed)),
     )
 
 
