@@ -7,7 +7,15 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from simulators.ledger import Counts
 
@@ -24,11 +32,14 @@ class Display:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._last_line = 0.0
-        self._last_look = (0.0, 0)
+        self._last_look = (0.0, 0, 0)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            columns = (
+                *(SpinnerColumn(), TextColumn("{task.description}"), BarColumn()),
+                *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+            )
             self._progress = Progress(*columns, console=self.console, transient=True)
             self._progress.start()
         return self
@@ -59,13 +70,26 @@ class Display:
             self._line(_INDENT + what)
 
     def load(self, counts: Counts, events_min: int) -> None:
-        """Show the sensors' progress and their rate since the last look."""
-        moment, acked = self._last_look
+        """Show how many of so many events are acked, and the rate since the last look."""
+        self.count(counts.acked, events_min, self._rates(counts))
+
+    def progress(self, counts: Counts, seconds: float, seconds_total: float) -> None:
+        """Show how much of the time is over, what is done, and the rates since the last look."""
+        left = max(0.0, seconds_total - seconds)
+        when = f"{left:.0f} s left" if left else f"{counts.open:,} events to bring home"
+        self.count(round(seconds), round(seconds_total), f"{self._rates(counts)}; {when}")
+
+    def _rates(self, counts: Counts) -> str:
+        moment, transmissions, acked = self._last_look
         now = time.monotonic()
-        self._last_look = (now, counts.acked)
-        rate = (counts.acked - acked) / (now - moment) if moment else 0.0
-        text = f"{counts.acked:,} events acked, {counts.in_flight} under way, {rate:.0f}/s"
-        self.count(counts.acked, events_min, text)
+        self._last_look = (now, counts.transmissions, counts.acked)
+        seconds = now - moment if moment else 0.0
+        sent_rate = (counts.transmissions - transmissions) / seconds if seconds else 0.0
+        acked_rate = (counts.acked - acked) / seconds if seconds else 0.0
+        return (
+            f"{counts.acked:,} of {counts.events:,} events acked ({acked_rate:.0f}/s), "
+            f"{counts.transmissions:,} requests ({sent_rate:.0f}/s), {counts.in_flight:,} under way"
+        )
 
     def _line(self, text: str) -> None:
         self._last_line = time.monotonic()

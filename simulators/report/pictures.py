@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from simulators.demo.timeline import Timeline
+from simulators.report.timeline import Timeline
 
 _STAND_INS = {
     "#010101": "--ink",
@@ -26,8 +26,8 @@ _STAND_INS = {
     "#060606": "--table",
     "#070707": "--bad",
 }
-_COLOURS = {variable.removeprefix("--"): colour for colour, variable in _STAND_INS.items()}
-_INK, _FAINT, _BAD = _COLOURS["ink"], _COLOURS["faint"], _COLOURS["bad"]
+COLOURS = {variable.removeprefix("--"): colour for colour, variable in _STAND_INS.items()}
+_INK, _FAINT, _BAD = COLOURS["ink"], COLOURS["faint"], COLOURS["bad"]
 
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -57,7 +57,7 @@ Spans = Sequence[tuple[float, float]]
 def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
     """Draw what had arrived at each station."""
     with mpl.rc_context(STYLE):
-        figure, axes = _canvas(3.6)
+        figure, axes = canvas(3.6)
         _mark_faults(axes, kills, outages)
         stations = (
             ("told", "reported", line.told),
@@ -66,15 +66,15 @@ def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
             ("table", "in the table", line.in_table),
         )
         for colour, label, counts in stations:
-            axes.plot(line.seconds, counts, color=_COLOURS[colour], label=label, linewidth=2)
-        _finish(axes, "events")
-        return _svg(figure, "Events at each station of the path, over time")
+            axes.plot(line.seconds, counts, color=COLOURS[colour], label=label, linewidth=2)
+        finish(axes, "events")
+        return svg(figure, "Events at each station of the path, over time")
 
 
 def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
     """Draw what was waiting between the stations."""
     with mpl.rc_context(STYLE):
-        figure, axes = _canvas(3.0)
+        figure, axes = canvas(3.0)
         _mark_faults(axes, kills, outages)
         gaps = (
             ("told", "waiting for the ACK", line.told, line.acked),
@@ -83,34 +83,34 @@ def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
         )
         for colour, label, ahead, behind in gaps:
             waiting = [max(0, a - b) for a, b in zip(ahead, behind, strict=True)]
-            axes.plot(line.seconds, waiting, color=_COLOURS[colour], label=label, linewidth=1.6)
-        _finish(axes, "events waiting")
-        return _svg(figure, "Events waiting between the stations, over time")
+            axes.plot(line.seconds, waiting, color=COLOURS[colour], label=label, linewidth=1.6)
+        finish(axes, "events waiting")
+        return svg(figure, "Events waiting between the stations, over time")
 
 
 def resends(transmissions: Mapping[int, int]) -> str:
     """Draw how often events had to be sent."""
     with mpl.rc_context(STYLE):
-        figure, axes = _canvas(2.6)
-        bars = axes.bar([str(times) for times in transmissions], list(transmissions.values()), color=_COLOURS["acked"])
+        figure, axes = canvas(2.6)
+        bars = axes.bar([str(times) for times in transmissions], list(transmissions.values()), color=COLOURS["acked"])
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=9, padding=2)
         axes.set_yscale("log")
         axes.set_ylim(0.5, 4 * max(transmissions.values(), default=1))
         axes.set_xlabel("times sent")
         axes.set_ylabel("events (log)")
         axes.grid(visible=False, axis="x")
-        return _svg(figure, "Events by how often they were sent")
+        return svg(figure, "Events by how often they were sent")
 
 
 def flow(stations: Sequence[tuple[str, int]]) -> str:
     """Draw the flow along the path: the width of the band is the count at each station."""
     with mpl.rc_context(STYLE):
-        figure, axes = _canvas(2.6)
+        figure, axes = canvas(2.6)
         colours = ("told", "acked", "acked", "kafka", "table")
         most = max(1, *(count for _, count in stations))
         heights = [count / most for _, count in stations]
         for place, ((label, count), height) in enumerate(zip(stations, heights, strict=True)):
-            colour = _COLOURS[colours[min(place, len(colours) - 1)]]
+            colour = COLOURS[colours[min(place, len(colours) - 1)]]
             axes.bar(place, height, width=0.16, bottom=-height / 2, color=colour)
             if place + 1 < len(stations):
                 following = heights[place + 1]
@@ -122,10 +122,11 @@ def flow(stations: Sequence[tuple[str, int]]) -> str:
         axes.set_ylim(-0.8, 0.75)
         axes.set_xlim(-0.45, len(stations) - 0.55)
         axes.set_axis_off()
-        return _svg(figure, "The flow from sensor to table")
+        return svg(figure, "The flow from sensor to table")
 
 
-def _canvas(height_inches: float) -> tuple[Figure, Axes]:
+def canvas(height_inches: float) -> tuple[Figure, Axes]:
+    """Open a picture as wide as the page."""
     figure = Figure(figsize=(9.0, height_inches), layout="constrained")
     return figure, figure.add_subplot()
 
@@ -141,17 +142,19 @@ def _mark_faults(axes: Axes, kills: Marks, outages: Spans) -> None:
             axes.axvline(second, color=_BAD, linestyle=style, linewidth=1.4, label=label)
 
 
-def _finish(axes: Axes, unit: str) -> None:
+def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
+    """Label a chart over time, and put its legend beside it: nothing in it is hidden."""
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    if from_zero:
+        axes.set_ylim(bottom=0)
     axes.set_xlabel("seconds since the first event")
     axes.set_ylabel(unit)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    # Beside the picture: nothing in it is hidden.
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _svg(figure: Figure, title: str) -> str:
+def svg(figure: Figure, title: str) -> str:
+    """Give the picture as SVG that takes its colours from the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()

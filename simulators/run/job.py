@@ -1,4 +1,4 @@
-"""The Spark job as the demo runs it, and the stage it is in according to its own log."""
+"""The Spark job as a run starts it, and the stage it is in according to its own log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ WINDOW = "40s"
 TRIGGER = "1s"
 START_SECONDS_MAX = 180.0
 
-_JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
+_ROOT = Path(__file__).resolve().parents[2]
+_JOB = _ROOT / "cloud" / "job.py"
+_LAUNCH = _ROOT / "simulators" / "launch.py"
 _STAGE = re.compile(r"\bbatch=(\d+) stage=(\S+)")
 _COMMITTED = "committed"
 _READS = "cloud.progress query="
@@ -25,14 +27,17 @@ _BETWEEN = frozenset({"receipt", "done"})
 class Job:
     """A job with its table and checkpoint, to be killed and started again."""
 
-    def __init__(self, folder: Path, log_file: Path, bootstrap_servers: str) -> None:
+    def __init__(self, folder: Path, log_file: Path, bootstrap_servers: str, patches: tuple[str, ...] = ()) -> None:
+        """Prepare the job; `patches` are MODULE:FUNCTION, see simulators/launch.py."""
         self.table = folder / "table"
         ends = ("--bootstrap-servers", bootstrap_servers, "--table", str(self.table))
         pace = ("--checkpoint", str(folder / "checkpoint"), "--window", WINDOW, "--trigger", TRIGGER)
         folder.mkdir(parents=True)
         options = spark.Options(packages=("contract", "cloud"))
-        command = spark.command(_JOB, (*ends, *pace), folder, options)
-        self.process = Process(replace(command, log_file=log_file))
+        script, before = (_LAUNCH, ("job", *patches, "--")) if patches else (_JOB, ())
+        command = spark.command(script, (*before, *ends, *pace), folder, options)
+        environment = {**command.environment, "PYTHONPATH": str(_ROOT)}
+        self.process = Process(replace(command, log_file=log_file, environment=environment))
 
     def start(self) -> None:
         """Start the job, and return at once."""

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
-from contract.event import DEVICE_RESERVED_PREFIX, Value
+from contract.event import DEVICE_RESERVED_PREFIX
+from simulators.evidence.row import Row
 
 # Whatever the unit in which the files hold moments: whole milliseconds.
 _MILLISECONDS = "CAST(arrow_cast({0}, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT) AS {0}"
+_COLUMNS = (
+    *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),
+    *("kafka_partition", "kafka_offset", "encode(fingerprint, 'hex') AS fingerprint"),
+    _MILLISECONDS.format("processed_at"),
+)
 _OF_SENSORS = f"FROM events WHERE device NOT LIKE '{DEVICE_RESERVED_PREFIX}%'"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a sensor's event: what the sensor said, as the table has it."""
-
-    device: str
-    type: str
-    id: str | None
-    time: int | None
-    """Milliseconds since 1970 UTC."""
-    data: Value
 
 
 def read(folder: Path) -> Iterator[Row]:
     """Give the rows of all sensors, in no order; a table that is not there has none."""
-    query = f"SELECT device, type, id, {_MILLISECONDS.format('event_time')}, data {_OF_SENSORS}"
-    for device, type_, id_, time, data in _select(folder, query):
-        yield Row(device, type_, id_, time, None if data is None else json.loads(data))
+    for device, type_, id_, time, data, *more in _select(folder, f"SELECT {', '.join(_COLUMNS)} {_OF_SENSORS}"):
+        yield Row(device, type_, id_, time, None if data is None else orjson.loads(data), *more)
 
 
 def read_commits(folder: Path) -> list[tuple[int, int]]:
