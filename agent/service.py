@@ -91,6 +91,7 @@ async def _open_ways_in(
         ways_in["coap"] = coap
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])
+        store.also_forget(coap.forget_answers)
     if settings.http.enabled:
         ways_in["http"] = await stack.enter_async_context(_http(settings, pipeline, store, copies_at_the_door))
     return ways_in

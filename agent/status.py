@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.store import database, gaps, known_rows, tables
-from agent.store.coverage import Ranges
 from agent.store.reader import Epochs
 from agent.store.states import States
 
@@ -20,7 +19,7 @@ class EventCounts:
     forwarded: int
     processed: int
     lost: int = 0
-    """Given up, since they could not be read any more; as far as the latest gaps say."""
+    """Given up, and declared by gateway.gap events; as far as the latest gaps say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,5 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
     states = States(connection)
     forwarded = sum(batch.last - batch.first + 1 for batch in states.batches)
     first = tables.first_event(connection)
-    kept = 0 if first is None else _count(states.done, first) - _count(states.lost, first)
-    return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
-
-
-def _count(ranges: Ranges, floor: int = 1) -> int:
-    return sum(max(0, last - max(first, floor) + 1) for first, last in ranges)
+    kept = 0 if first is None else states.done.count(first) - states.lost.count(first)
+    return EventCounts(end - forwarded - states.done.count(), forwarded, kept, states.lost.count())

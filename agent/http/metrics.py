@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from agent.store.durations import Durations
 from agent.tally import Tally
 
-STATES = ("new", "forwarded", "processed")
+STATES = ("new", "forwarded", "processed", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Sources:
     responses: Mapping[int, int]
     """Of HTTP, by their code."""
     commits: Durations
-    outbox: Callable[[], tuple[int, int, int]]
+    outbox: Callable[[], tuple[int, int, int, int]]
     store_bytes: Callable[[], int]
 
 
