@@ -151,6 +151,10 @@ def _status(arguments: argparse.Namespace) -> int:
         "label": f"epoch {status.epoch}, sequence {status.sequence}, {status.epochs} epochs so far",
         "on disk": f"{status.store_bytes / 1e6:.1f} MB",
     }
+    if status.maybe_lost:
+        rows["maybe lost"] = f"{status.maybe_lost} events, in flight when the connection or the agent ended"
+    if status.forwarding_stopped:
+        rows["forwarding"] = f"stopped: {status.forwarding_stopped}"
     for name, value in rows.items():
         print(f"{name:>14}  {value}")
     return 0

@@ -6,6 +6,8 @@ import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.link import STOPPED_FACT
 from agent.store import database, gaps, known_rows, tables
 from agent.store.reader import Epochs
 from agent.store.states import States
@@ -36,6 +38,10 @@ class Status:
     epoch: str | None
     sequence: int
     store_bytes: int
+    forwarding_stopped: str = ""
+    """Why nothing is forwarded until the next start; empty where it is."""
+    maybe_lost: int = 0
+    """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
     def document(self) -> dict[str, object]:
         """Give the status as JSON's types."""
@@ -68,6 +74,8 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
         store_bytes=database.bytes_on_disk(path),
+        forwarding_stopped=tables.read_fact(connection, STOPPED_FACT) or "",
+        maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
     )
 
 

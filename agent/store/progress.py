@@ -175,7 +175,7 @@ class Progress:
 
 
 def _merge(left: Batch | None, right: Batch) -> Batch | None:
-    """Unite two neighbouring batches of one topic; None where they are no neighbours, have other leaders or grow too large."""
+    """Unite two neighbouring batches of one topic and leader; None where they are none, or grow too large."""
     if left is None or left.last + 1 != right.first or left.topic_id != right.topic_id:
         return None
     if right.last - left.first >= MERGED_EVENTS_MAX:
