@@ -18,9 +18,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from agent.identity_warnings import Danger
 from agent.store.durations import Durations
 from agent.tally import Tally
 
+LINK_STATES = ("reachable", "unreachable", "topic-missing", "failing", "cloned")
 STATES = ("new", "forwarded", "processed", "lost")
 
 
@@ -33,9 +35,12 @@ class Sources:
     """Copies that a way in has recognised itself, by its name."""
     responses: Mapping[int, int]
     """Of HTTP, by their code."""
+    dangers: Counter[Danger]
     commits: Durations
     outbox: Callable[[], tuple[int, int, int, int]]
     store_bytes: Callable[[], int]
+    link: Callable[[], str]
+    """How the way to Kafka is: one of `LINK_STATES`, empty until something is known."""
 
 
 class Metrics:
@@ -77,10 +82,23 @@ class _Agent(Collector):
             buckets=buckets,
             sum_value=sources.commits.total_seconds,
         )
+        dangers = CounterMetricFamily(
+            "oncegate_identity_warnings", "Events whose device puts their identity at risk.", labels=("danger",)
+        )
+        for danger in Danger:
+            dangers.add_metric((danger.value,), sources.dangers[danger])
+        yield dangers
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)
         yield outbox
+        link = GaugeMetricFamily(
+            "oncegate_kafka_link", "1 for the state that the way to Kafka is in.", labels=("state",)
+        )
+        now = sources.link()
+        for state in LINK_STATES:
+            link.add_metric((state,), state == now)
+        yield link
         yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
 
 

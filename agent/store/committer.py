@@ -25,6 +25,7 @@ from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
+from agent.store.wear import Wear
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Committer:
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
+        memory.fingerprints.connection = self.connection
         self._connection: sqlite3.Connection | None = None
         self._opening: Opening | None = None
         self._epoch_first = 0
@@ -74,6 +76,7 @@ class Committer:
         self.forgotten: Callable[[], None] = lambda: None
         """Is told when events are forgotten, so that their resend is stored as new."""
         self._failing = ""
+        self.wear = Wear(memory.written)
         self.durations = Durations()
         """Of the transactions that reached the disk."""
 
@@ -82,6 +85,10 @@ class Committer:
         self._connection = connection
         self._epoch_first = 0
         self._opening = begin(self._clock, self.service())
+
+    def note_wear(self) -> None:
+        """Write how much was written: at the end, when no more transactions come to carry it."""
+        self.transact(lambda connection: self.wear.note(connection, self.service(), at_once=True))
 
     def close(self) -> None:
         """Close the connection."""
@@ -155,6 +162,7 @@ class Committer:
             if self._uncertain_from is not None:
                 tables.discard_from(connection, self._uncertain_from)
             write(connection)
+            self.wear.note(connection, self.service())
             for change in changes:
                 change(connection)
             copies = self.copies.pending()
@@ -176,10 +184,10 @@ class Committer:
             log.warning("store=recovered")
             self._failing = ""
 
-    def trouble(self) -> str:
+    def trouble(self, *, trial: bool = False) -> str:
         """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
         try:
-            if self._failing:
+            if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
             return STORE_FULL if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
@@ -219,8 +227,10 @@ class Committer:
             monotonic=monotonic,
             full=not has_room,
             known=memory.fingerprints,
+            epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
+            rejections_known=memory.rejections,
         )
         if not self._epoch_first:
             decision.add_new(
@@ -274,12 +284,13 @@ class Committer:
 
     def _make_known(self, decision: Decision) -> None:
         memory = self._memory
+        memory.rejections.remember(decision.rejects)
         if not decision.packed:
             return
         if not self._epoch_first:
             self._epoch_first = decision.first_position
             memory.epochs.add(decision.first_position, decision.epoch)
-        memory.fingerprints.update(decision.fingerprints)
+        memory.fingerprints.add(decision.first_position, self.service(), b"".join(decision.fingerprints))
         for proof, position in decision.proofs.items():
             memory.proofs.remember(proof, position, decision.monotonic)
         for likeness, fingerprint in decision.likenesses.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from agent.store import gaps, tables
+from agent.store import gaps, segments, tables
 from agent.store.gaps import Gap
 from agent.store.opening import Memory
 
@@ -19,17 +19,15 @@ Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
 def give_up(transact: Transact, memory: Memory, gap: Gap) -> None:
     """Forget what is in a gap, fingerprints and proofs, so that its resend is stored as new."""
     undeclared: list[Gap] = []
-    fingerprints: list[tuple[bytes, int]] = []
-    proofs: list[bytes] = []
 
     def write(connection: sqlite3.Connection) -> None:
-        nonlocal undeclared, fingerprints, proofs
+        nonlocal undeclared
         gaps.insert(connection, gap)
-        fingerprints, proofs = gaps.forget(connection, gap.first, gap.last)
+        segments.forget(connection, gap.first, gap.last)
         undeclared = gaps.undeclared(gaps.load(connection))
 
     transact(write)
-    memory.give_up(gap, undeclared, fingerprints, proofs)
+    memory.give_up(gap, undeclared)
 
 
 def release(transact: Transact, memory: Memory, first: int, last: int, note: tuple[str, str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.store.checksum import checksum, verified
+from agent.store.compression import compress
 from agent.store.port import Batch, Offsets, Reject
 
 REJECTED_MAX = 1_000
@@ -67,7 +68,7 @@ def insert_events(connection: sqlite3.Connection, first_position: int, packed: l
     """Append the events of one commit."""
     connection.execute(
         "INSERT INTO events (first_position, count, packed) VALUES (?, ?, ?)",
-        (first_position, len(packed), b"".join(packed)),
+        (first_position, len(packed), compress(packed)),
     )
 
 
@@ -132,7 +133,7 @@ def last_position(connection: sqlite3.Connection) -> int:
         " (SELECT coalesce(max(last), 0) FROM gaps), (SELECT coalesce(max(first_position), 0) FROM epochs),"
         " coalesce((SELECT first_position + count - 1 FROM events ORDER BY first_position DESC LIMIT 1), 0),"
         " coalesce((SELECT first_position + length(packed) / 16 - 1 FROM fingerprints"
-        " ORDER BY first_position DESC LIMIT 1), 0))"
+        " ORDER BY first_position DESC LIMIT 1), 0), (SELECT coalesce(max(last), 0) FROM segments))"
     ).fetchone()[0]
     return position
 

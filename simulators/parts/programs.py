@@ -13,7 +13,9 @@ PACKAGES = {
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
+    "faketime": "faketime",
     "openssl": "openssl",
+    "systemd-analyze": "systemd",
 }
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where servers lie; not in everybody's PATH."""

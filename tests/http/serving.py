@@ -58,9 +58,11 @@ async def serving(
             pipeline.tallies,
             {"coap": lambda: 5},
             responses,
+            pipeline.warnings.counts,
             events.commit_durations,
             events.counts,
             events.bytes_on_disk,
+            lambda: "unreachable",
         )
         views = Views(events.trouble, lambda: read_status(folder / "state", GATEWAY).document(), Metrics(sources).text)
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:

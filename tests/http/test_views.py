@@ -94,6 +94,8 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         ("outbox_events", {"state": "processed"}, 0),
         ("commit_seconds_bucket", {"le": "+Inf"}, 2),
         ("commit_seconds_count", {}, 2),
+        ("kafka_link", {"state": "unreachable"}, 1),
+        ("kafka_link", {"state": "reachable"}, 0),
     ):
         assert found[f"oncegate_{name}", tuple(sorted(labels.items()))] == value, name
     assert found["oncegate_commit_seconds_sum", ()] > 0
