@@ -117,3 +117,10 @@ def test_a_mark_that_stands_in_a_plain_commit_by_chance_changes_nothing() -> Non
     blob = b"".join(map(pack, events))
     assert list(unpack(1, blob)) == list(unpack_readable(1, 2, blob)) == events
     assert list(unpack_readable(1, 2, blob[:3] + b"?" + blob[4:])) == events[1:]
+
+
+def test_a_commit_whose_first_checksum_is_the_mark_by_chance_is_read_back() -> None:
+    tail = b'"device":"urn:dev:mac:00158d0001a2b3c4"'
+    piece = MARK + len(tail).to_bytes(4, "little") + bytes(25) + tail
+    for pieces in ([piece], [piece, piece]):
+        assert expand(compress(pieces)) == b"".join(pieces)
