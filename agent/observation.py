@@ -48,6 +48,7 @@ def observe(
         tallies=pipeline.tallies,
         copies_at_the_door=copies_at_the_door,
         responses=responses,
+        dangers=pipeline.warnings.counts,
         commits=store.commit_durations,
         outbox=store.counts,
         store_bytes=store.bytes_on_disk,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import monotonic
 
 from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
 from agent.identity import identify
+from agent.identity_warnings import IdentityWarnings
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
 from agent.watch import Watch
+from contract.record import Clock as Trust
 
 
 class Pipeline:
@@ -28,10 +31,15 @@ class Pipeline:
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
         self.watch = Watch()
+        self.warnings = IdentityWarnings()
 
     def protect(self, devices: Iterable[str]) -> None:
         """Take these devices' events only from whoever has proven to be them, or from a relay."""
         self._admission.protect(devices)
+
+    def trusted_time(self) -> int | None:
+        """Give the time in milliseconds since 1970 UTC, None where this gateway is not sure of it."""
+        return self._clock.wall() if self._clock.trust() is Trust.TRUSTED else None
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
@@ -82,6 +90,7 @@ class Pipeline:
                 for reject in rejects:
                     tally.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
                 self.watch.stored(delivery.via, candidates, rejects, outcome)
+            self.warnings.look(candidates, outcome, monotonic())
             self._tell(delivery, respond, _answer(outcome, len(rejects)))
 
         self._intake.submit(Submission(candidates, rejects, proof, ack))

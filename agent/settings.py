@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import units
+from agent.identity_rules import IdentityRule, read_rules
 from agent.mqtt import topics
 
 DAY_SECONDS = 86_400.0
@@ -167,9 +168,14 @@ class IdentitySettings:
         key="resend_horizon",
         default=None,
     )
+    rules: tuple[IdentityRule, ...] = option(
+        read_rules, "what makes an event of some devices the same event: docs/identity.md", default=()
+    )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the index of fingerprints would not fit."""
+        """Raise ValueError where something would be forgotten before its time, or would not fit."""
+        if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
+            raise ValueError("rules: expected a window no longer than retention")
         if self.memory_bytes < 16 << 20:
             raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
 

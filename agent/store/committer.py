@@ -222,8 +222,10 @@ class Committer:
             monotonic=monotonic,
             full=not has_room,
             known=memory.fingerprints,
+            epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
+            rejections_known=memory.rejections,
         )
         if not self._epoch_first:
             decision.add_new(
@@ -277,6 +279,7 @@ class Committer:
 
     def _make_known(self, decision: Decision) -> None:
         memory = self._memory
+        memory.rejections.remember(decision.rejects)
         if not decision.packed:
             return
         if not self._epoch_first:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.store.fingerprints import Fingerprints
-from agent.store.known import Likenesses, Proofs
+from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs, Rejections
 from agent.store.packing import PackedEvent, pack
 from agent.store.port import Candidate, Outcome, Reject, Submission
+from agent.store.reader import Epochs
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
 
@@ -27,8 +28,10 @@ class Decision:
     monotonic: int
     full: bool
     known: Fingerprints
+    epochs: Epochs
     proofs_known: Proofs
     likenesses_known: Likenesses
+    rejections_known: Rejections
     packed: list[bytes] = field(default_factory=list)
     fingerprints: dict[bytes, int] = field(default_factory=dict)
     proofs: dict[bytes, int] = field(default_factory=dict)
@@ -55,8 +58,7 @@ class Decision:
         if repeated is not None:
             self._add_retransmission(submission, repeated)
             return
-        known = [self._position(candidate) for candidate in submission.candidates]
-        if None in known and self.full:
+        if self.full and None in map(self._position, submission.candidates):
             self.at_once.append((submission, Outcome(refusal=STORE_FULL, retry_seconds=FULL_RETRY_SECONDS)))
             return
         self._add_events(submission)
@@ -79,15 +81,22 @@ class Decision:
                 labelled |= candidate.fingerprint is None
                 given.append(self.add_new(candidate))
             else:
-                assert candidate.fingerprint is not None
+                fingerprint = candidate.fingerprint or compute_fingerprint(
+                    candidate.event, candidate.fields, self._label(position)
+                )
                 in_work |= position >= self.first_position
-                self.duplicates.append((candidate.fingerprint, position))
-                given.append(candidate.fingerprint)
+                self.duplicates.append((fingerprint, position))
+                given.append(fingerprint)
         accepted = self.next_position - start
-        self.rejects.extend(submission.rejects)
+        rejects = (
+            submission.rejects
+            if accepted or not given
+            else tuple(filter(self.rejections_known.is_new, submission.rejects))
+        )
+        self.rejects.extend(rejects)
         if labelled and submission.proof is not None:
             self.proofs[submission.proof] = start
-        in_work |= accepted > 0 or bool(submission.rejects)
+        in_work |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
         self._answer(submission, outcome, in_work=in_work)
 
@@ -96,8 +105,10 @@ class Decision:
         position = self.next_position
         fingerprint = candidate.fingerprint
         if fingerprint is None:
-            label = Label(self.epoch, position - self.epoch_first + 1)
-            fingerprint = compute_fingerprint(candidate.event, label=label)
+            label = self._label(position)
+            fingerprint = compute_fingerprint(candidate.event, candidate.fields, label)
+            if candidate.proof is not None:
+                self.proofs[candidate.proof] = position
         tail = candidate.tail + self._suspicion(candidate, fingerprint)
         self.packed.append(
             pack(PackedEvent(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
@@ -119,14 +130,19 @@ class Decision:
 
     def _position(self, candidate: Candidate) -> int | None:
         if candidate.fingerprint is None:
-            return None
+            return None if candidate.proof is None else self._proven(candidate.proof, candidate.proof_seconds * 1000)
         position = self.fingerprints.get(candidate.fingerprint)
         return self.known.position(candidate.fingerprint) if position is None else position
 
-    def _proven(self, proof: bytes) -> int | None:
+    def _label(self, position: int) -> Label:
+        if position >= self.epoch_first:
+            return Label(self.epoch, position - self.epoch_first + 1)
+        return self.epochs.label(position)
+
+    def _proven(self, proof: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
         position = self.proofs.get(proof)
         if position is None:
-            position = self.proofs_known.position(proof, self.monotonic)
+            position = self.proofs_known.position(proof, self.monotonic, lifetime_ms)
             return None if position is None or self.known.is_forgotten(position) else position
         return position
 

@@ -23,6 +23,7 @@ from agent.store.durations import Durations
 from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
+from agent.store.known import spans_of
 from agent.store.port import Batch, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
@@ -201,7 +202,7 @@ class EventStore:
 
     def _open(self) -> None:
         connection, self._memory = open_store(
-            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000), self._bounds
+            self._path, self._connect, self._clock, spans_of(self._identity), self._bounds
         )
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce

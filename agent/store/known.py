@@ -5,16 +5,37 @@ Everything here has been committed; the commit in work keeps its own until it is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.settings import IdentitySettings
+from agent.store.port import Reject
 
 FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
 """Stands where a fingerprint was, its event given up."""
 EXCHANGE_LIFETIME_MS = 247_000
 """How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
+REJECTIONS_MAX = 1_000
+"""Invalid events that are recognised when they come again; a restart forgets them."""
 LIKENESSES_MAX = 100_000
 """Of each of the two generations; a likeness only ever gives a hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """How long what is known counts, in milliseconds."""
+
+    likeness_ms: int = 0
+    proof_ms: int = EXCHANGE_LIFETIME_MS
+    """The longest that any proof counts."""
+
+
+def spans_of(settings: IdentitySettings) -> Spans:
+    """Read them from the settings."""
+    windows = (int((rule.window_seconds or 0) * 1000) for rule in settings.rules)
+    return Spans(int(settings.resend_window_seconds * 1000), max(EXCHANGE_LIFETIME_MS, *windows, 0))
 
 
 def split(packed: bytes) -> Iterator[bytes]:
@@ -23,22 +44,45 @@ def split(packed: bytes) -> Iterator[bytes]:
 
 
 class Proofs:
-    """Deliveries whose retransmission only the transport can prove, each for EXCHANGE_LIFETIME."""
+    """What proves a copy for a while only: a delivery's transport, or a rule for devices that never repeat a value."""
 
-    def __init__(self) -> None:
-        self._positions: dict[bytes, int] = {}
+    def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS) -> None:
+        self.lifetime_ms = lifetime_ms
+        """The longest that any proof counts."""
+        self._known: dict[bytes, tuple[int, int]] = {}
         self._order: deque[tuple[int, bytes]] = deque()
 
     def remember(self, proof: bytes, position: int, monotonic: int) -> None:
         """Remember that a delivery's events start at this position; `monotonic` is its time in ms."""
-        self._positions[proof] = position
+        self._known[proof] = (position, monotonic)
         self._order.append((monotonic, proof))
 
-    def position(self, proof: bytes, monotonic: int) -> int | None:
-        """Give the first position of the delivery that this one retransmits, or None."""
-        while self._order and monotonic - self._order[0][0] > EXCHANGE_LIFETIME_MS:
-            self._positions.pop(self._order.popleft()[1], None)
-        return self._positions.get(proof)
+    def position(self, proof: bytes, monotonic: int, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
+        """Give the first position of what this proves to be a copy, None where there is none that young."""
+        while self._order and monotonic - self._order[0][0] > self.lifetime_ms:
+            since, old = self._order.popleft()
+            if self._known.get(old, (0, since))[1] == since:
+                self._known.pop(old, None)
+        position, since = self._known.get(proof, (0, 0))
+        return position if position and monotonic - since <= lifetime_ms else None
+
+
+class Rejections:
+    """Invalid events that are kept already: a pack of copies brings them again."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[int, None] = OrderedDict()
+
+    def is_new(self, reject: Reject) -> bool:
+        """Tell whether this one is not among the latest."""
+        return hash((reject.device, reject.reason, reject.raw)) not in self._latest
+
+    def remember(self, rejects: Sequence[Reject]) -> None:
+        """Remember what is kept now."""
+        for reject in rejects:
+            self._latest[hash((reject.device, reject.reason, reject.raw))] = None
+        while len(self._latest) > REJECTIONS_MAX:
+            self._latest.popitem(last=False)
 
 
 class Likenesses:

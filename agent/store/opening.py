@@ -12,7 +12,7 @@ from agent.store.coverage import Coverage
 from agent.store.database import DamagedStoreError
 from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs
+from agent.store.known import Likenesses, Proofs, Rejections, Spans
 from agent.store.packing import unpack_readable
 from agent.store.progress import Progress
 from agent.store.reader import Epochs, check_commit
@@ -31,6 +31,7 @@ class Memory:
     fingerprints: Fingerprints
     proofs: Proofs
     likenesses: Likenesses
+    rejections: Rejections
     progress: Progress
     epochs: Epochs
     end: int
@@ -68,15 +69,13 @@ def begin(clock: Clock, service: int) -> Opening:
     )
 
 
-def load(
-    connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int, bounds: IndexBounds = DEFAULT_BOUNDS
-) -> Memory:
+def load(connection: sqlite3.Connection, clock: Clock, spans: Spans, bounds: IndexBounds = DEFAULT_BOUNDS) -> Memory:
     """Read the store; a proof lives on only where it is certain that its time is not over."""
     openings = tables.load_openings(connection)
     fingerprints = Fingerprints(bounds, lambda: connection)
-    proofs = Proofs()
+    proofs = Proofs(spans.proof_ms)
     service = 0
-    ages = _Ages(openings, clock)
+    ages = _Ages(openings, clock, spans.proof_ms)
     for segment, bloom in segments.load_segments(connection):
         fingerprints.add_segment(segment, bloom)
         service = max(service, segment.service)
@@ -100,7 +99,8 @@ def load(
     return Memory(
         fingerprints,
         proofs,
-        Likenesses(likeness_window_ms),
+        Likenesses(spans.likeness_ms),
+        Rejections(),
         Progress(coverage, end),
         Epochs([(first, opening.epoch) for first, opening in openings]),
         end,
@@ -125,12 +125,13 @@ def _check_last_commit(connection: sqlite3.Connection) -> None:
 class _Ages:
     """How long ago a commit of an earlier opening was, where that is certain."""
 
-    def __init__(self, openings: list[tuple[int, Opening]], clock: Clock) -> None:
+    def __init__(self, openings: list[tuple[int, Opening]], clock: Clock, lifetime_ms: int) -> None:
         self._openings = openings
         self._clock = clock
+        self._lifetime_ms = lifetime_ms
 
     def age(self, first_position: int, service: int) -> int | None:
-        """Give milliseconds up to EXCHANGE_LIFETIME; None where older, or not to be told after a reboot."""
+        """Give milliseconds up to the lifetime of a proof; None where older, or not to be told after a reboot."""
         opening = max(
             (pair for pair in self._openings if pair[0] <= first_position), key=lambda pair: pair[0], default=None
         )
@@ -143,4 +144,4 @@ class _Ages:
             age = self._clock.wall() - opening[1].wall - elapsed
         else:
             return None
-        return age if 0 <= age <= EXCHANGE_LIFETIME_MS else None
+        return age if 0 <= age <= self._lifetime_ms else None

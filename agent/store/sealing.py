@@ -27,10 +27,17 @@ Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
 class Sealing:
     """Runs on the writer's thread alone; every step is one transaction, or none."""
 
-    def __init__(self, fingerprints: Fingerprints, transact: Transact, service: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        fingerprints: Fingerprints,
+        transact: Transact,
+        service: Callable[[], int],
+        proof_ms: int = EXCHANGE_LIFETIME_MS,
+    ) -> None:
         self._fingerprints = fingerprints
         self._transact = transact
         self._service = service
+        self._proof_ms = proof_ms
         self._steps: Iterator[None] | None = None
         self._cleared_for = 1
         """The next segment's number when the log was last cleared; nothing is to be cleared before the first."""
@@ -85,7 +92,7 @@ class Sealing:
         if number == self._cleared_for:
             return False
         connection = self._fingerprints.connection()
-        proven_from = self._service() - EXCHANGE_LIFETIME_MS
+        proven_from = self._service() - self._proof_ms
         rows = known_rows.rows_above(connection, self._cleared_to, ROWS_PER_STEP)
         done = [row for row in rows if not any(self._fingerprints.unsealed(row.first_position, row.fingerprints))]
         if not done:

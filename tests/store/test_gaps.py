@@ -9,6 +9,7 @@ import pytest
 from agent.store import aside, database, gaps, segments
 from agent.store.declaration import LABEL_RANGES_MAX, declarations
 from agent.store.gaps import GAPS_MAX, Gap
+from agent.store.known import Spans
 from agent.store.opening import load
 from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
 from tests.store.test_event_store import NAMELESS, ONE, PROOF, TWO
@@ -36,7 +37,7 @@ def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
 def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
     clock = HandClock()
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
-        memory = load(connection, clock, 0)
+        memory = load(connection, clock, Spans())
     memory.epochs.add(1, "epoch")
     memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
     memory.undeclared.append(Gap(900, 899, "test"))

@@ -16,6 +16,7 @@ from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer
 from agent.store.fingerprints import IndexBounds
 from agent.store.housekeeping import Housekeeping
+from agent.store.known import Spans
 from agent.store.opening import load
 from agent.store.port import Submission
 from agent.store.reader import read_packed
@@ -74,7 +75,7 @@ class Load:
     def _open_and_close(self) -> None:
         path = self._recording.path
         connection = self._connect(path)
-        memory = load(connection, self._clock, 0, IndexBounds(segment_events=SEGMENT_EVENTS))
+        memory = load(connection, self._clock, Spans(), IndexBounds(segment_events=SEGMENT_EVENTS))
         committer = Committer(path, self._connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce)
         committer.open(connection)
         housekeeping = Housekeeping(committer, memory, self._clock, 0, 7 * 86_400)
@@ -119,7 +120,7 @@ def broken(image: Image, folder: Path) -> str:
     path = folder / database.FILE_NAME
     for suffix, content in image.files.items():
         Path(f"{path}{suffix}").write_bytes(content)
-    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), 0)
+    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())
     with closing(connection):
         if any(aside.set_aside(path)):
             return "a power cut was taken for damage"

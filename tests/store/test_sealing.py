@@ -12,6 +12,7 @@ from agent.store import aside, database, segments
 from agent.store.event_store import EventStore
 from agent.store.fingerprints import DEFAULT_BOUNDS
 from agent.store.gaps import Gap
+from agent.store.known import Spans
 from agent.store.opening import load
 from agent.store.tracing import fingerprint_at, trace
 from agent.store.verification import verify
@@ -197,7 +198,7 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
         folder = tmp_path / f"image-{number}"
         connection = database.open_for_service(folder / database.FILE_NAME)
         with closing(connection):
-            memory = load(connection, clock, 0, DEFAULT_BOUNDS)
+            memory = load(connection, clock, Spans(), DEFAULT_BOUNDS)
             for place in range(known):
                 assert memory.fingerprints.position(fingerprint(event(place))) is not None, (number, place)
         if number % 20 == 0:
