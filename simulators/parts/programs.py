@@ -13,7 +13,6 @@ PACKAGES = {
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
-    "faketime": "faketime",
     "openssl": "openssl",
     "systemd-analyze": "systemd",
 }
