@@ -21,7 +21,7 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("at-least-once", "as it comes", Seams(delivery="at-least-once")),
+    Variant("at-least-once", "as it comes", Seams()),
     Variant("exactly-once", "Kafka transactions, for readers of the topic", Seams(delivery="exactly-once")),
     Variant("at-most-once", "sent once and forgotten", Seams(delivery="at-most-once")),
     Variant("no-agent-dedup", "the gateway recognises no resend", Seams(agent_patches=_AGENT)),

@@ -23,6 +23,16 @@ from simulators.run.run import judge_there
 
 pytestmark = pytest.mark.heavy
 
+FRAME = """<!doctype html><title>frame</title>
+<style>:root {{ color-scheme: light dark; }} iframe {{ border: 0; }}</style>
+<script>addEventListener('message', event => {{
+  const seen = document.createElement('script');
+  seen.type = 'application/json';
+  seen.id = 'seen';
+  seen.textContent = event.data;
+  document.body.append(seen);
+}});</script><iframe src="{report}" width="{width}" height="900"></iframe>"""
+"""A window is never as narrow as a phone; a frame can be."""
 PROBE = Path(__file__).with_name("probe.js")
 BEGIN = 1_763_706_000_000
 SENSORS = 1_000
@@ -64,14 +74,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _look(report: Path, tmp_path: Path, width: int, *, dark: bool) -> dict[str, Any]:
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(report=report.as_uri(), width=width))
     command = [
         programs.require("chromium"),
         *FLAGS,
         f"--user-data-dir={tmp_path / 'profile'}",
-        f"--window-size={width},900",
+        "--window-size=1400,1000",
         f"--blink-settings=preferredColorScheme={0 if dark else 1}",
         "--dump-dom",
-        report.as_uri(),
+        frame.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
     found = re.search(r'<script type="application/json" id="seen">(.*?)</script>', done.stdout, flags=re.DOTALL)
@@ -88,7 +100,7 @@ def test_the_report_is_readable_without_a_word_from_the_console(
     seen = _look(report, tmp_path, width, dark=dark)
     assert seen["wrong"] == []
     assert seen["overlaps"] == []
-    assert seen["width"] <= seen["window"]
+    assert seen["width"] <= seen["window"] == width
     assert seen["dark"] is dark
     assert (seen["paper"] == "rgb(255, 255, 255)") is not dark
     assert seen["paper"] != seen["ink"]
