@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from agent.delivery import Answer, Delivery, Status
@@ -86,9 +87,10 @@ class Watch:
             reason = f"{answer.status.value}: {answer.reason}"
             self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
 
-    def devices(self) -> list[dict[str, object]]:
+    def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
         """Give the devices, the one seen last first."""
-        return [{"device": device, **asdict(seen)} for device, seen in reversed(list(self._devices.items()))]
+        latest = islice(reversed(list(self._devices.items())), limit)
+        return [{"device": device, **asdict(seen)} for device, seen in latest]
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Give what is newer than a number, in order."""
