@@ -62,7 +62,7 @@ class Watch:
 
     def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
         """Note what became of a delivery that the store has taken."""
-        new, suspected = iter(outcome.new), outcome.suspected
+        new, suspected = iter(outcome.new), frozenset(outcome.suspected)
         fingerprints = iter(outcome.fingerprints)
         for candidate in candidates:
             device = candidate.event.device
