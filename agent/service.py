@@ -105,6 +105,7 @@ async def _open_ways_in(
         ways_in["coap"] = coap
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])
+        store.also_forget(coap.forget_answers)
     if settings.http.enabled:
         http = _http(settings, clock, pipeline, store, words, copies_at_the_door)
         ways_in["http"] = await stack.enter_async_context(http)

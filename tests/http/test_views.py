@@ -113,9 +113,10 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
         served.store.mark_forwarded(batch(1, 2))
         served.store.mark_processed(served.store.forwarded())
         served.store.mark_forwarded(batch(3, 4))
+        served.store.give_up(6, "test")
         counted = served.store.counts()
     on_disk = read_status(tmp_path / "state", GATEWAY).events
-    assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed) == (3, 2, 2)
+    assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed, on_disk.lost) == (3, 2, 2, 1)
 
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
