@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import monotonic
 
-from agent.admission import Admission, ForbiddenError
+from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
@@ -14,6 +14,7 @@ from agent.identity_warnings import IdentityWarnings
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
+from agent.watch import Watch
 from contract.record import Clock as Trust
 
 
@@ -29,7 +30,8 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
-        self.warnings = IdentityWarnings()
+        self.watch = Watch()
+        self.warnings = IdentityWarnings(monotonic)
 
     def protect(self, devices: Iterable[str]) -> None:
         """Take these devices' events only from whoever has proven to be them, or from a relay."""
@@ -66,11 +68,9 @@ class Pipeline:
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
         received, trust = self._clock.wall(), self._clock.trust()
-        candidates = tuple(identify(event, delivery.via, received, trust, self._settings) for event in decoded.events)
-        rejects = tuple(
-            Reject(rejected.device, delivery.via, received, rejected.reason, rejected.raw)
-            for rejected in decoded.rejected
-        )
+        via, settings = delivery.via, self._settings
+        candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
+        rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
         self._submit(delivery, candidates, rejects, delivery.proof, respond)
 
     def _submit(
@@ -82,13 +82,21 @@ class Pipeline:
         respond: Respond,
     ) -> None:
         def ack(outcome: Outcome) -> None:
-            self.warnings.look(candidates, outcome, monotonic())
+            if not outcome.refusal:
+                tally = self.tallies[delivery.via]
+                tally.possible_duplicates += len(outcome.suspected)
+                for reject in rejects:
+                    tally.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
+                self.watch.stored(delivery.via, candidates, rejects, outcome)
+            self.warnings.look(candidates, outcome)
             self._tell(delivery, respond, _answer(outcome, len(rejects)))
 
         self._intake.submit(Submission(candidates, rejects, proof, ack))
 
     def _tell(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         self.tallies[delivery.via].add(answer)
+        if answer.status is not Status.DURABLE:
+            self.watch.refused(delivery, answer, self._clock.wall())
         respond(answer)
 
 

@@ -6,9 +6,10 @@ import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.link import STOPPED_FACT
 from agent.forward.records import read_front
 from agent.store import database, gaps, known_rows, tables
-from agent.store.coverage import Ranges
 from agent.store.damage import DamagedEventError
 from agent.store.reader import Epochs, read_packed
 from agent.store.states import States
@@ -23,7 +24,7 @@ class EventCounts:
     forwarded: int
     processed: int
     lost: int = 0
-    """Given up, since they could not be read any more; as far as the latest gaps say."""
+    """Given up, and declared by gateway.gap events; as far as the latest gaps say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,16 @@ class Status:
     store_bytes: int
     oldest_unprocessed: int | None
     """When the first event was accepted that the table does not have yet, in milliseconds since 1970 UTC."""
+    oldest_new: int | None
+    """The same of the first event that no broker has."""
+    oldest_forwarded: int | None
+    """The same of the first event that waits for its receipt."""
     table: str | None
     """The table whose receipts count; None before the first."""
+    forwarding_stopped: str = ""
+    """Why nothing is forwarded until the next start; empty where it is."""
+    maybe_lost: int = 0
+    """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
     def document(self) -> dict[str, object]:
         """Give the status as JSON's types."""
@@ -76,8 +85,12 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
         store_bytes=database.bytes_on_disk(path),
-        oldest_unprocessed=_oldest_unprocessed(connection, end),
+        oldest_unprocessed=_oldest(connection, end, "new", "forwarded"),
+        oldest_new=_oldest(connection, end, "new"),
+        oldest_forwarded=_oldest(connection, end, "forwarded"),
         table=tables.read_fact(connection, TABLE_FACT),
+        forwarding_stopped=tables.read_fact(connection, STOPPED_FACT) or "",
+        maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
     )
 
 
@@ -85,22 +98,30 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
     states = States(connection)
     forwarded = sum(batch.last - batch.first + 1 for batch in states.batches)
     first = tables.first_event(connection)
-    kept = 0 if first is None else _count(states.done, first) - _count(states.lost, first)
-    return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
+    kept = 0 if first is None else states.done.count(first) - states.lost.count(first)
+    return EventCounts(end - forwarded - states.done.count(), forwarded, kept, states.lost.count())
 
 
-def _oldest_unprocessed(connection: sqlite3.Connection, end: int) -> int | None:
-    done = States(connection).done
+def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | None:
+    """Give the moment at which the first event in one of these states was accepted."""
+    states = States(connection)
     position = tables.first_event(connection)
-    while position is not None and (covered := done.end_of(position)) is not None:
-        position = covered + 1
-    if position is None or position > end:
-        return None
+    while position is not None and position <= end:
+        batch = states.batch(position)
+        if (covered := states.done.end_of(position)) is not None:
+            position = covered + 1
+        elif ("new" if batch is None else "forwarded") in wanted:
+            return _received(connection, position)
+        elif batch is not None:
+            position = batch.last + 1
+        else:
+            starts = [batch.first for batch in states.batches if batch.first > position]
+            position = min(starts) if starts else None
+    return None
+
+
+def _received(connection: sqlite3.Connection, position: int) -> int | None:
     try:
         return next((read_front(packed.tail).received for packed in read_packed(connection, position, position)), None)
     except DamagedEventError:
         return None
-
-
-def _count(ranges: Ranges, floor: int = 1) -> int:
-    return sum(max(0, last - max(first, floor) + 1) for first, last in ranges)
