@@ -60,6 +60,7 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 bench: bench-agent bench-store bench-cloud bench-simulators ## Measure everything, beside what a user would pick instead
 
 .PHONY: bench-agent bench-store bench-cloud bench-simulators
+bench-agent: programs
 bench-agent bench-store bench-cloud bench-simulators: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
