@@ -10,11 +10,11 @@ from simulators.parts import debian
 from simulators.parts.error import PartError
 
 PACKAGES = {
+    "chromium": "chromium",
     "mosquitto": "mosquitto",
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
-    "faketime": "faketime",
     "openssl": "openssl",
     "systemd-analyze": "systemd",
 }

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from contract.event import Event
+from contract.receipt import Receipt
 from contract.record import Clock
 from simulators.parts.kafka import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
@@ -78,7 +79,7 @@ def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_star
     cloud.wait_for_receipts(30)
     cloud.wait_for_log("batch=0 stage=skipped")
     assert cloud.ids() == ids(range(30))
-    wanted = {f"oncegate:{DeltaTable(cloud.table).metadata().id}:0"}
+    wanted = {str(Receipt(str(DeltaTable(cloud.table).metadata().id), 0))}
     cloud.wait(lambda: {one.metadata for one in cloud.receipts()} == wanted, f"the metadata {wanted}")
 
 
