@@ -1,5 +1,7 @@
 """Rows: what the table keeps of an event."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -14,6 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cloud import devices
 from contract.record import Shared
 
 COLUMNS: dict[str, DataType] = {
@@ -36,10 +39,15 @@ COLUMNS: dict[str, DataType] = {
     "kafka_partition": IntegerType(),
     "kafka_offset": LongType(),
     "processed_at": TimestampType(),
+    "device_name": StringType(),
+    "site": StringType(),
+    "tags": StringType(),
     "raw": BinaryType(),
     "day": DateType(),
 }
-"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded."""
+"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded.
+
+A table that was made without one of them gets it at the next start."""
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
@@ -67,13 +75,17 @@ def day_of() -> Column:
     return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE).cast("date"))
 
 
-def decode(survivors: DataFrame) -> DataFrame:
-    """Decode the values of the survivors into rows of SCHEMA; one that fails keeps its raw bytes, and no data."""
+def decode(survivors: DataFrame, known: DataFrame | None = None, also: Sequence[str] = ()) -> DataFrame:
+    """Decode the values of the survivors into rows of SCHEMA; one that fails keeps its raw bytes, and no data.
+
+    `known` are the devices to be joined; `also` names columns of the survivors that stay beside those of SCHEMA.
+    """
     text = F.col("value").cast("string")
     parsed = F.from_json(text, _VALUE, {"columnNameOfCorruptRecord": "_corrupt"})
     decoded = survivors.withColumn("parsed", parsed).withColumn("day", day_of())
     columns = {**_columns(), "data": _data(text), "raw": F.when(_failed(), F.col("value"))}
-    return decoded.select(*(columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+    own = (columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items() if name in columns)
+    return devices.join(decoded.select(*own, *also), known).select(*COLUMNS, *also)
 
 
 def _columns() -> dict[str, Column]:
