@@ -40,7 +40,7 @@ $(READY): pyproject.toml constraints.txt
 	fi
 	if [ ! -x $(BIN)/pip ]; then echo 'setup: making .venv'; $(PYTHON) -m venv .venv; fi
 	echo 'setup: installing the Python packages into .venv (a few minutes, once; pyspark is 430 MB)'
-	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[cloud,sim,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt -e '.[cloud,oscore,sim,dev]'
 	touch $@
 
 .PHONY: demo

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -13,6 +13,8 @@ from agent.delivery import Delivery
 from agent.settings import DevicesSettings
 
 _DEVICES_KEPT = 4_096
+_DENIED = "is not let in here ([devices] allow, deny)"
+_UNPROVEN = "has credentials, and this is said without them"
 
 
 class ForbiddenError(Exception):
@@ -25,6 +27,11 @@ class Admission:
     def __init__(self, settings: DevicesSettings) -> None:
         self._lists = bool(settings.allow or settings.deny)
         self._admits = lru_cache(maxsize=_DEVICES_KEPT)(lambda device: _admits(settings, device))
+        self._protected: frozenset[str] = frozenset()
+
+    def protect(self, devices: Iterable[str]) -> None:
+        """Let these devices speak only where they are authenticated, or through a relay."""
+        self._protected |= {unicodedata.normalize("NFC", device) for device in devices}
 
     def screen(self, delivery: Delivery, decoded: Decoded) -> Decoded:
         """Give what may be taken; raise ForbiddenError where that is nothing.
@@ -33,21 +40,25 @@ class Admission:
         victim's next fingerprint first. A device that is not let in is put aside, so that it does not block those
         that come through the same relay.
         """
-        if delivery.authenticated is not None and not delivery.relay:
+        if delivery.authenticated is None:
+            if self._protected:
+                decoded = _without(decoded, lambda device: device not in self._protected, _UNPROVEN)
+        elif not delivery.relay:
             _check_own(delivery.authenticated, decoded)
-        return self._without_denied(decoded) if self._lists else decoded
+        return _without(decoded, self._admits, _DENIED) if self._lists else decoded
 
-    def _without_denied(self, decoded: Decoded) -> Decoded:
-        denied = [event.device for event in decoded.events if not self._admits(event.device)]
-        if not denied:
-            return decoded
-        if len(denied) == len(decoded.events):
-            raise ForbiddenError(f"device {denied[0]!a} is not let in here ([devices] allow, deny)")
-        return replace(
-            decoded,
-            events=tuple(event for event in decoded.events if self._admits(event.device)),
-            rejected=(*decoded.rejected, *(_rejected(device) for device in denied)),
-        )
+
+def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> Decoded:
+    denied = [event.device for event in decoded.events if not admits(event.device)]
+    if not denied:
+        return decoded
+    if len(denied) == len(decoded.events):
+        raise ForbiddenError(f"device {denied[0]!a} {reason}")
+    return replace(
+        decoded,
+        events=tuple(event for event in decoded.events if admits(event.device)),
+        rejected=(*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
+    )
 
 
 def _check_own(authenticated: str, decoded: Decoded) -> None:
@@ -55,11 +66,6 @@ def _check_own(authenticated: str, decoded: Decoded) -> None:
     devices = {event.device for event in decoded.events} | {rejected.device for rejected in decoded.rejected}
     if devices - {own}:
         raise ForbiddenError(f"these credentials are those of {own!a} and of no other device")
-
-
-def _rejected(device: str) -> Rejected:
-    """Note the device, and nothing of what it said."""
-    return Rejected(device, "this device is not let in here ([devices] allow, deny)", b"")
 
 
 def _admits(settings: DevicesSettings, device: str) -> bool:

@@ -4,34 +4,56 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import logging
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 
-from agent import configuration, fingerprint_command, trace_command, verify_command
+from agent import (
+    config_command,
+    configuration,
+    credentials_command,
+    doctor_command,
+    events_command,
+    fingerprint_command,
+    status_command,
+    trace_command,
+    verify_command,
+)
+from agent.coap.errors import CredentialsError
 from agent.configuration import ConfigurationError
+from agent.forward.error import KafkaSettingsError
 from agent.http.errors import BindError as HttpBindError
 from agent.http.errors import HttpSettingsError
 from agent.settings import Settings
-from agent.status import EventCounts, read_status
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.database import StoreError
+from agent.terminal import Colour, paint
 
 FAILURE = 1
 USAGE = 2
 
 _EXAMPLES = """examples:
-  oncegate check --config /etc/oncegate/oncegate.toml
-  oncegate run
-  oncegate status --json
-  oncegate events --limit 10
+  oncegate check                       is the configuration right?
+  oncegate doctor                      is everything around the gateway right?
+  oncegate status                      what does the store hold?
+  oncegate events --limit 10           the latest events
   oncegate trace 5f1c0d6b6a0f4f1d9c5b7a3e2d1c0b9a
-  oncegate verify --json
-  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint -
+  oncegate COMMAND --help              options and examples of a command
+
+exit codes: 0 fine, 1 a failure, 2 wrong usage or configuration
+"""
+_RUN_EXAMPLES = """examples:
+  oncegate run
+  oncegate run --config ./oncegate.toml --log-level debug
+  ONCEGATE_COAP__BIND='[::]:15683' oncegate run
+"""
+_CHECK_EXAMPLES = """examples:
+  oncegate check
+  oncegate check --config ./oncegate.toml && sudo systemctl restart oncegate
 """
 
 
@@ -40,16 +62,22 @@ def main() -> None:
     arguments = _parser().parse_args()
     try:
         sys.exit(arguments.run(arguments))
-    except (ConfigurationError, HttpSettingsError) as error:
-        print(f"oncegate: {error}", file=sys.stderr)
+    except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
+        _complain(str(error))
         sys.exit(USAGE)
     except (StoreError, DamagedEventError, sqlite3.Error) as error:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
-        print(f"oncegate: {error}{hint}", file=sys.stderr)
+        _complain(f"{error}{hint}")
+        sys.exit(FAILURE)
+    except KeyboardInterrupt:
         sys.exit(FAILURE)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILURE)
+
+
+def _complain(text: str) -> None:
+    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {text}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,36 +88,62 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    configured = argparse.ArgumentParser(add_help=False)
-    configured.add_argument(
-        "--config",
-        type=Path,
-        default=Path(os.environ.get(configuration.PATH_VARIABLE, configuration.DEFAULT_PATH)),
-        metavar="FILE",
-        help="configuration file (default: $ONCEGATE_CONFIG, else /etc/oncegate/oncegate.toml)",
-    )
-    run = commands.add_parser("run", parents=[configured], help="run the agent until SIGTERM")
+    run = _add(commands, "run", _run, "run the agent until SIGTERM", _RUN_EXAMPLES)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    run.set_defaults(run=_run)
-    commands.add_parser("check", parents=[configured], help="check the configuration").set_defaults(run=_check)
-    status = commands.add_parser("status", parents=[configured], help="show what the store holds")
-    status.add_argument("--json", action="store_true", help="one JSON object")
-    status.set_defaults(run=_status)
-    events = commands.add_parser("events", parents=[configured], help="show the latest events, a JSON object a line")
-    events.add_argument("--json", action="store_true", help="the same; for scripts that say so")
-    events.add_argument("--limit", type=int, default=20, metavar="N", help="how many at most (default: 20)")
-    events.add_argument("--duplicates", action="store_true", help="show the latest copies, and what each repeats")
-    events.set_defaults(run=_events)
-    trace = commands.add_parser("trace", parents=[configured], help="show one event's way, by its fingerprint")
-    trace_command.add_arguments(trace)
-    trace.set_defaults(run=_trace)
-    verify = commands.add_parser("verify", parents=[configured], help="check all of the store; exit 1: it is damaged")
-    verify_command.add_arguments(verify)
-    verify.set_defaults(run=_verify)
-    fingerprint = commands.add_parser("fingerprint", help="compute the fingerprints of events, for firmware writers")
-    fingerprint_command.add_arguments(fingerprint)
-    fingerprint.set_defaults(run=fingerprint_command.run)
-    commands.add_parser("version", help="print the version").set_defaults(run=_version)
+    _add(commands, "check", _check, "check the configuration: file, line, key", _CHECK_EXAMPLES)
+    _add_module(commands, "config", config_command, "print the effective configuration, and where each value is from")
+    _add_module(commands, "doctor", doctor_command, "look at clock, disk, Kafka, MQTT; exit 1: something is wrong")
+    _add_module(commands, "status", status_command, "show what the store holds")
+    _add_module(commands, "events", events_command, "show the latest events, a JSON object a line")
+    _add_module(commands, "trace", trace_command, "show one event's way, by its fingerprint")
+    _add_module(commands, "verify", verify_command, "check all of the store; exit 1: it is damaged")
+    _add_module(
+        commands,
+        "fingerprint",
+        fingerprint_command,
+        "compute the fingerprints of events, for firmware writers",
+        configured=False,
+    )
+    _add_module(commands, "credentials", credentials_command, "make the OSCORE credentials of a sensor, for both sides")
+    _add(commands, "version", _version, "print the version", "example:\n  oncegate version\n", configured=False)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # what add_subparsers gives has no public name
+
+
+def _add_module(
+    commands: Commands[argparse.ArgumentParser], name: str, module: ModuleType, help_: str, *, configured: bool = True
+) -> None:
+    """Add a command that has a module of its own: EXAMPLES, add_arguments, run."""
+    module.add_arguments(_add(commands, name, module.run, help_, module.EXAMPLES, configured=configured))
+
+
+def _add(
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    help_: str,
+    examples: str,
+    *,
+    configured: bool = True,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=help_,
+        description=help_[0].upper() + help_[1:] + ".",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if configured:
+        parser.add_argument(
+            "--config",
+            type=Path,
+            default=Path(os.environ.get(configuration.PATH_VARIABLE, configuration.DEFAULT_PATH)),
+            metavar="FILE",
+            help="configuration file (default: $ONCEGATE_CONFIG, else /etc/oncegate/oncegate.toml)",
+        )
+    parser.set_defaults(run=run)
     return parser
 
 
@@ -99,18 +153,16 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _run(arguments: argparse.Namespace) -> int:
     # The Kafka client takes its time to load: only here.
+    from agent import journal
     from agent.coap.errors import BindError
-    from agent.forward.error import KafkaSettingsError
     from agent.service import serve
 
     settings = _settings(arguments)
-    logging.basicConfig(
-        level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
-    )
+    journal.configure(arguments.log_level.upper())
     status = 0
     try:
         asyncio.run(serve(settings))
-    except* (KafkaSettingsError, HttpSettingsError) as group:
+    except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
         status = _explain(group, USAGE)
     except* (StoreError, BindError, HttpBindError) as group:
         status = _explain(group, FAILURE)
@@ -122,11 +174,14 @@ def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
         if isinstance(error, BaseExceptionGroup):
             _explain(error, status)
         else:
-            print(f"oncegate: {error}", file=sys.stderr)
+            _complain(str(error))
     return status
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from agent.coap.credentials import read_credentials
+    from agent.coap.oscore_serving import check_installed
+    from agent.forward.client import LastError, open_admin
     from agent.http.access import open_access
     from agent.http.tls import open_tls
 
@@ -134,53 +189,13 @@ def _check(arguments: argparse.Namespace) -> int:
     if settings.http.enabled:
         open_access(settings.http)
         open_tls(settings.http)
+    if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
+        check_installed()
+        for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
+            raise CredentialsError(error)
+    open_admin(settings.kafka, LastError())  # it knows which properties there are, and which values they take
     print(f"{arguments.config}: fine")
     return 0
-
-
-def _status(arguments: argparse.Namespace) -> int:
-    settings = _settings(arguments)
-    status = read_status(settings.gateway.state_dir, settings.gateway.id)
-    if arguments.json:
-        print(json.dumps(status.document()))
-        return 0
-    rows = {
-        "gateway": status.gateway,
-        "accepted": f"{status.accepted} events, {status.duplicates} copies recognised, {status.rejected} rejected",
-        "in the store": _states(status.events),
-        "label": f"epoch {status.epoch}, sequence {status.sequence}, {status.epochs} epochs so far",
-        "on disk": f"{status.store_bytes / 1e6:.1f} MB",
-    }
-    for name, value in rows.items():
-        print(f"{name:>14}  {value}")
-    return 0
-
-
-def _states(events: EventCounts) -> str:
-    lost = f", {events.lost} lost" if events.lost else ""
-    return f"{events.new} new, {events.forwarded} forwarded, {events.processed} processed{lost}"
-
-
-def _events(arguments: argparse.Namespace) -> int:
-    from agent.events_command import read_duplicates, read_events
-
-    gateway = _settings(arguments).gateway
-    if arguments.duplicates:
-        rows = read_duplicates(gateway.state_dir, arguments.limit)
-    else:
-        rows = read_events(gateway.state_dir, gateway.id, arguments.limit)
-    for row in rows:
-        print(json.dumps(row, ensure_ascii=False))
-    return 0
-
-
-def _trace(arguments: argparse.Namespace) -> int:
-    gateway = _settings(arguments).gateway
-    return trace_command.run(gateway.state_dir, gateway.id, arguments)
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    return verify_command.run(_settings(arguments).gateway.state_dir, arguments)
 
 
 def _version(arguments: argparse.Namespace) -> int:

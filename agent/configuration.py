@@ -6,10 +6,11 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from agent import toml_lines
 from agent.settings import (
     CoapSettings,
     DevicesSettings,
@@ -18,6 +19,7 @@ from agent.settings import (
     IdentitySettings,
     KafkaSettings,
     MqttSettings,
+    OscoreSettings,
     ReceiptSettings,
     Settings,
     StoreSettings,
@@ -31,6 +33,7 @@ OVERRIDE_SEPARATOR = "__"
 SECTIONS: Mapping[str, type[Any]] = {
     "gateway": GatewaySettings,
     "coap": CoapSettings,
+    "coap.oscore": OscoreSettings,
     "http": HttpSettings,
     "devices": DevicesSettings,
     "mqtt": MqttSettings,
@@ -45,27 +48,50 @@ class ConfigurationError(Exception):
     """The configuration cannot be used; the message names place, key, what was expected and what was found."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a configuration comes from, and on which lines its keys stand."""
+
+    name: str
+    lines: Mapping[toml_lines.Path, int] = field(default_factory=dict)
+
+    def place(self, *path: str) -> str:
+        """Say where a section or its key stands: file and line, as editors and compilers do."""
+        line = toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:]))
+        return self.name if line is None else f"{self.name}:{line}"
+
+
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read a configuration file and the environment's overrides (ONCEGATE_<SECTION>__<KEY>)."""
+    document, source = read(path)
+    return parse(document, source, environment)
+
+
+def read(path: Path) -> tuple[Mapping[str, object], Source]:
+    """Read a file as TOML."""
     try:
         text = path.read_text()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigurationError(f"{path}: cannot be read: {reason}") from error
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
-    return parse(document, str(path), environment)
+    return document, Source(str(path), toml_lines.lines_of(text))
 
 
-def parse(document: Mapping[str, object], source: str, environment: Mapping[str, str]) -> Settings:
-    """Check a configuration document; `source` names it in errors."""
-    for section in document:
+def parse(document: Mapping[str, object], source: Source, environment: Mapping[str, str]) -> Settings:
+    """Check a configuration document; `source` names places in errors."""
+    tables = sections_of(document)
+    for section in tables:
         if section not in SECTIONS:
-            raise ConfigurationError(f"{source}: unknown section [{section}]{_nearest(section, SECTIONS)}")
-    overrides = _overrides(environment)
+            raise ConfigurationError(
+                f"{source.place(section)}: unknown section [{section}]{_nearest(section, SECTIONS)}"
+            )
+    given = overrides(environment)
     parts = {
-        section: _section(section, kind, document.get(section, {}), overrides.get(section, {}), source)
+        section.replace(".", "_"): _section(section, kind, tables.get(section, {}), given.get(section, {}), source)
         for section, kind in SECTIONS.items()
     }
     return Settings(**parts)
@@ -76,23 +102,56 @@ def key_of(option: Field[Any]) -> str:
     return option.metadata["key"] or option.name
 
 
-def _section(section: str, kind: type[Any], table: object, overrides: Mapping[str, str], source: str) -> Any:
+def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Give each section's table under its whole name, such as `coap.oscore`."""
+    tables = dict(document)
+    for section in SECTIONS:
+        outer, dot, inner = section.partition(".")
+        table = tables.get(outer)
+        if dot and isinstance(table, dict) and inner in table:
+            tables[section] = table[inner]
+            tables[outer] = {key: value for key, value in table.items() if key != inner}
+    return tables
+
+
+def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Give what the environment says, by section and key."""
+    found: dict[str, dict[str, str]] = {}
+    for name, value in environment.items():
+        path, separator, key = name.removeprefix(OVERRIDE_PREFIX).rpartition(OVERRIDE_SEPARATOR)
+        if not name.startswith(OVERRIDE_PREFIX) or not separator:
+            continue
+        section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
+        if section not in SECTIONS:
+            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section, SECTIONS)}")
+        found.setdefault(section, {})[key.lower()] = value
+    return found
+
+
+def override_of(section: str, key: str) -> str:
+    """Name the environment variable that goes before a key."""
+    return f"{OVERRIDE_PREFIX}{section.replace('.', OVERRIDE_SEPARATOR)}{OVERRIDE_SEPARATOR}{key}".upper()
+
+
+def _section(section: str, kind: type[Any], table: object, given: Mapping[str, str], source: Source) -> Any:
     if not isinstance(table, dict):
-        raise ConfigurationError(f"{source}: [{section}]: expected a table")
+        raise ConfigurationError(f"{source.place(section)}: [{section}]: expected a table")
     options = {key_of(option): option for option in fields(kind)}
     values: dict[str, object] = {}
-    for origin, given in ((source, table), ("environment", overrides)):
-        for key, value in given.items():
+    for origin, entries in ((source, table), (Source("environment"), given)):
+        for key, value in entries.items():
+            place = f"{origin.place(section, key)}: [{section}] {key}"
             if key not in options:
-                raise ConfigurationError(f"{origin}: [{section}] {key}: unknown key{_nearest(key, options)}")
-            values[options[key].name] = _read(options[key], value, f"{origin}: [{section}] {key}")
+                raise ConfigurationError(f"{place}: unknown key{_nearest(key, options)}")
+            values[options[key].name] = _read(options[key], value, place)
+    place = source.place(section)
     for key, option in options.items():
         if option.name not in values and option.default is MISSING and option.default_factory is MISSING:
-            raise ConfigurationError(f"{source}: [{section}] {key}: missing; {option.metadata['help']}")
+            raise ConfigurationError(f"{place}: [{section}] {key}: missing; {option.metadata['help']}")
     try:
         return kind(**values)
     except ValueError as error:
-        raise ConfigurationError(f"{source}: [{section}] {error}") from error
+        raise ConfigurationError(f"{place}: [{section}] {error}") from error
 
 
 def _read(option: Field[Any], value: object, place: str) -> object:
@@ -100,18 +159,6 @@ def _read(option: Field[Any], value: object, place: str) -> object:
         return option.metadata["read"](value)
     except ValueError as error:
         raise ConfigurationError(f"{place}: {error}; found {value!r}") from error
-
-
-def _overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    overrides: dict[str, dict[str, str]] = {}
-    for name, value in environment.items():
-        section, separator, key = name.removeprefix(OVERRIDE_PREFIX).partition(OVERRIDE_SEPARATOR)
-        if not name.startswith(OVERRIDE_PREFIX) or not separator:
-            continue
-        if section.lower() not in SECTIONS:
-            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section.lower(), SECTIONS)}")
-        overrides.setdefault(section.lower(), {})[key.lower()] = value
-    return overrides
 
 
 def _nearest(word: str, known: Mapping[str, object]) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agent import units
-from agent.configuration import OVERRIDE_PREFIX, OVERRIDE_SEPARATOR, SECTIONS, key_of
+from agent.configuration import SECTIONS, key_of, override_of
+from agent.identity_rules import read_rules
 from agent.mqtt import topics
 
 _HEAD = """# Configuration
@@ -30,7 +31,7 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 takes effect when the agent is started again. An environment variable goes before the file.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
-_TABLES = (units.properties, topics.read_subscriptions)
+_TABLES = (units.properties, topics.read_subscriptions, read_rules)
 """Readers of TOML tables, which have no form as one environment variable."""
 _DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
 _SIZES = {1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
@@ -50,7 +51,7 @@ def _section(name: str, kind: type[Any]) -> str:
     options = fields(kind)
     rows = (_row(option) for option in options)
     scalar = (option for option in options if option.metadata["read"] not in _TABLES)
-    example = f"{OVERRIDE_PREFIX}{name}{OVERRIDE_SEPARATOR}{key_of(next(scalar))}".upper()
+    example = override_of(name, key_of(next(scalar)))
     return "\n".join([f"## [{name}]\n", f"From the environment: `{example}` and so on.\n", _TABLE_HEAD, *rows, ""])
 
 

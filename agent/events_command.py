@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+from agent import configuration
 from agent.store import database, known_rows, tables
 from agent.store.damage import DamagedEventError
 from agent.store.port import StoredEvent
@@ -15,6 +17,31 @@ from agent.store.reader import Epochs, read_packed, stored
 from agent.store.states import States
 from agent.store.tracing import fingerprint_at
 from contract.record import encode_value
+
+EXAMPLES = """examples:
+  oncegate events --limit 3
+  oncegate events --limit 1000 | jq -r 'select(.state == "new").device' | sort | uniq -c
+  oncegate events --duplicates
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="the same; for scripts that say so")
+    parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="how many at most (default: 20)")
+    parser.add_argument("--duplicates", action="store_true", help="show the latest copies, and what each repeats")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print events or copies, an object a line."""
+    gateway = configuration.load(arguments.config).gateway
+    if arguments.duplicates:
+        rows = read_duplicates(gateway.state_dir, arguments.limit)
+    else:
+        rows = read_events(gateway.state_dir, gateway.id, arguments.limit)
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False))
+    return 0
 
 
 def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
@@ -60,3 +87,10 @@ def _document(event: StoredEvent, gateway: str, states: States) -> dict[str, obj
     document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
     document["state"] = states.state(event.position)
     return document
+
+
+def _limit(text: str) -> int:
+    limit = int(text)
+    if limit < 1:
+        raise argparse.ArgumentTypeError("expected 1 or more")
+    return limit

@@ -13,6 +13,11 @@ from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.values import Invalid
 
+EXAMPLES = """examples:
+  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint
+  oncegate fingerprint events.cbor
+  oncegate fingerprint --fields device,id event.json
+"""
 LABEL_FIELDS = ("epoch", "sequence")
 STANDARD_INPUT = "-"
 WITHOUT_FINGERPRINT = "-"

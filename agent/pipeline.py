@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from time import monotonic
+
 from agent.admission import Admission, ForbiddenError
 from agent.clock import Clock
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
 from agent.identity import identify
+from agent.identity_warnings import IdentityWarnings
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
@@ -24,6 +28,11 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
+        self.warnings = IdentityWarnings()
+
+    def protect(self, devices: Iterable[str]) -> None:
+        """Take these devices' events only from whoever has proven to be them, or from a relay."""
+        self._admission.protect(devices)
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
@@ -68,6 +77,7 @@ class Pipeline:
         respond: Respond,
     ) -> None:
         def ack(outcome: Outcome) -> None:
+            self.warnings.look(candidates, outcome, monotonic())
             self._tell(delivery, respond, _answer(outcome, len(rejects)))
 
         self._intake.submit(Submission(candidates, rejects, proof, ack))

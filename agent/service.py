@@ -16,14 +16,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from agent.clock import Clock, SystemClock
+from agent.coap.oscore_serving import open_oscore
 from agent.coap.server import CoapServer
 from agent.forward.forwarder import Forwarder
 from agent.forward.receipts import Receipts
+from agent.notify import Notifier
 from agent.pipeline import Pipeline
 from agent.settings import Settings
 from agent.status import read_status
 from agent.store.database import DamagedStoreError
 from agent.store.event_store import EventStore
+from agent.supervision import supervise
 
 if TYPE_CHECKING:
     from agent.http.server import HttpServer
@@ -62,6 +65,7 @@ async def _run(
 ) -> None:
     """Startup, main loop, shutdown: the ways in close first, so that the way out sees all that was accepted."""
     way_out = threading.Event()
+    notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
     receipts = Receipts(settings.kafka, settings.receipts, store, Random())
     async with asyncio.TaskGroup() as tasks:
@@ -73,7 +77,10 @@ async def _run(
                 ways_in = await _open_ways_in(settings, pipeline, store, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
+                supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
                 await _until_stopped(asked_to_stop, store)
+                supervision.cancel()
+                notifier.stopping()
                 log.info("agent=stopping")
             await mqtt
         finally:
@@ -87,7 +94,10 @@ async def _open_ways_in(
     ways_in: dict[str, CoapServer | HttpServer] = {}
     copies_at_the_door: dict[str, Callable[[], int]] = {}
     if settings.coap.enabled:
-        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive))
+        oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
+        if oscore is not None:
+            pipeline.protect(oscore.devices)
+        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive, oscore=oscore))
         ways_in["coap"] = coap
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])
@@ -106,7 +116,13 @@ def _http(
 
     responses: Counter[int] = Counter()
     sources = Sources(
-        pipeline.tallies, copies_at_the_door, responses, store.commit_durations, store.counts, store.bytes_on_disk
+        pipeline.tallies,
+        copies_at_the_door,
+        responses,
+        pipeline.warnings.counts,
+        store.commit_durations,
+        store.counts,
+        store.bytes_on_disk,
     )
     views = Views(
         store.trouble,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import units
+from agent.identity_rules import IdentityRule, read_rules
 from agent.mqtt import topics
 
 DAY_SECONDS = 86_400.0
@@ -47,6 +48,21 @@ class CoapSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OscoreSettings:
+    """Section [coap.oscore]."""
+
+    credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
+    )
+    required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where nobody could speak."""
+        if self.required and self.credentials_dir is None:
+            raise ValueError("required: expected only with credentials_dir")
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Section [http]."""
 
@@ -57,12 +73,12 @@ class HttpSettings:
         default="127.0.0.1:8580",
     )
     token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
-        units.path, "who may post and who may read, by bearer token: docs/http.md", default=None
+        units.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
     )
     tls_certificate: Path | None = option(  # noqa: RUF009
         units.path, "certificate chain (PEM); with it, HTTPS only", default=None
     )
-    tls_key: Path | None = option(units.path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    tls_key: Path | None = option(units.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
     max_body_bytes: int = option(units.size, "largest body", default=65_536)
 
 
@@ -84,7 +100,7 @@ class MqttSettings:
     version: str = option(units.choice("5", "3.1.1"), "of MQTT", default="5")
     username: str | None = option(units.text, "name at the broker", default=None)
     password_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "file whose first line is the password", default=None
+        units.secret_path, "file whose first line is the password", default=None
     )
     tls: bool = option(units.boolean, "encrypt, and check the broker's certificate and name", default=False)
     tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
@@ -94,7 +110,7 @@ class MqttSettings:
         units.path, "our own certificate (PEM), for the broker", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        units.path, "its private key, where that is not in the same file", default=None
+        units.secret_path, "its private key, where that is not in the same file", default=None
     )
     session_expiry_seconds: float = option(
         units.duration,
@@ -134,6 +150,12 @@ class IdentitySettings:
         key="retention",
         default=7 * DAY_SECONDS,
     )
+    memory_bytes: int = option(
+        units.size,
+        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk behind a filter in it",
+        key="memory",
+        default=64 << 20,
+    )
     resend_window_seconds: float = option(
         units.duration,
         "within which equal data without an id is marked as a possible duplicate",
@@ -146,6 +168,16 @@ class IdentitySettings:
         key="resend_horizon",
         default=None,
     )
+    rules: tuple[IdentityRule, ...] = option(
+        read_rules, "what makes an event of some devices the same event: docs/identity.md", default=()
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where something would be forgotten before its time, or would not fit."""
+        if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
+            raise ValueError("rules: expected a window no longer than retention")
+        if self.memory_bytes < 16 << 20:
+            raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +206,11 @@ class KafkaSettings:
     properties: Mapping[str, str] = option(
         units.properties, "librdkafka properties, such as security.protocol", default_factory=dict
     )
+    properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        units.secret_path,
+        "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +225,12 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the configuration file says; the fields are its sections."""
+    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
 
     gateway: GatewaySettings
     kafka: KafkaSettings
     coap: CoapSettings = CoapSettings()
+    coap_oscore: OscoreSettings = OscoreSettings()
     http: HttpSettings = HttpSettings()
     devices: DevicesSettings = DevicesSettings()
     mqtt: MqttSettings = MqttSettings()

@@ -6,10 +6,13 @@ import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.forward.records import read_front
 from agent.store import database, gaps, known_rows, tables
 from agent.store.coverage import Ranges
-from agent.store.reader import Epochs
+from agent.store.damage import DamagedEventError
+from agent.store.reader import Epochs, read_packed
 from agent.store.states import States
+from agent.trace_command import TABLE_FACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,10 @@ class Status:
     epoch: str | None
     sequence: int
     store_bytes: int
+    oldest_unprocessed: int | None
+    """When the first event was accepted that the table does not have yet, in milliseconds since 1970 UTC."""
+    table: str | None
+    """The table whose receipts count; None before the first."""
 
     def document(self) -> dict[str, object]:
         """Give the status as JSON's types."""
@@ -69,6 +76,8 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
         store_bytes=database.bytes_on_disk(path),
+        oldest_unprocessed=_oldest_unprocessed(connection, end),
+        table=tables.read_fact(connection, TABLE_FACT),
     )
 
 
@@ -78,6 +87,19 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
     first = tables.first_event(connection)
     kept = 0 if first is None else _count(states.done, first) - _count(states.lost, first)
     return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
+
+
+def _oldest_unprocessed(connection: sqlite3.Connection, end: int) -> int | None:
+    done = States(connection).done
+    position = tables.first_event(connection)
+    while position is not None and (covered := done.end_of(position)) is not None:
+        position = covered + 1
+    if position is None or position > end:
+        return None
+    try:
+        return next((read_front(packed.tail).received for packed in read_packed(connection, position, position)), None)
+    except DamagedEventError:
+        return None
 
 
 def _count(ranges: Ranges, floor: int = 1) -> int:

@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from agent import configuration
 from agent.store import database, tables
 from agent.store.states import PROCESSED
 from agent.store.tracing import Trace, trace
@@ -18,20 +19,22 @@ UNKNOWN = 1
 TABLE_FACT = "receipts.table"
 
 
+EXAMPLES = """examples:
+  oncegate trace 5f1c0d6b6a0f4f1d9c5b7a3e2d1c0b9a
+  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17}' | oncegate fingerprint | xargs oncegate trace
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("fingerprint", type=_fingerprint, metavar="FINGERPRINT", help="32 hex digits")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def run(folder: Path, gateway: str, arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print what the store knows of an event; 1 where it knows nothing."""
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
-        connection.execute("BEGIN")
-        found = [
-            _document(one, gateway, tables.read_fact(connection, TABLE_FACT))
-            for one in trace(connection, arguments.fingerprint)
-        ]
+    gateway = configuration.load(arguments.config).gateway
+    found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
         print("not known here: never accepted, or forgotten after identity.retention", file=sys.stderr)
         return UNKNOWN
@@ -43,6 +46,14 @@ def run(folder: Path, gateway: str, arguments: argparse.Namespace) -> int:
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 print(f"{name:>13}  {text}")
     return 0
+
+
+def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str, object]]:
+    """Give what the store knows of the events under a fingerprint, in JSON's types."""
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        connection.execute("BEGIN")
+        table = tables.read_fact(connection, TABLE_FACT)
+        return [_document(one, gateway, table) for one in trace(connection, fingerprint)]
 
 
 def _document(one: Trace, gateway: str, table: str | None) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,14 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
+
+CREDENTIAL = "credential:"
+"""Before the name of a secret that systemd hands to the service."""
+SECRETS_FOLDER = Path("/etc/oncegate/secrets")
+"""Where systemd takes them from, and where commands beside the service read them."""
+_CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
+_CREDENTIAL_PREFIX = "secret_"
+"""What systemd puts before a file's name when it loads the whole folder (LoadCredential=secret:…)."""
 
 
 def text(value: object) -> str:
@@ -33,6 +42,17 @@ def name(value: object) -> str:
 def path(value: object) -> Path:
     """Read a path."""
     return Path(text(value))
+
+
+def secret_path(value: object) -> Path:
+    """Read the path of a file that holds a secret; `credential:NAME` is one that systemd hands over."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected the path of a file, or {CREDENTIAL}NAME for one in {SECRETS_FOLDER}")
+    if not value.startswith(CREDENTIAL):
+        return Path(value)
+    file = name(value.removeprefix(CREDENTIAL))
+    handed_over = os.environ.get(_CREDENTIALS_VARIABLE)
+    return SECRETS_FOLDER / file if handed_over is None else Path(handed_over) / f"{_CREDENTIAL_PREFIX}{file}"
 
 
 def boolean(value: object) -> bool:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 
+from agent import configuration
 from agent.store import database
 from agent.store.verification import verify
 
 WRONG = 1
+
+
+EXAMPLES = """examples:
+  oncegate verify
+  oncegate verify --json | jq .findings
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def run(folder: Path, arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong, a line for each; 1 where anything is."""
-    path = folder / database.FILE_NAME
+    path = configuration.load(arguments.config).gateway.state_dir / database.FILE_NAME
     result = verify(path)
     if arguments.json:
         print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))

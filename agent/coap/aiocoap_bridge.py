@@ -12,11 +12,17 @@ from aiocoap import Context, Message, interfaces  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 
+from agent.coap.credentials import Credential
 from agent.coap.endpoint import Address, Endpoint
+from agent.coap.memory import Memory
 from agent.coap.separate import Send
 from agent.coap.tuning import Tuning
 
+PROTECTED_ANSWERS_MAX = 16_384
+"""Answers to protected requests that are kept for their retransmissions."""
+
 _LOGGER = "agent.coap.aiocoap"
+_IN_WORK = b""
 
 
 class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no types
@@ -32,6 +38,7 @@ class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no 
         self.ACK_TIMEOUT = tuning.ack_timeout_seconds
         self.ACK_RANDOM_FACTOR = tuning.ack_random_factor
         self.MAX_RETRANSMIT = tuning.retransmits_max
+        self.protected_lifetime_seconds = tuning.exchange_lifetime_seconds
 
 
 class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carries no types
@@ -45,10 +52,20 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
     is_multicast = False
     is_multicast_locally = False
 
-    def __init__(self, endpoint: Endpoint, proof: bytes, host: str) -> None:
+    def __init__(self, endpoint: Endpoint, proof: bytes, host: str, *, received: float | None = None) -> None:
         self.endpoint = endpoint
         self.proof = proof
+        self.received = received
+        """When a protected request came; None of a plain one."""
+        self.credential: Credential | None = None
+        """Whose words they are, where OSCORE has proven it."""
         self._host = host
+
+    def secured(self, credential: Credential) -> Remote:
+        """Give the same sensor, known by its credential."""
+        secured = Remote(self.endpoint, self.proof, self._host, received=self.received)
+        secured.credential = credential
+        return secured
 
     @property
     def hostinfo(self) -> str:
@@ -68,14 +85,15 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
 
     @property
     def blockwise_key(self) -> bytes:
-        return self.endpoint.key
+        return self.endpoint.key if self.credential is None else self.endpoint.key + self.credential.name.encode()
 
 
 class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap carries no types
     """What aiocoap sends through. It serves only: it resolves no name, and knows no remote but those it was given."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, answered: Memory) -> None:
         self._send = send
+        self._answered = answered
         self.awaiting: WeakValueDictionary[tuple[Address, bytes], Remote] = WeakValueDictionary()
         """Who has been sent a CON; each lives as long as aiocoap waits for its ACK."""
 
@@ -83,7 +101,10 @@ class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap c
         remote: Remote = message.remote
         if message.mtype is CON:
             self.awaiting[remote.endpoint.address, message.mid.to_bytes(2, "big")] = remote
-        self._send(message.encode(), remote.endpoint)
+        datagram = message.encode()
+        if remote.received is not None:
+            self._answered.remember(remote.proof, remote.received, datagram)
+        self._send(datagram, remote.endpoint)
 
     async def recognize_remote(self, remote: object) -> bool:
         return isinstance(remote, Remote)
@@ -99,7 +120,9 @@ class AiocoapBridge:
     """A server of aiocoap's without a socket. Two of aiocoap's private names are used: the version is pinned."""
 
     def __init__(self, send: Send, site: interfaces.Resource, tuning: BridgeTuning, address: Address) -> None:
-        self._interface = _Interface(send)
+        self._send = send
+        self._answered = Memory(tuning.protected_lifetime_seconds, PROTECTED_ANSWERS_MAX)
+        self._interface = _Interface(send, self._answered)
         self._site = site
         self._tuning = tuning
         self._host = f"[{address[0]}]:{address[1]}"
@@ -128,6 +151,19 @@ class AiocoapBridge:
     def feed(self, datagram: bytes, endpoint: Endpoint, proof: bytes) -> None:
         """Hand over a datagram that the guard has passed."""
         self._dispatch(datagram, Remote(endpoint, proof, self._host))
+
+    def feed_protected(self, datagram: bytes, endpoint: Endpoint, proof: bytes, now: float) -> None:
+        """Hand over a datagram that OSCORE protects.
+
+        A retransmission may not reach OSCORE, which would take it for a replay: it is met with silence while the
+        request is in work, and then with the same answer.
+        """
+        answer = self._answered.recall(proof, now)
+        if answer is None:
+            self._answered.remember(proof, now, _IN_WORK)
+            self._dispatch(datagram, Remote(endpoint, proof, self._host, received=now))
+        elif answer != _IN_WORK:
+            self._send(answer, endpoint)
 
     def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Hand over an ACK or Reset, where it is for one of aiocoap's messages."""

@@ -23,6 +23,8 @@ class Counters:
     """Datagrams that are no message, or none that a server ever gets."""
     bad_options: int = 0
     """Requests with a critical option that we do not know (RFC 7252 section 5.4.1)."""
+    unprotected: int = 0
+    """Plain requests refused, since OSCORE is required."""
     truncated: int = 0
     """Datagrams larger than any that we take."""
     group: int = 0

@@ -9,3 +9,7 @@ class CoapError(Exception):
 
 class BindError(CoapError):
     """The address cannot be listened on; no retry will help until the configuration or the machine has changed."""
+
+
+class CredentialsError(CoapError):
+    """The credentials directory, or one of its files, cannot be used; the message names it and never a secret."""

@@ -41,6 +41,8 @@ class Judgement:
 
     verdict: Verdict
     datagram: bytes = b""
+    protected: bool = False
+    """Whether it carries OSCORE's option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,13 @@ class _Known:
     text: bool = False
 
 
-_URI_HOST, _URI_PORT, _PROXY_URI, _PROXY_SCHEME = 3, 7, 35, 39
+_URI_HOST, _URI_PORT, _OSCORE, _PROXY_URI, _PROXY_SCHEME = 3, 7, 9, 35, 39
 _KNOWN = {
     _URI_HOST: _Known(1, 255, text=True),
     4: _Known(1, 8, repeatable=True),  # ETag
     6: _Known(0, 3),  # Observe (RFC 7641)
     _URI_PORT: _Known(0, 2),
+    _OSCORE: _Known(0, 255),  # RFC 8613; served only where it is configured
     11: _Known(0, 255, repeatable=True, text=True),  # Uri-Path
     12: _Known(0, 2),  # Content-Format
     15: _Known(0, 255, repeatable=True, text=True),  # Uri-Query
@@ -75,8 +78,8 @@ _KNOWN = {
 """If-Match and If-None-Match are left out: a condition that is not looked at must not be said to hold."""
 
 
-def judge(datagram: bytes) -> Judgement:
-    """Judge a message of version 1 with a whole header."""
+def judge(datagram: bytes, *, oscore: bool = False) -> Judgement:
+    """Judge a message of version 1 with a whole header; `oscore` tells whether OSCORE is served here."""
     kind, code = message_type(datagram), datagram[1]
     confirmable = kind == CONFIRMABLE
     rejected = Judgement(Verdict.RESET if confirmable else Verdict.IGNORE)
@@ -89,13 +92,13 @@ def judge(datagram: bytes) -> Judgement:
         return Judgement(Verdict.PASS, datagram) if ping else rejected
     if code >= 0x20 or kind >= ACKNOWLEDGEMENT:
         return rejected  # a response to nothing we asked, a reserved class, or a request inside an ACK
-    return _judge_options(parts, confirmable)
+    return _judge_options(parts, confirmable, oscore)
 
 
-def _judge_options(parts: Parts, confirmable: bool) -> Judgement:
+def _judge_options(parts: Parts, confirmable: bool, oscore: bool) -> Judgement:
     sound: list[Option] = []
     for option in read_options(parts.options):
-        if _is_sound(option, sound):
+        if _is_sound(option, sound) and (oscore or option.number != _OSCORE):
             sound.append(option)
         elif option.number & 1:  # critical (section 5.4.1)
             return Judgement(Verdict.BAD_OPTION if confirmable else Verdict.IGNORE)
@@ -103,7 +106,8 @@ def _judge_options(parts: Parts, confirmable: bool) -> Judgement:
         return Judgement(Verdict.NO_PROXY)
     # There is but one host here, and aiocoap stumbles over names that are none.
     served = tuple(option for option in sound if option.number not in (_URI_HOST, _URI_PORT))
-    return Judgement(Verdict.PASS, join(parts._replace(options=write_options(served))))
+    protected = any(option.number == _OSCORE for option in served)
+    return Judgement(Verdict.PASS, join(parts._replace(options=write_options(served))), protected)
 
 
 def _is_sound(option: Option, before: list[Option]) -> bool:

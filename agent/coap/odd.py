@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from enum import Enum
 
 from agent.coap.aiocoap_bridge import AiocoapBridge
-from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, Reply, tail
+from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, Reply, tail
 from agent.coap.budget import Budget
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
@@ -15,6 +16,7 @@ from agent.coap.guard import Verdict, judge
 from agent.coap.message import (
     ACKNOWLEDGEMENT,
     CONFIRMABLE,
+    EMPTY,
     HEADER_BYTES,
     NON_CONFIRMABLE,
     RESET,
@@ -28,20 +30,37 @@ from agent.coap.separate import Send
 SHEDDING_ENDS_SECONDS = 60.0
 """Without shedding for so long, the next is worth a line in the log again."""
 
+_UNPROTECTED = Reply(UNAUTHORIZED, b"OSCORE is required here")
+
 _log = logging.getLogger(__name__)
+
+
+class Protection(Enum):
+    """What is asked of requests."""
+
+    NONE = "none"
+    OFFERED = "offered"
+    REQUIRED = "required"
 
 
 class OddPath:
     """The way of an odd datagram; a flood of them must not starve the ordinary ones."""
 
     def __init__(
-        self, send: Send, bridge: AiocoapBridge, budget: Budget, body_bytes_max: int, counters: Counters
+        self,
+        send: Send,
+        bridge: AiocoapBridge,
+        budget: Budget,
+        body_bytes_max: int,
+        counters: Counters,
+        protection: Protection = Protection.NONE,
     ) -> None:
         self._send = send
         self._bridge = bridge
         self._budget = budget
         self._body_bytes_max = body_bytes_max
         self._counters = counters
+        self._protection = protection
         self._shed_last = -math.inf
 
     def take(self, datagram: bytes, endpoint: Endpoint) -> None:
@@ -50,8 +69,14 @@ class OddPath:
         if not self._budget.take(now):
             self._shed(now)
             return
-        judgement = judge(datagram)
+        judgement = judge(datagram, oscore=self._protection is not Protection.NONE)
         match judgement.verdict:
+            case Verdict.PASS if judgement.protected:
+                self._counters.odd += 1
+                self._bridge.feed_protected(judgement.datagram, endpoint, endpoint.proof(datagram), now)
+            case Verdict.PASS if self._protection is Protection.REQUIRED and datagram[1] != EMPTY:
+                self._counters.unprotected += 1
+                self._refuse(datagram, endpoint, _UNPROTECTED)
             case Verdict.PASS:
                 self._counters.odd += 1
                 self._bridge.feed(judgement.datagram, endpoint, endpoint.proof(datagram))

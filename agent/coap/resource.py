@@ -96,8 +96,10 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             media=media_of(_content_format(request), whole.body),
             via="coap",
             sender=remote.endpoint.sender,
+            authenticated=None if remote.credential is None else remote.credential.device,
             query=_words(request),
             proof=whole.proof,
+            relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_work) >= IN_WORK_MAX:
             return TOO_MANY

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
 from agent.coap.budget import Budget
 from agent.coap.counters import Counters
 from agent.coap.exchange import Exchanges
 from agent.coap.front import Front
-from agent.coap.odd import OddPath
+from agent.coap.odd import OddPath, Protection
+from agent.coap.oscore_serving import OscoreServing
 from agent.coap.resource import EventsResource, make_site
 from agent.coap.separate import SeparateResponses
 from agent.coap.tuning import Tuning
@@ -39,12 +40,14 @@ class CoapServer:
         tuning: Tuning | None = None,
         random: Random | None = None,
         fast: bool = True,
+        oscore: OscoreServing | None = None,
     ) -> None:
         self._settings = settings
         self._receive = receive
         self._tuning = tuning or Tuning()
         self._random = random or Random()
-        self._fast = fast
+        self._fast = fast and not (oscore is not None and oscore.required)
+        self._oscore = oscore
         self.counters = Counters()
         self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
 
@@ -53,14 +56,15 @@ class CoapServer:
         tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.max_body_bytes
         bridge_tuning = BridgeTuning(tuning)
         self._events = EventsResource(self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning)
-        self._bridge = AiocoapBridge(self._udp.send, make_site(self._events), bridge_tuning, self._udp.address)
+        site, protection = self._site(make_site(self._events), bridge_tuning)
+        self._bridge = AiocoapBridge(self._udp.send, site, bridge_tuning, self._udp.address)
         await self._bridge.open()
         separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
         self._exchanges = Exchanges(
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters
         )
         budget = Budget(tuning.odd_per_second, asyncio.get_running_loop().time())
-        odd = OddPath(self._udp.send, self._bridge, budget, body_bytes_max, counters)
+        odd = OddPath(self._udp.send, self._bridge, budget, body_bytes_max, counters, protection)
         self._front = Front(
             self._udp, self._receive, self._exchanges, odd, counters, body_bytes_max=body_bytes_max, fast=self._fast
         )
@@ -80,6 +84,16 @@ class CoapServer:
             self._exchanges.close()
             await self._bridge.close()
             self._udp.__exit__(kind, error, trace)
+
+    def _site(self, plain: Any, tuning: BridgeTuning) -> tuple[Any, Protection]:
+        """Put the site behind OSCORE where that is configured."""
+        if self._oscore is None:
+            return plain, Protection.NONE
+        from agent.coap.oscore import Contexts, ProtectedSite  # cryptography is large: only where it is used
+
+        contexts = Contexts(self._oscore.credentials, self._oscore.numbers_folder)
+        protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
+        return ProtectedSite(plain, contexts, tuning), protection
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until what is in work has been answered."""

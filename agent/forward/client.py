@@ -57,18 +57,41 @@ class LastError:
 
 def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:
     """Give a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
+    properties = given_properties(settings)
     for name, needed in fixed.items():
-        given = settings.properties.get(name)
+        given = properties.get(name)
         if given is not None and (needed is None or given.lower() != needed):
             wanted = "none" if needed is None else repr(needed)
             raise KafkaSettingsError(f"kafka.properties: {name} = {given!r}: the delivery mode needs {wanted}")
     ours = {name: value for name, value in fixed.items() if value is not None}
-    return {**_CLIENT, **_PRODUCER, **settings.properties, **ours, "bootstrap.servers": settings.bootstrap_servers}
+    return {**_CLIENT, **_PRODUCER, **properties, **ours, "bootstrap.servers": settings.bootstrap_servers}
+
+
+def given_properties(settings: KafkaSettings) -> dict[str, str]:
+    """Give the user's properties, those of `kafka.properties_file` over the others; raise KafkaSettingsError."""
+    if settings.properties_file is None:
+        return dict(settings.properties)
+    try:
+        lines = settings.properties_file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KafkaSettingsError(
+            f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"
+        ) from error
+    properties = dict(settings.properties)
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign:
+            place = f"{settings.properties_file}:{number}"  # and never the line, which may be a secret
+            raise KafkaSettingsError(f"kafka.properties_file: {place}: expected name=value")
+        properties[name.strip()] = value.strip()
+    return properties
 
 
 def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
     """Open a client for questions; raise KafkaSettingsError where a property is none or has no such value."""
-    config: dict[str, Any] = {**_CLIENT, **settings.properties, "bootstrap.servers": settings.bootstrap_servers}
+    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
     config["error_cb"] = last_error
     try:
         return AdminClient(config)
@@ -78,7 +101,7 @@ def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
 
 def open_reader(settings: KafkaSettings, group: str, last_error: LastError) -> Consumer:
     """Open a client that reads the offsets of a group; without those that a transaction may still take back."""
-    config: dict[str, Any] = {**_CLIENT, **settings.properties, "bootstrap.servers": settings.bootstrap_servers}
+    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
     config |= {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
     config["error_cb"] = last_error
     try:

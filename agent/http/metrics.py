@@ -18,6 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from agent.identity_warnings import Danger
 from agent.store.durations import Durations
 from agent.tally import Tally
 
@@ -33,6 +34,7 @@ class Sources:
     """Copies that a way in has recognised itself, by its name."""
     responses: Mapping[int, int]
     """Of HTTP, by their code."""
+    dangers: Counter[Danger]
     commits: Durations
     outbox: Callable[[], tuple[int, int, int]]
     store_bytes: Callable[[], int]
@@ -77,6 +79,12 @@ class _Agent(Collector):
             buckets=buckets,
             sum_value=sources.commits.total_seconds,
         )
+        dangers = CounterMetricFamily(
+            "oncegate_identity_warnings", "Events whose device puts their identity at risk.", labels=("danger",)
+        )
+        for danger in Danger:
+            dangers.add_metric((danger.value,), sources.dangers[danger])
+        yield dangers
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 from paho.mqtt.client import Client
@@ -51,6 +52,20 @@ def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
     return client
 
 
+def look(settings: MqttSettings, gateway: str) -> Client:
+    """Connect beside the agent, in a session that ends with the connection; raise MqttError."""
+    try:
+        client = Client(
+            CallbackAPIVersion.VERSION2, f"{client_id(gateway)}-look-{os.getpid()}", reconnect_on_failure=False
+        )
+        client.connect_timeout = CONNECT_SECONDS_MAX
+        _authenticate(client, settings)
+        client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
+    except (OSError, ValueError) as error:
+        raise MqttError(f"cannot connect to {settings.host}:{settings.port}: {error}") from error
+    return client
+
+
 def _client(settings: MqttSettings, gateway: str) -> Client:
     five = settings.version == "5"
     client = Client(
@@ -63,11 +78,15 @@ def _client(settings: MqttSettings, gateway: str) -> Client:
     )
     client.connect_timeout = CONNECT_SECONDS_MAX
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
+    _authenticate(client, settings)
+    return client
+
+
+def _authenticate(client: Client, settings: MqttSettings) -> None:
     if settings.username is not None:
         client.username_pw_set(settings.username, _password(settings))
     if settings.tls:
         client.tls_set_context(_tls(settings))
-    return client
 
 
 def _session(settings: MqttSettings, in_work_max: int) -> Properties:

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import database, gaps, known_rows, tables
+from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.copy_count import CopyCount
 from agent.store.damage import is_damage
 from agent.store.decision import STORE_FULL, Decision
@@ -25,6 +25,7 @@ from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
+from agent.store.wear import Wear
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Committer:
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
+        memory.fingerprints.connection = self.connection
         self._connection: sqlite3.Connection | None = None
         self._opening: Opening | None = None
         self._epoch_first = 0
@@ -72,6 +74,7 @@ class Committer:
         self.damaged: Callable[[BaseException], None] = lambda _: None
         """Is told of an error that means a damaged file."""
         self._failing = ""
+        self.wear = Wear(memory.written)
         self.durations = Durations()
         """Of the transactions that reached the disk."""
 
@@ -80,6 +83,10 @@ class Committer:
         self._connection = connection
         self._epoch_first = 0
         self._opening = begin(self._clock, self.service())
+
+    def note_wear(self) -> None:
+        """Write how much was written: at the end, when no more transactions come to carry it."""
+        self.transact(lambda connection: self.wear.note(connection, self.service(), at_once=True))
 
     def close(self) -> None:
         """Close the connection."""
@@ -125,17 +132,15 @@ class Committer:
 
     def _give_up(self, gap: Gap) -> None:
         undeclared: list[Gap] = []
-        fingerprints: list[tuple[bytes, int]] = []
-        proofs: list[bytes] = []
 
         def write(connection: sqlite3.Connection) -> None:
-            nonlocal undeclared, fingerprints, proofs
+            nonlocal undeclared
             gaps.insert(connection, gap)
-            fingerprints, proofs = gaps.forget(connection, gap.first, gap.last)
+            segments.forget(connection, gap.first, gap.last)
             undeclared = gaps.undeclared(gaps.load(connection))
 
         self.transact(write)
-        self._memory.give_up(gap, undeclared, fingerprints, proofs)
+        self._memory.give_up(gap, undeclared)
 
     def declare(self) -> None:
         """Store the events that say what is given up, where there are any to come."""
@@ -152,6 +157,7 @@ class Committer:
             if self._uncertain_from is not None:
                 tables.discard_from(connection, self._uncertain_from)
             write(connection)
+            self.wear.note(connection, self.service())
             for change in changes:
                 change(connection)
             copies = self.copies.pending()
@@ -173,10 +179,10 @@ class Committer:
             log.warning("store=recovered")
             self._failing = ""
 
-    def trouble(self) -> str:
+    def trouble(self, *, trial: bool = False) -> str:
         """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
         try:
-            if self._failing:
+            if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
             return STORE_FULL if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
@@ -216,6 +222,7 @@ class Committer:
             monotonic=monotonic,
             full=not has_room,
             known=memory.fingerprints,
+            epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
         )
@@ -276,7 +283,7 @@ class Committer:
         if not self._epoch_first:
             self._epoch_first = decision.first_position
             memory.epochs.add(decision.first_position, decision.epoch)
-        memory.fingerprints.update(decision.fingerprints)
+        memory.fingerprints.add(decision.first_position, self.service(), b"".join(decision.fingerprints))
         for proof, position in decision.proofs.items():
             memory.proofs.remember(proof, position, decision.monotonic)
         for likeness, fingerprint in decision.likenesses.items():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 from collections.abc import Callable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 FILE_NAME = "events.db"
 PAGE_BYTES = 4096
-_VERSION = 1
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
 _BUSY_MS = 5_000
@@ -52,7 +54,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA mmap_size = 0")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
-    _migrate(connection, path)
+    migrate(connection, path)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -65,6 +67,21 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")
     return connection
+
+
+def in_use(path: Path) -> bool:
+    """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
+    try:
+        descriptor = os.open(f"{path}.lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def bytes_used(connection: sqlite3.Connection) -> int:
@@ -87,18 +104,25 @@ def bytes_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema forward, a transaction for each release that it is behind."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != (_APPLICATION + version if version else 0):
         raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
-    if version > _VERSION:
+    migrations = _migrations()
+    if version > len(migrations):
         raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one knows {_VERSION}); install that one"
+            f"{path}: schema {version} is of a newer release (this one knows {len(migrations)}); install that one"
         )
-    if version < 1:
-        schema = files("agent.store").joinpath("schema.sql").read_text()
+    for number, migration in enumerate(migrations[version:], version + 1):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{schema}\nPRAGMA user_version = {_VERSION};\n"
-            f"PRAGMA application_id = {_APPLICATION + _VERSION};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{migration.read_text()}\nPRAGMA user_version = {number};\n"
+            f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
         )
+
+
+def _migrations() -> list[Traversable]:
+    """Give the steps from an empty file to this release's schema."""
+    folder = files("agent.store").joinpath("migrations")
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)

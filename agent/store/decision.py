@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.store.known import Likenesses, Proofs
+from agent.store.fingerprints import Fingerprints
+from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs
 from agent.store.packing import PackedEvent, pack
 from agent.store.port import Candidate, Outcome, Reject, Submission
+from agent.store.reader import Epochs
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
 
@@ -26,7 +27,8 @@ class Decision:
     first_position: int
     monotonic: int
     full: bool
-    known: Mapping[bytes, int]
+    known: Fingerprints
+    epochs: Epochs
     proofs_known: Proofs
     likenesses_known: Likenesses
     packed: list[bytes] = field(default_factory=list)
@@ -74,10 +76,12 @@ class Decision:
                 labelled |= candidate.fingerprint is None
                 given.append(self.add_new(candidate))
             else:
-                assert candidate.fingerprint is not None
+                fingerprint = candidate.fingerprint or compute_fingerprint(
+                    candidate.event, candidate.fields, self._label(position)
+                )
                 in_work |= position >= self.first_position
-                self.duplicates.append((candidate.fingerprint, position))
-                given.append(candidate.fingerprint)
+                self.duplicates.append((fingerprint, position))
+                given.append(fingerprint)
         accepted = self.next_position - start
         self.rejects.extend(submission.rejects)
         if labelled and submission.proof is not None:
@@ -90,8 +94,10 @@ class Decision:
         position = self.next_position
         fingerprint = candidate.fingerprint
         if fingerprint is None:
-            label = Label(self.epoch, position - self.epoch_first + 1)
-            fingerprint = compute_fingerprint(candidate.event, label=label)
+            label = self._label(position)
+            fingerprint = compute_fingerprint(candidate.event, candidate.fields, label)
+            if candidate.proof is not None:
+                self.proofs[candidate.proof] = position
         tail = candidate.tail + self._suspicion(candidate, fingerprint)
         self.packed.append(
             pack(PackedEvent(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
@@ -111,13 +117,21 @@ class Decision:
 
     def _position(self, candidate: Candidate) -> int | None:
         if candidate.fingerprint is None:
-            return None
+            return None if candidate.proof is None else self._proven(candidate.proof, candidate.proof_seconds * 1000)
         position = self.fingerprints.get(candidate.fingerprint)
-        return self.known.get(candidate.fingerprint) if position is None else position
+        return self.known.position(candidate.fingerprint) if position is None else position
 
-    def _proven(self, proof: bytes) -> int | None:
+    def _label(self, position: int) -> Label:
+        if position >= self.epoch_first:
+            return Label(self.epoch, position - self.epoch_first + 1)
+        return self.epochs.label(position)
+
+    def _proven(self, proof: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
         position = self.proofs.get(proof)
-        return self.proofs_known.position(proof, self.monotonic) if position is None else position
+        if position is None:
+            position = self.proofs_known.position(proof, self.monotonic, lifetime_ms)
+            return None if position is None or self.known.is_forgotten(position) else position
+        return position
 
     def _answer(self, submission: Submission, outcome: Outcome, *, in_work: bool) -> None:
         (self.after_commit if in_work else self.at_once).append((submission, outcome))

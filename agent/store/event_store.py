@@ -20,8 +20,10 @@ from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer, UnknownOutcomeError
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.durations import Durations
+from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
+from agent.store.known import spans_of
 from agent.store.port import Batch, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
@@ -45,6 +47,7 @@ class EventStore:
         clock: Clock,
         *,
         connect: database.Connect = database.open_for_service,
+        segment_events: int = SEGMENT_EVENTS,
     ) -> None:
         self._path = folder / database.FILE_NAME
         self._gateway = gateway
@@ -52,6 +55,7 @@ class EventStore:
         self._identity = identity
         self._clock = clock
         self._connect = connect
+        self._bounds = IndexBounds(identity.memory_bytes, segment_events)
         self._reading = threading.Lock()
         self._damaged = threading.Event()
         self._closing = threading.Event()
@@ -95,6 +99,22 @@ class EventStore:
         self._writer.call(lambda: reasons.append(self._committer.trouble()))
         return reasons[0]
 
+    def trial(self) -> str:
+        """Say why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
+        reasons: list[str] = []
+        self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
+        return reasons[0]
+
+    async def turn(self) -> None:
+        """Return once the commit loop has come round: what was queued before is on disk, or refused."""
+        come_round: asyncio.Future[None] = self._loop.create_future()
+
+        def tell() -> None:
+            self._loop.call_soon_threadsafe(_resolve, come_round)
+
+        self._writer.put(tell)
+        await come_round
+
     def counts(self) -> tuple[int, int, int]:
         """Count the events that are new, forwarded, and processed and still kept."""
         return self._memory.progress.counts(self._memory.first_kept)
@@ -102,6 +122,10 @@ class EventStore:
     def bytes_on_disk(self) -> int:
         """Give the size of the store's files."""
         return database.bytes_on_disk(self._path)
+
+    def written_bytes(self) -> int:
+        """Give what was written to the disk in all the store's life."""
+        return self._committer.wear.bytes
 
     @property
     def commit_durations(self) -> Durations:
@@ -173,7 +197,7 @@ class EventStore:
 
     def _open(self) -> None:
         connection, self._memory = open_store(
-            self._path, self._connect, self._clock, int(self._identity.resend_window_seconds * 1000)
+            self._path, self._connect, self._clock, spans_of(self._identity), self._bounds
         )
         self._committer = Committer(
             self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
@@ -257,6 +281,7 @@ class EventStore:
         self._writer.finish()
         try:
             self._housekeeping.flush()
+            self._committer.note_wear()
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         with self._reading:
@@ -282,6 +307,11 @@ class EventStore:
 def _tell(answers: Answers) -> None:
     for submission, outcome in answers:
         submission.done(outcome)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _wake() -> None:

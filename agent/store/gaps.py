@@ -1,4 +1,4 @@
-"""What is given up: events that cannot be read any more, forgotten and declared."""
+"""What is given up: events that cannot be read any more, forgotten (segments.forget) and declared."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent.store import known_rows
 from agent.store.checksum import checksum, verified
-from agent.store.known import FORGOTTEN, split
 
 GAPS_MAX = 1_000
 """How many gaps are remembered one by one, the latest."""
@@ -63,28 +61,6 @@ def count_declarations(connection: sqlite3.Connection) -> int:
     """Count the commits that have declared gaps, of those still remembered."""
     count: int = connection.execute("SELECT count(DISTINCT declared) FROM gaps WHERE declared > 0").fetchone()[0]
     return count
-
-
-def forget(connection: sqlite3.Connection, first: int, last: int) -> tuple[list[tuple[bytes, int]], list[bytes]]:
-    """Forget fingerprints and proofs of a range, so that a resend is stored as new; give what was forgotten."""
-    fingerprints: list[tuple[bytes, int]] = []
-    proofs: list[bytes] = []
-    for row in known_rows.fingerprints_between(connection, first, last):
-        start, service, packed, packed_proofs, duplicates, repeats = row
-        pieces = list(split(packed))
-        lost = range(max(first, start) - start, min(last - start + 1, len(pieces)))
-        fingerprints.extend((pieces[place], start + place) for place in lost)
-        kept: dict[bytes, int] = {}
-        for proof, position in known_rows.read_proofs(start, packed_proofs):
-            if first <= position <= last:
-                proofs.append(proof)
-            else:
-                kept[proof] = position
-        remaining = [FORGOTTEN if place in lost else piece for place, piece in enumerate(pieces)]
-        connection.execute("DELETE FROM fingerprints WHERE first_position = ?", (start,))
-        copies = known_rows.Copies(duplicates, known_rows.read_repeats(repeats))
-        known_rows.insert_fingerprints(connection, start, service, remaining, kept, copies)
-    return fingerprints, proofs
 
 
 def undeclared(gaps: Sequence[Gap]) -> list[Gap]:

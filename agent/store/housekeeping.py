@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from itertools import takewhile
 
 from agent.clock import Clock
-from agent.store import known_rows
+from agent.store import known_rows, segments
 from agent.store.committer import Committer, UnknownOutcomeError
 from agent.store.damage import is_damage
 from agent.store.database import StoreError
-from agent.store.known import split
+from agent.store.known import FINGERPRINT_BYTES
 from agent.store.opening import Memory
+from agent.store.sealing import Sealing
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,8 @@ PURGE_MS = 10_000
 """The pause between two purges, so that one deletes many commits at once."""
 FORGET_MS = 600_000
 """The pause between two looks for fingerprints past their retention."""
+FORGET_ROWS = 1_000
+"""Of the log, forgotten in one transaction."""
 RETRY_MS = 5_000
 
 
@@ -44,13 +48,14 @@ class Housekeeping:
         self._marks_since: int | None = None
         self._purge_at = now
         self._forget_at = now
+        self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service, memory.proofs.lifetime_ms)
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
     def turn(self) -> float | None:
         """Do what is due; give the seconds until something will be, None where nothing is foreseen."""
         now = self._clock.monotonic()
         try:
-            dues = (self._marks(now), self._purge(now), self._forget(now))
+            dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now))
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
             if is_damage(error):
                 self._committer.damaged(error)
@@ -93,17 +98,40 @@ class Housekeeping:
         if now < self._forget_at:
             return self._forget_at
         self._forget_at = now + FORGET_MS
-        connection = self._committer.connection()
-        old = list(
-            known_rows.load_fingerprints(connection, before_service=self._committer.service() - self._retention_ms)
-        )
-        if not old:
-            return self._forget_at
-        self._committer.transact(lambda writing: known_rows.delete_fingerprints(writing, old[-1].first_position))
+        boundary = self._committer.service() - self._retention_ms
+        if self._forget_rows(boundary) or self._forget_segment(boundary):
+            self._forget_at = now
+        return self._forget_at
+
+    def _forget_rows(self, boundary: int) -> bool:
+        """Forget the oldest rows of the log that are past the retention; False where there are none."""
         known = self._memory.fingerprints
-        for remembered in old:
-            for place, fingerprint in enumerate(split(remembered.fingerprints)):
-                if known.get(fingerprint) == remembered.first_position + place:
-                    del known[fingerprint]
-        self._forget_at = now
-        return now
+        rows = known_rows.rows_above(self._committer.connection(), 0, FORGET_ROWS)
+        old = list(takewhile(lambda row: row.service < boundary, rows))
+        if not old:
+            known.expire(0, boundary)
+            return False
+        last = old[-1].first_position
+        floor = last + len(old[-1].fingerprints) // FINGERPRINT_BYTES
+
+        def write(connection: sqlite3.Connection) -> None:
+            known_rows.delete_fingerprints(connection, last)
+            segments.delete_forgotten(connection, min([floor, *(segment.first for segment in known.segments())]))
+
+        self._committer.transact(write)
+        known.expire(floor, boundary)
+        return True
+
+    def _forget_segment(self, boundary: int) -> bool:
+        """Drop a segment all of which is past the retention; False where there is none."""
+        known = self._memory.fingerprints
+        old = next((segment for segment in known.segments() if segment.service < boundary), None)
+        if old is None:
+            return False
+        self._committer.transact(lambda connection: segments.delete_segment(connection, old.number))
+        known.drop_segment(old.number)
+        return True
+
+    def _seal(self, now: int) -> int | None:
+        """Go on with sealing, a step at a time; None where nothing is to be sealed."""
+        return now if self._sealing.step() else None

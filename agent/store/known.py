@@ -6,7 +6,10 @@ Everything here has been committed; the commit in work keeps its own until it is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.settings import IdentitySettings
 
 FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
@@ -17,33 +20,48 @@ LIKENESSES_MAX = 100_000
 """Of each of the two generations; a likeness only ever gives a hint."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """How long what is known counts, in milliseconds."""
+
+    likeness_ms: int = 0
+    proof_ms: int = EXCHANGE_LIFETIME_MS
+    """The longest that any proof counts."""
+
+
+def spans_of(settings: IdentitySettings) -> Spans:
+    """Read them from the settings."""
+    windows = (int((rule.window_seconds or 0) * 1000) for rule in settings.rules)
+    return Spans(int(settings.resend_window_seconds * 1000), max(EXCHANGE_LIFETIME_MS, *windows, 0))
+
+
 def split(packed: bytes) -> Iterator[bytes]:
     """Cut packed fingerprints into their pieces."""
     return (packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES))
 
 
 class Proofs:
-    """Deliveries whose retransmission only the transport can prove, each for EXCHANGE_LIFETIME."""
+    """What proves a copy for a while only: a delivery's transport, or a rule for devices that never repeat a value."""
 
-    def __init__(self) -> None:
-        self._positions: dict[bytes, int] = {}
+    def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS) -> None:
+        self.lifetime_ms = lifetime_ms
+        """The longest that any proof counts."""
+        self._known: dict[bytes, tuple[int, int]] = {}
         self._order: deque[tuple[int, bytes]] = deque()
 
     def remember(self, proof: bytes, position: int, monotonic: int) -> None:
         """Remember that a delivery's events start at this position; `monotonic` is its time in ms."""
-        self._positions[proof] = position
+        self._known[proof] = (position, monotonic)
         self._order.append((monotonic, proof))
 
-    def position(self, proof: bytes, monotonic: int) -> int | None:
-        """Give the first position of the delivery that this one retransmits, or None."""
-        while self._order and monotonic - self._order[0][0] > EXCHANGE_LIFETIME_MS:
-            self._positions.pop(self._order.popleft()[1], None)
-        return self._positions.get(proof)
-
-    def forget(self, proofs: Iterable[bytes]) -> None:
-        """Forget proofs whose events are given up."""
-        for proof in proofs:
-            self._positions.pop(proof, None)
+    def position(self, proof: bytes, monotonic: int, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
+        """Give the first position of what this proves to be a copy, None where there is none that young."""
+        while self._order and monotonic - self._order[0][0] > self.lifetime_ms:
+            since, old = self._order.popleft()
+            if self._known.get(old, (0, since))[1] == since:
+                self._known.pop(old, None)
+        position, since = self._known.get(proof, (0, 0))
+        return position if position and monotonic - since <= lifetime_ms else None
 
 
 class Likenesses:

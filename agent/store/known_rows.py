@@ -47,6 +47,7 @@ class Remembered:
     fingerprints: bytes
     proofs: tuple[tuple[bytes, int], ...]
     """Each proof with the position of its first event."""
+    copies: Copies = NO_COPIES
 
 
 def insert_fingerprints(
@@ -82,16 +83,46 @@ def count_copies(connection: sqlite3.Connection, copies: Copies) -> None:
     _count_forgotten(connection, copies.count)
 
 
-def load_fingerprints(connection: sqlite3.Connection, *, before_service: int | None = None) -> Iterator[Remembered]:
-    """Read what the commits made known, in order; only those before a service time where one is given."""
-    query = f"SELECT {_COLUMNS} FROM fingerprints"
-    rows = (
-        connection.execute(f"{query} ORDER BY first_position")
-        if before_service is None
-        else connection.execute(f"{query} WHERE service < ? ORDER BY first_position LIMIT 1000", (before_service,))
+def load_fingerprints(connection: sqlite3.Connection) -> Iterator[Remembered]:
+    """Read what the commits made known, in order."""
+    yield from _remembered(connection.execute(f"SELECT {_COLUMNS} FROM fingerprints ORDER BY first_position"))
+
+
+def rows_above(connection: sqlite3.Connection, position: int, limit: int) -> list[Remembered]:
+    """Read the next rows whose first position is above this one."""
+    return list(
+        _remembered(
+            connection.execute(
+                f"SELECT {_COLUMNS} FROM fingerprints WHERE first_position > ? ORDER BY first_position LIMIT ?",
+                (position, limit),
+            )
+        )
     )
-    for first_position, service, packed, proofs, _, _ in verified("fingerprints", rows):
-        yield Remembered(first_position, service, packed, read_proofs(first_position, proofs))
+
+
+def clear_rows(connection: sqlite3.Connection, rows: Sequence[Remembered], proven_from: int) -> None:
+    """Delete rows whose fingerprints are sealed; of those that still tell of copies or proofs, the fingerprints alone.
+
+    A proof counts where its commit's service time is `proven_from` or later.
+    """
+    copies = 0
+    for row in rows:
+        position = row.first_position
+        if row.copies.latest or (row.proofs and row.service >= proven_from):
+            if row.fingerprints:
+                connection.execute("DELETE FROM fingerprints WHERE first_position = ?", (position,))
+                insert_fingerprints(connection, position, row.service, (), dict(row.proofs), row.copies)
+        else:
+            copies += row.copies.count
+            connection.execute("DELETE FROM fingerprints WHERE first_position = ?", (position,))
+    if copies:
+        _count_forgotten(connection, copies)
+
+
+def _remembered(rows: Iterable[Row]) -> Iterator[Remembered]:
+    for first_position, service, packed, proofs, duplicates, repeats in verified("fingerprints", rows):
+        copies = Copies(duplicates, read_repeats(repeats)) if duplicates else NO_COPIES
+        yield Remembered(first_position, service, packed, read_proofs(first_position, proofs), copies)
 
 
 def fingerprints_between(connection: sqlite3.Connection, first: int, last: int) -> list[Row]:

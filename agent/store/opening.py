@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.clock import Clock
-from agent.store import gaps, known_rows, tables
+from agent.store import gaps, known_rows, segments, tables, wear
 from agent.store.coverage import Coverage
 from agent.store.database import DamagedStoreError
+from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.known import EXCHANGE_LIFETIME_MS, FORGOTTEN, Likenesses, Proofs, split
+from agent.store.known import Likenesses, Proofs, Spans
 from agent.store.packing import unpack_readable
 from agent.store.progress import Progress
 from agent.store.reader import Epochs, check_commit
 from agent.store.tables import Opening
+from agent.store.wear import Written
 from contract.event import Label
 from contract.record import Clock as Trust
 
@@ -27,7 +28,7 @@ EPOCH_BYTES = 8
 class Memory:
     """All that the store knows without asking the disk; nothing in it is uncommitted."""
 
-    fingerprints: dict[bytes, int]
+    fingerprints: Fingerprints
     proofs: Proofs
     likenesses: Likenesses
     progress: Progress
@@ -40,24 +41,17 @@ class Memory:
     """Milliseconds that the service had run at the last commit, in all its life."""
     undeclared: list[Gap]
     """What is given up and no event has said yet."""
+    written: Written
+    """How much was written to the disk before this opening."""
 
     def last_label(self) -> Label | None:
         """Give the label of the last event, None where there is none yet."""
         last = self.epochs.last()
         return None if last is None else Label(last[1], self.end - last[0] + 1)
 
-    def give_up(
-        self,
-        gap: Gap,
-        undeclared: list[Gap],
-        fingerprints: Iterable[tuple[bytes, int]],
-        proofs: Iterable[bytes],
-    ) -> None:
+    def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
         """Learn of a gap that is on disk, and forget what it held."""
-        for fingerprint, position in fingerprints:
-            if self.fingerprints.get(fingerprint) == position:
-                del self.fingerprints[fingerprint]
-        self.proofs.forget(proofs)
+        self.fingerprints.forget(gap.first, gap.last)
         self.progress.give_up(gap.first, gap.last)
         self.undeclared = undeclared
 
@@ -74,17 +68,21 @@ def begin(clock: Clock, service: int) -> Opening:
     )
 
 
-def load(connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int) -> Memory:
+def load(connection: sqlite3.Connection, clock: Clock, spans: Spans, bounds: IndexBounds = DEFAULT_BOUNDS) -> Memory:
     """Read the store; a proof lives on only where it is certain that its time is not over."""
     openings = tables.load_openings(connection)
-    fingerprints: dict[bytes, int] = {}
-    proofs = Proofs()
+    fingerprints = Fingerprints(bounds, lambda: connection)
+    proofs = Proofs(spans.proof_ms)
     service = 0
-    ages = _Ages(openings, clock)
+    ages = _Ages(openings, clock, spans.proof_ms)
+    for segment, bloom in segments.load_segments(connection):
+        fingerprints.add_segment(segment, bloom)
+        service = max(service, segment.service)
+    for first, last in segments.load_forgotten(connection):
+        fingerprints.forget(first, last)
     for remembered in known_rows.load_fingerprints(connection):
-        for place, fingerprint in enumerate(split(remembered.fingerprints)):
-            if fingerprint != FORGOTTEN:
-                fingerprints[fingerprint] = remembered.first_position + place
+        for first, packed in fingerprints.unsealed(remembered.first_position, remembered.fingerprints):
+            fingerprints.add(first, remembered.service, packed)
         service = max(service, remembered.service)
         if remembered.proofs and (age := ages.age(remembered.first_position, remembered.service)) is not None:
             for proof, position in remembered.proofs:
@@ -100,13 +98,14 @@ def load(connection: sqlite3.Connection, clock: Clock, likeness_window_ms: int) 
     return Memory(
         fingerprints,
         proofs,
-        Likenesses(likeness_window_ms),
+        Likenesses(spans.likeness_ms),
         Progress(coverage, end),
         Epochs([(first, opening.epoch) for first, opening in openings]),
         end,
         end + 1 if first_kept is None else first_kept,
         service,
         gaps.undeclared(given_up),
+        wear.load(connection),
     )
 
 
@@ -124,12 +123,13 @@ def _check_last_commit(connection: sqlite3.Connection) -> None:
 class _Ages:
     """How long ago a commit of an earlier opening was, where that is certain."""
 
-    def __init__(self, openings: list[tuple[int, Opening]], clock: Clock) -> None:
+    def __init__(self, openings: list[tuple[int, Opening]], clock: Clock, lifetime_ms: int) -> None:
         self._openings = openings
         self._clock = clock
+        self._lifetime_ms = lifetime_ms
 
     def age(self, first_position: int, service: int) -> int | None:
-        """Give milliseconds up to EXCHANGE_LIFETIME; None where older, or not to be told after a reboot."""
+        """Give milliseconds up to the lifetime of a proof; None where older, or not to be told after a reboot."""
         opening = max(
             (pair for pair in self._openings if pair[0] <= first_position), key=lambda pair: pair[0], default=None
         )
@@ -142,4 +142,4 @@ class _Ages:
             age = self._clock.wall() - opening[1].wall - elapsed
         else:
             return None
-        return age if 0 <= age <= EXCHANGE_LIFETIME_MS else None
+        return age if 0 <= age <= self._lifetime_ms else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from contract.event import Event, Label
+from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import Clock, Shared
 
 
@@ -27,6 +28,12 @@ class Candidate:
     """Hash of what a suspicious copy would share; None where equal data is no reason for suspicion."""
     likeness_seconds: float | None = None
     """How long equal data is suspicious, where that is less than `identity.resend_window`."""
+    fields: tuple[str, ...] = IDENTITY_FIELDS
+    """Those that make the identity."""
+    proof: bytes | None = None
+    """16 bytes over what an event says whose label only tells it from its twin: an equal one proves a copy."""
+    proof_seconds: float = 0.0
+    """How long after the first copy it does."""
 
 
 @dataclass(frozen=True, slots=True)

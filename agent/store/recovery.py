@@ -11,8 +11,10 @@ from agent.clock import Clock
 from agent.store import aside, gaps, tables
 from agent.store.damage import is_damage
 from agent.store.database import Connect, DamagedStoreError, StoreError
+from agent.store.fingerprints import DEFAULT_BOUNDS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.inspection import inspect_files, inspect_opened
+from agent.store.known import Spans
 from agent.store.opening import Memory, load
 from agent.store.salvage import salvage
 
@@ -20,26 +22,28 @@ log = logging.getLogger(__name__)
 
 
 def open_store(
-    path: Path, connect: Connect, clock: Clock, likeness_window_ms: int
+    path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds = DEFAULT_BOUNDS
 ) -> tuple[sqlite3.Connection, Memory]:
     """Open a store for service; damage never keeps it from opening, and nothing is lost by it silently."""
     aside.resume(path)
     reason = aside.suspicion(path)
     if not reason:
         try:
-            return _open(path, connect, clock, likeness_window_ms)
+            return _open(path, connect, clock, spans, bounds)
         except (sqlite3.Error, StoreError) as error:
             if not is_damage(error, opening=True):
                 raise
             reason = str(error)
     _replace(path, clock, reason)
     try:
-        return _open(path, connect, clock, likeness_window_ms)
+        return _open(path, connect, clock, spans, bounds)
     except DamagedStoreError as error:
         raise StoreError(f"{path}: damaged again at once, so the disk cannot be trusted: {error}") from error
 
 
-def _open(path: Path, connect: Connect, clock: Clock, likeness_window_ms: int) -> tuple[sqlite3.Connection, Memory]:
+def _open(
+    path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds
+) -> tuple[sqlite3.Connection, Memory]:
     lacks_log = aside.lacks_log(path)
     inspect_files(path)
     connection = connect(path)
@@ -49,7 +53,7 @@ def _open(path: Path, connect: Connect, clock: Clock, likeness_window_ms: int) -
             end = tables.last_position(connection)
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
             log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
-        memory = load(connection, clock, likeness_window_ms)
+        memory = load(connection, clock, spans, bounds)
         aside.mark_open(path)
     except BaseException:
         connection.close()

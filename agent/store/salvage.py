@@ -15,13 +15,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.store import cells, database, gaps, known_rows, tables
+from agent.store import cells, database, gaps, segments, tables
 from agent.store.checksum import is_whole
 from agent.store.coverage import Ranges
 from agent.store.gaps import Gap
-from agent.store.known import FINGERPRINT_BYTES
 from agent.store.packing import PackedEvent, pack, unpack_readable
 from agent.store.pages import Pages
+from agent.store.salvaged_fingerprints import complete_fingerprints
 from agent.store.tables import Opening
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def salvage(damaged: Path, new: Path, reason: str) -> Found:
         with closing(Pages(damaged)) as pages:
             kept = _Salvage(connection, pages).run()
         _copy_through_sqlite(damaged, connection)
-        _complete_fingerprints(connection)
+        complete_fingerprints(connection)
         _complete_epochs(connection)
         lost = _give_up(connection, kept, reason)
         connection.execute("COMMIT")
@@ -113,7 +113,15 @@ class _Salvage:
         self._kept.add(run[0].position, run[-1].position)
 
 
-_TABLES = {"facts": 3, "epochs": 8, "fingerprints": 7, "gaps": 6}
+_TABLES = {
+    "epochs": 8,
+    "facts": 3,
+    "fingerprints": 7,
+    "forgotten": 3,
+    "gaps": 6,
+    "sealed": 5,
+    "segments": 7,
+}
 """Tables whose rows count by themselves, with their columns."""
 
 
@@ -130,26 +138,6 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
             connection.executemany("INSERT OR IGNORE INTO rejected VALUES (?, ?, ?, ?, ?, ?)", rejected)
     except (sqlite3.Error, database.StoreError) as error:
         log.warning("store=salvage skipped=%r effect=%r", str(error), "what Kafka has without a receipt is sent again")
-
-
-def _complete_fingerprints(connection: sqlite3.Connection) -> None:
-    """Make the salvaged events' fingerprints known where their own rows are lost."""
-    covered = Ranges()
-    service = 0
-    for remembered in known_rows.load_fingerprints(connection):
-        length = len(remembered.fingerprints) // FINGERPRINT_BYTES
-        if length:
-            covered.add(remembered.first_position, remembered.first_position + length - 1)
-        service = max(service, remembered.service)
-    for _, events in _commits(connection):
-        run: list[PackedEvent] = []
-        for event in (*events, None):
-            if event is not None and covered.end_of(event.position) is None:
-                run.append(event)
-            elif run:
-                known = [piece.fingerprint for piece in run]
-                known_rows.insert_fingerprints(connection, run[0].position, service, known, {})
-                run = []
 
 
 def _complete_epochs(connection: sqlite3.Connection) -> None:
@@ -192,7 +180,7 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
         held = covered.end_of(position)
         if held is None:
             last = min((covered.first_above(position) or end + 1) - 1, end)
-            gaps.forget(connection, position, last)
+            segments.forget(connection, position, last)
             gaps.insert(connection, Gap(position, last, reason))
             lost += last - position + 1
             held = last

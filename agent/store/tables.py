@@ -132,7 +132,7 @@ def last_position(connection: sqlite3.Connection) -> int:
         " (SELECT coalesce(max(last), 0) FROM gaps), (SELECT coalesce(max(first_position), 0) FROM epochs),"
         " coalesce((SELECT first_position + count - 1 FROM events ORDER BY first_position DESC LIMIT 1), 0),"
         " coalesce((SELECT first_position + length(packed) / 16 - 1 FROM fingerprints"
-        " ORDER BY first_position DESC LIMIT 1), 0))"
+        " ORDER BY first_position DESC LIMIT 1), 0), (SELECT coalesce(max(last), 0) FROM segments))"
     ).fetchone()[0]
     return position
 

@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.store import known_rows, tables
+from agent.store import known_rows, segments, tables
 from agent.store.damage import DamagedEventError
 from agent.store.known import split
 from agent.store.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent
 from agent.store.reader import Epochs, read_packed, stored
 from agent.store.states import States
+from agent.store.tables import Opening
 from contract.event import Label
 
 COPIES_MAX = 100_000
@@ -27,7 +28,8 @@ class Trace:
     label: Label
     state: str
     committed: int | None
-    """By the clock of the opening, right or wrong; None where the commit's row is forgotten."""
+    """By the clock of the opening, right or wrong; some seconds too early once the fingerprint is sealed; None where
+    it is forgotten."""
     event: StoredEvent | None
     """None where it is purged."""
     batch: Batch | None
@@ -58,6 +60,11 @@ def fingerprint_at(connection: sqlite3.Connection, position: int) -> bytes | Non
         known: dict[int, bytes] = dict(enumerate(split(row[2]), row[0]))
         if position in known:
             return known[position]
+    for segment, _ in segments.load_segments(connection):
+        if segment.first <= position <= segment.last:
+            for entry in segments.entries(connection, segment.number):
+                if entry.position == position:
+                    return entry.fingerprint
     return None
 
 
@@ -69,11 +76,20 @@ def _remembered(connection: sqlite3.Connection, fingerprint: bytes) -> dict[int,
         "SELECT first_position, service, packed FROM fingerprints WHERE instr(packed, ?)", (fingerprint,)
     )
     for first_position, service, packed in rows:
-        opening = max((pair for pair in openings if pair[0] <= first_position), key=lambda pair: pair[0])[1]
+        opening = _opening_of(openings, first_position)
         for place, piece in enumerate(split(packed)):
             if piece == fingerprint:
                 found[first_position + place] = opening.wall + service - opening.service
+    for segment, _ in segments.load_segments(connection):
+        entry = segments.find(connection, segment.number, fingerprint)
+        if entry is not None:
+            opening = _opening_of(openings, entry.position)
+            found.setdefault(entry.position, opening.wall + entry.service - opening.service)
     return found
+
+
+def _opening_of(openings: list[tuple[int, Opening]], position: int) -> Opening:
+    return max((pair for pair in openings if pair[0] <= position), key=lambda pair: pair[0])[1]
 
 
 def _kept(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[int]:

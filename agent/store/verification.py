@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from agent.store import database, gaps, known_rows, tables
+from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.coverage import Ranges
 from agent.store.damage import is_damage
+from agent.store.filters import GROUP, Filters
 from agent.store.inspection import inspect_files
 from agent.store.known import FORGOTTEN, split
 from agent.store.packing import PackedEvent, unpack_readable
@@ -52,6 +53,7 @@ def verify(path: Path) -> Verification:
             "events": look.events,
             "labels": look.labels,
             "fingerprints": look.fingerprints,
+            "segments": look.segments,
             "states": look.states,
         }
         findings: list[Finding] = []
@@ -94,6 +96,7 @@ class _Look:
             tables.load_processed,
             tables.load_facts,
             gaps.load,
+            segments.load_forgotten,
             lambda connection: sum(1 for _ in known_rows.load_fingerprints(connection)),
         )
         for load in loads:
@@ -139,6 +142,28 @@ class _Look:
                 last = row.first_position + len(known) - 1
             if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
                 yield f"event at position {event.position}: another fingerprint is remembered for it"
+
+    def segments(self) -> Iterator[str]:
+        """Hold each segment's entries against what its own row says."""
+        last = 0
+        for segment, bloom in segments.load_segments(self._connection):
+            if not last < segment.first <= segment.last:
+                yield f"segment {segment.number}: its positions overlap those of another"
+            last = segment.last
+            count, before = 0, b""
+            filters = Filters(len(bloom), 8 * GROUP * len(bloom))
+            filters.add(segment.number, bloom)
+            for entry in segments.entries(self._connection, segment.number):
+                count += 1
+                if not before < entry.fingerprint:
+                    yield f"segment {segment.number}: not sorted at position {entry.position}"
+                if not segment.first <= entry.position <= segment.last:
+                    yield f"segment {segment.number}: has position {entry.position}, which is not of its own"
+                if not filters.candidates(entry.fingerprint):
+                    yield f"segment {segment.number}: its filter hides position {entry.position}"
+                before = entry.fingerprint
+            if count != segment.count:
+                yield f"segment {segment.number}: {count} entries, {segment.count} expected"
 
     def states(self) -> Iterator[str]:
         """Look for ranges that contradict one another, and for new events that are not there."""

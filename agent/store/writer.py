@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from agent.store.port import Submission
@@ -75,6 +76,7 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        _show_name(self._thread.name)
         try:
             while self._turn():
                 pass
@@ -116,3 +118,11 @@ class Writer:
     def _flush(self, group: list[Submission]) -> None:
         if group:
             self._commit(group)
+
+
+def _show_name(name: str) -> None:
+    """Show a thread's name in top(1), ps(1) and /proc; Python itself keeps it to itself."""
+    try:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+    except OSError as error:
+        log.debug("thread=unnamed reason=%r", str(error))

@@ -23,10 +23,10 @@ from simulators.parts.error import PartError
 from simulators.parts.process import Command, Process
 
 HEAP_MEGABYTES = 256
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 120.0
 START_ATTEMPTS_MAX = 3
-FORMAT_SECONDS_MAX = 60
-ADMIN_SECONDS_MAX = 30.0
+FORMAT_SECONDS_MAX = 120.0
+ADMIN_SECONDS_MAX = 120.0
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Self
 from simulators.parts import ports, programs
 from simulators.parts.process import Command, Process
 
-START_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 60.0
 _SETTINGS = (
     "persistence true",
     "autosave_interval 1",

@@ -17,7 +17,7 @@ from simulators.parts.error import PartError, PartTimeoutError
 from simulators.parts.guard import Guard
 
 POLL_SECONDS = 0.02
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 180.0
 TERMINATE_SECONDS_MAX = 20.0
 LOG_TAIL_LINES = 25
 _LOG_TAIL_BYTES = 16_384

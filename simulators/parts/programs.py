@@ -17,6 +17,7 @@ PACKAGES = {
     "openssl": "openssl",
     "initdb": "postgresql",
     "postgres": "postgresql",
+    "systemd-analyze": "systemd",
 }
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where servers lie; not in everybody's PATH."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from simulators.parts.error import PartTimeoutError
 
 POLL_SECONDS = 0.01
-KILL_SECONDS_MAX = 10.0
+KILL_SECONDS_MAX = 60.0
 
 
 def members(session: int) -> list[int]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from agent.admission import Admission, ForbiddenError
+from agent.decode import decode
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.settings import DevicesSettings, IdentitySettings
@@ -109,3 +111,30 @@ def test_a_denied_device_does_not_block_those_beside_it() -> None:
     answer, intake = take(body(OTHER, OWN), deny=[OTHER])
     assert (answer.status, answer.accepted, answer.rejected) == (Status.DURABLE, 1, 1)
     assert (intake.devices, intake.rejected) == ([OWN], [OTHER])
+
+
+@pytest.mark.parametrize(
+    ("authenticated", "relay", "taken"),
+    [(None, False, False), (None, True, False), ("urn:x:1", False, True), ("urn:relay:1", True, True)],
+)
+def test_a_device_with_credentials_is_not_believed_without_them(
+    authenticated: str | None, relay: bool, taken: bool
+) -> None:
+    admission = Admission(DevicesSettings())
+    admission.protect(["urn:x:1"])
+    body = b'{"device":"urn:x:1","id":1}'
+    delivery = Delivery(body, Media.JSON, "coap", "coap://[::1]", authenticated, relay=relay)
+    if taken:
+        assert len(admission.screen(delivery, decode(delivery)).events) == 1
+    else:
+        with pytest.raises(ForbiddenError, match="has credentials"):
+            admission.screen(delivery, decode(delivery))
+
+
+def test_a_stranger_in_a_pack_is_put_aside_and_the_others_are_taken() -> None:
+    admission = Admission(DevicesSettings())
+    admission.protect(["urn:x:1"])
+    delivery = Delivery(b'[{"device":"urn:x:1","id":1},{"device":"urn:x:2","id":1}]', Media.JSON, "coap", "coap://a")
+    screened = admission.screen(delivery, decode(delivery))
+    assert [event.device for event in screened.events] == ["urn:x:2"]
+    assert [(rejected.device, rejected.raw) for rejected in screened.rejected] == [("urn:x:1", b"")]

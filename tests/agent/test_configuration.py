@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.configuration import ConfigurationError, load, parse
+from agent.configuration import ConfigurationError, Source, load, parse
 from agent.delivery import Media
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings, Settings
@@ -13,7 +13,7 @@ MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9
 
 
 def read(document: dict[str, object], environment: dict[str, str] | None = None) -> Settings:
-    return parse({**MINIMAL, **document}, "test.toml", environment or {})
+    return parse({**MINIMAL, **document}, Source("test.toml"), environment or {})
 
 
 def test_defaults_are_those_of_the_documents() -> None:
@@ -149,3 +149,13 @@ def test_a_missing_file_and_a_broken_one_are_named(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[gateway")
     with pytest.raises(ConfigurationError, match="not TOML"):
         load(tmp_path / "broken.toml", {})
+
+
+def test_a_credential_is_what_systemd_hands_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document: dict[str, object] = {"http": {"token_file": "credential:tokens"}}
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    assert read(document).http.token_file == Path("/etc/oncegate/secrets/tokens")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert read(document).http.token_file == tmp_path / "secret_tokens"
+    with pytest.raises(ConfigurationError, match="expected a name"):
+        read({"http": {"token_file": "credential:../shadow"}})

@@ -194,7 +194,9 @@ def test_status_and_events_read_beside_the_running_agent(agent: Process, connect
 
     status = json.loads(read("status", "--json"))
     assert (status["accepted"], status["events"]["new"], status["epochs"]) == (1, 2, 1)
-    assert "1 events" in read("status")
+    screen = read("status")
+    assert all(text in screen for text in ("1 event,", "agent         runs", "waits for the table since")), screen
+    assert len(screen.splitlines()) <= 24
     events = [json.loads(line) for line in read("events", "--json").splitlines()]
     assert [(event["type"], event["sequence"], event["state"]) for event in events] == [
         ("gateway.started", 1, "new"),

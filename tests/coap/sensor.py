@@ -92,6 +92,23 @@ class Sensor:
         async with asyncio.timeout(5):
             return Heard.of(await asyncio.get_running_loop().sock_recv(self._socket, 65_535))
 
+    async def hear_raw(self) -> bytes:
+        async with asyncio.timeout(60):
+            return await asyncio.get_running_loop().sock_recv(self._socket, 65_535)
+
+    async def ask_raw(self, raw: bytes) -> bytes:
+        """Give the answer as it came."""
+        self.send(raw)
+        return await self.hear_raw()
+
+    async def heard_all(self) -> list[Heard]:
+        """Give what has been said until a ping is answered, which is served last."""
+        self.send(datagram(CON, EMPTY, 0xFFFF, b""))
+        heard: list[Heard] = []
+        while (message := await self.hear()) != Heard(RST, EMPTY, 0xFFFF, b"", b""):
+            heard.append(message)
+        return heard
+
     async def ask(self, raw: bytes) -> Heard:
         self.send(raw)
         return await self.hear()

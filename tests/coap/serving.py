@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from agent.coap.oscore_serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.settings import CoapSettings
@@ -18,6 +19,7 @@ def serving(
     bind: str = "[::]:0",
     fast: bool = True,
     body_bytes_max: int = BODY_BYTES_MAX,
+    oscore: OscoreServing | None = None,
 ) -> CoapServer:
     settings = CoapSettings(bind=bind, max_body_bytes=body_bytes_max)
-    return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast)
+    return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast, oscore=oscore)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 POLL_SECONDS = 0.005
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait until the condition holds; fail with what was awaited."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

@@ -14,7 +14,7 @@ from agent.forward.receipts import Receipts
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Outbox
 
-STOP_SECONDS_MAX = 15.0
+STOP_SECONDS_MAX = 60.0
 GATEWAY = "gw-1"
 
 

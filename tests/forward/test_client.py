@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
@@ -47,3 +48,17 @@ def test_a_wait_for_an_answer_ends_when_the_agent_stops() -> None:
 
     with pytest.raises(UnreachableError):
         wait_for(unanswered, stop)
+
+
+def test_secret_properties_come_from_a_file_and_never_stand_in_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text("# secrets\nsasl.password = a=b\n\nlinger.ms=7\n")
+    settings = KafkaSettings("b:1", properties={"linger.ms": "50"}, properties_file=file)
+
+    config = producer_config(settings, FIXED)
+
+    assert (config["sasl.password"], config["linger.ms"]) == ("a=b", "7")
+    file.write_text("linger.ms=7\ngeheim\n")
+    with pytest.raises(KafkaSettingsError, match=r"kafka\.properties:2: expected name=value") as raised:
+        producer_config(settings, FIXED)
+    assert "geheim" not in str(raised.value)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)

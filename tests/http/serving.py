@@ -58,6 +58,7 @@ async def serving(
             pipeline.tallies,
             {"coap": lambda: 5},
             responses,
+            pipeline.warnings.counts,
             events.commit_durations,
             events.counts,
             events.bytes_on_disk,

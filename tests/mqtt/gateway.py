@@ -17,7 +17,7 @@ from agent.settings import MqttSettings
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 class Options(TypedDict, total=False):

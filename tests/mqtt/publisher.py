@@ -11,7 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.waiting import wait_until
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 class Publisher:

@@ -13,7 +13,7 @@ from simulators.parts.kafka import Broker
 
 pytestmark = pytest.mark.spark
 
-START_SECONDS_MAX = 90.0
+START_SECONDS_MAX = 180.0
 # Python workers come from a daemon that moves to a group of its own; the classes show that the jars are there.
 JOB = """
 import sys, time

@@ -68,7 +68,7 @@ async def tiny_gateway(answer: Answer = acked) -> AsyncIterator[TinyGateway]:
         transport.close()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (nobody signals a counter)

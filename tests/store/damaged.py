@@ -15,6 +15,7 @@ from tests.store.stores import HandClock, accept, batch, crash_image, make_store
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 PROCESSED_TO, FORWARDED_TO = 12, 20
 EXTRA = 9_999
+SEGMENT_EVENTS = 100
 OPENINGS_MAX = 3
 
 
@@ -52,7 +53,9 @@ def make_original(root: Path, openings: int = 3) -> Original:
     async def make() -> Original:
         clock, events, commits = HandClock(), list[StoredEvent](), list[int]()
         for opening in range(openings):
-            async with make_store(root / "live", clock, keep_processed_seconds=10**9) as store:
+            async with make_store(
+                root / "live", clock, keep_processed_seconds=10**9, segment_events=SEGMENT_EVENTS
+            ) as store:
                 for commit in range(6):
                     start = 1000 * opening + 100 * commit
                     await accept(store, clock, *(event(start + place) for place in range(1 if commit % 3 else 40)))
@@ -64,6 +67,8 @@ def make_original(root: Path, openings: int = 3) -> Original:
                     store.mark_processed(store.forwarded())
                     store.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
                     store.set_fact("receipts.table", "t1")
+                for _ in range(200):
+                    store.trouble()  # a turn of the writer, which seals
                 if opening == openings - 1:
                     crash_image(root / "live", root / "killed")
         return Original(root / "killed", tuple(events), tuple(commits))

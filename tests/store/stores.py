@@ -13,6 +13,7 @@ from agent.identity import identify
 from agent.settings import IdentitySettings, StoreSettings
 from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.fingerprints import SEGMENT_EVENTS
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
 from contract.event import Event
 from contract.record import Clock as Trust
@@ -54,8 +55,13 @@ class HandClock:
 def make_store(
     folder: Path, clock: HandClock, *, connect: database.Connect = database.open_for_service, **settings: Any
 ) -> EventStore:
-    identity = IdentitySettings(**{name: settings.pop(name) for name in ("retention_seconds",) if name in settings})
-    return EventStore(folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect)
+    identity = IdentitySettings(
+        **{name: settings.pop(name) for name in ("retention_seconds", "memory_bytes") if name in settings}
+    )
+    segment_events = settings.pop("segment_events", SEGMENT_EVENTS)
+    return EventStore(
+        folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect, segment_events=segment_events
+    )
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database, gaps, known_rows
+from agent.store import aside, database, gaps, segments
 from agent.store.declaration import LABEL_RANGES_MAX, declarations
 from agent.store.gaps import GAPS_MAX, Gap
-from agent.store.known import FORGOTTEN
+from agent.store.known import Spans
 from agent.store.opening import load
 from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
 from tests.store.test_event_store import NAMELESS, ONE, PROOF, TWO
@@ -37,7 +37,7 @@ def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
 def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
     clock = HandClock()
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
-        memory = load(connection, clock, 0)
+        memory = load(connection, clock, Spans())
     memory.epochs.add(1, "epoch")
     memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
     memory.undeclared.append(Gap(900, 899, "test"))
@@ -53,11 +53,7 @@ async def test_what_is_given_up_is_forgotten_with_its_proof_and_nothing_else(tmp
         await accept(store, clock, ONE, TWO)
         await accept(store, clock, NAMELESS, proof=PROOF)
     with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
-        fingerprints, proofs = gaps.forget(connection, 3, 4)
-        remaining = [row.fingerprints for row in known_rows.load_fingerprints(connection)]
-    assert ([position for _, position in fingerprints], proofs) == ([3, 4], [PROOF])
-    assert remaining[0].endswith(FORGOTTEN)
-    assert remaining[1] == FORGOTTEN
+        segments.forget(connection, 3, 4)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, ONE)).duplicates == 1
         assert (await accept(store, clock, TWO)).accepted == 1

@@ -1,0 +1,1 @@
+"""Look at everything around the gateway that the promise depends on; change nothing."""

@@ -1,0 +1,65 @@
+"""The examination: all checks, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.clock import SystemClock
+from agent.doctor.finding import Finding, fine, warning
+from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite
+from agent.doctor.ports import check_ports
+from agent.doctor.wear import check_wear
+from agent.settings import Settings
+from agent.status import Status, read_status
+from agent.store import database
+from agent.store.database import StoreError
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at everything that the settings name; findings come as they are made."""
+    clock = SystemClock()
+    folder = settings.gateway.state_dir
+    yield from check_clock(clock, settings.gateway)
+    yield from check_sqlite()
+    yield from check_mount(folder)
+    yield from check_space(folder, settings.store)
+    yield from check_wear(folder)
+    yield from _check_store(settings)
+    yield from check_ports(settings)
+    yield from _check_kafka(settings, clock.wall())
+    if settings.mqtt.enabled:
+        from agent.doctor.mqtt import check_mqtt  # its client costs time: only where it is used
+
+        yield from check_mqtt(settings.mqtt, settings.gateway.id)
+
+
+def _check_store(settings: Settings) -> Iterator[Finding]:
+    path = settings.gateway.state_dir / database.FILE_NAME
+    runs = "the agent runs" if database.in_use(path) else "the agent does not run"
+    aside = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
+    if not path.exists():
+        yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
+    elif aside:
+        yield warning("store", f"{runs}; a damaged file was set aside: {aside[-1].name}", "see docs/operations.md")
+    else:
+        yield fine("store", f"{path}; {runs}")
+
+
+def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
+    from agent.doctor import kafka, receipts
+
+    connection = kafka.Connection.open(settings.kafka)
+    finding, topic = kafka.check_broker(connection)
+    yield finding
+    if topic is not None:
+        yield from kafka.check_rights(topic)
+        yield from kafka.check_topic(connection, topic)
+        partitions = len(topic.partitions)
+        yield from receipts.check_receipts(connection, settings.receipts, partitions, _status(settings), now)
+
+
+def _status(settings: Settings) -> Status | None:
+    try:
+        return read_status(settings.gateway.state_dir, settings.gateway.id)
+    except StoreError:
+        return None

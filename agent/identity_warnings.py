@@ -1,0 +1,96 @@
+"""What in the words of devices endangers their events' identity: noticed, counted, and said once per device."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from enum import Enum
+
+from agent.store.port import Candidate, Outcome
+from contract.event import Event
+
+DEVICES_KEPT = 8_192
+"""Devices remembered; the one that has been silent longest makes room."""
+LINES_MAX = 20
+LINES_SECONDS = 3_600.0
+"""At most so many lines in such a time; the counts go on."""
+_ADDRESS = "coap://"
+
+_log = logging.getLogger(__name__)
+
+
+class Danger(Enum):
+    """Why two events may get one identity."""
+
+    UNNAMED = "unnamed"
+    BACKWARDS = "backwards"
+
+
+_ADVICE = {
+    Danger.UNNAMED: "no name but its address: two sensors behind one address would be one device; let it say `device`",
+    Danger.BACKWARDS: "ids went back, and neither boot nor time tells why: after a restart its equal events would look"
+    " old; let it say `boot` or `time`",
+}
+
+
+class IdentityWarnings:
+    """Looks at what was accepted; lives in the loop's thread."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Danger] = Counter()
+        """Events that were in danger, since the start."""
+        self._highest: OrderedDict[str, int] = OrderedDict()
+        self._told: OrderedDict[tuple[str, Danger], None] = OrderedDict()
+        self._lines = 0
+        self._since = 0.0
+
+    def look(self, candidates: Sequence[Candidate], outcome: Outcome, now: float) -> None:
+        """Take note of a delivery's events once they are on disk; `now` is monotonic, in seconds."""
+        if outcome.accepted < len(candidates):
+            return  # copies may be of any age
+        for candidate in candidates:
+            event = candidate.event
+            if event.device.startswith(_ADDRESS):
+                self._warn(event.device, Danger.UNNAMED, now)
+        if len(candidates) == 1:
+            self._follow(candidates[0].event.device, candidates[0].event, now)
+        else:
+            for device, event in _latest(candidates).items():
+                self._follow(device, event, now)
+
+    def _follow(self, device: str, event: Event, now: float) -> None:
+        if type(event.id) is not int or event.boot is not None or event.time is not None:
+            return
+        highest = self._highest.pop(device, event.id)
+        if event.id < highest:
+            self._warn(device, Danger.BACKWARDS, now)
+        self._highest[device] = event.id
+        if len(self._highest) > DEVICES_KEPT:
+            self._highest.popitem(last=False)
+
+    def _warn(self, device: str, danger: Danger, now: float) -> None:
+        self.counts[danger] += 1
+        if (device, danger) in self._told:
+            return
+        if now - self._since > LINES_SECONDS:
+            self._lines, self._since = 0, now
+        if self._lines == LINES_MAX:
+            return
+        self._lines += 1
+        self._told[device, danger] = None
+        if len(self._told) > DEVICES_KEPT:
+            self._told.popitem(last=False)
+        _log.warning("identity: device=%r danger=%s reason=%r", device, danger.value, _ADVICE[danger])
+
+
+def _latest(candidates: Sequence[Candidate]) -> dict[str, Event]:
+    """Give for each device its event of the highest id: within a pack the order says nothing."""
+    latest: dict[str, Event] = {}
+    for candidate in candidates:
+        event = candidate.event
+        if type(event.id) is int:
+            before = latest.get(event.device)
+            if before is None or event.id > before.id:  # type: ignore[operator]  # only integers get here
+                latest[event.device] = event
+    return latest

@@ -1,0 +1,117 @@
+"""The log: fields for journald where it listens, lines otherwise, and never a flood of either.
+
+Messages are written as `key=value` pairs; in the journal each key is a field of its own, such as ONCEGATE_KAFKA, so
+that `journalctl ONCEGATE_KAFKA=unreachable` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+SOCKET = Path("/run/systemd/journal/socket")
+RATE_SECONDS = 10.0
+RATE_MESSAGES = 20
+"""How often one message of the code may appear within that time; the next one says how many were left out."""
+MESSAGES_MAX = 512
+"""Kinds of messages that are counted at a time."""
+_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
+_PAIR = re.compile(r"""\b([a-z][a-z0-9_]*)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)""")
+
+
+def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Send the log of this process where it is wanted."""
+    handler: logging.Handler
+    if _is_journal(environment.get("JOURNAL_STREAM", ""), sys.stderr.fileno()):
+        handler = JournalHandler(SOCKET)
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.addFilter(RateLimit())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class RateLimit(logging.Filter):
+    """Lets a message through only so often; errors that end the process are others each time, and pass."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to log; add what was left out to the message that follows."""
+        key, now = (record.name, str(record.msg)), self._now()
+        since, count = self._counts.get(key, (now, 0))
+        if now - since >= RATE_SECONDS:
+            if count > RATE_MESSAGES:
+                record.msg = f"{record.getMessage()} suppressed={count - RATE_MESSAGES}"
+                record.args = ()
+            since, count = now, 0
+        if len(self._counts) >= MESSAGES_MAX:
+            self._counts.clear()
+        self._counts[key] = (since, count + 1)
+        return count < RATE_MESSAGES
+
+
+class JournalHandler(logging.Handler):
+    """Writes to journald in its native form (systemd's JOURNAL_NATIVE_PROTOCOL)."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one entry; where that fails, write it as a line."""
+        try:
+            self._socket.sendto(encode(fields_of(record, self.format(record))), str(self._path))
+        except OSError:
+            print(self.format(record), file=sys.stderr)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+        super().close()
+
+
+def fields_of(record: logging.LogRecord, text: str) -> dict[str, str]:
+    """Give the fields of an entry; `text` is the message, with a traceback where there is one."""
+    fields = {
+        "MESSAGE": text,
+        "PRIORITY": str(_PRIORITIES.get(record.levelno, 6)),
+        "SYSLOG_IDENTIFIER": "oncegate",
+        "ONCEGATE_LOGGER": record.name,
+        "CODE_FILE": record.pathname,
+        "CODE_LINE": str(record.lineno),
+        "CODE_FUNC": record.funcName,
+    }
+    for key, value in _PAIR.findall(record.getMessage()):
+        fields[f"ONCEGATE_{key.upper()}"] = value[1:-1] if value[0] in "'\"" else value
+    return fields
+
+
+def encode(fields: Mapping[str, str]) -> bytes:
+    """Write an entry: a value with a newline has its length before it."""
+    lines = []
+    for name, value in fields.items():
+        raw = value.encode(errors="backslashreplace")
+        head = name.encode()
+        lines.append(head + b"=" + raw if b"\n" not in raw else head + b"\n" + len(raw).to_bytes(8, "little") + raw)
+    return b"\n".join(lines) + b"\n"
+
+
+def _is_journal(stream: str, descriptor: int) -> bool:
+    """Tell whether our error output is the journal (systemd.exec(5), JOURNAL_STREAM)."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return stream == f"{status.st_dev}:{status.st_ino}" and SOCKET.exists()

@@ -1,0 +1,65 @@
+"""`oncegate status`: what the store holds, on one screen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from agent import configuration, terminal
+from agent.status import EventCounts, Status, read_status
+from agent.store import database
+from agent.terminal import Colour, count, duration, paint, size
+
+EXAMPLES = """examples:
+  oncegate status
+  oncegate status --json | jq .events
+  watch oncegate status
+"""
+_LATE_SECONDS = 3_600
+"""From when on an event that no table has is worth a colour."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the status."""
+    settings = configuration.load(arguments.config)
+    status = read_status(settings.gateway.state_dir, settings.gateway.id)
+    if arguments.json:
+        print(json.dumps(status.document()))
+        return 0
+    running = database.in_use(settings.gateway.state_dir / database.FILE_NAME)
+    agent = "runs" if running else "does not run; start it: systemctl start oncegate"
+    share = status.store_bytes / settings.store.max_bytes
+    rows = [
+        ("gateway", status.gateway),
+        ("agent", agent),
+        ("accepted", f"{count(status.accepted, 'event')}, of sensors, in all the store's life"),
+        ("", f"{count(status.duplicates, 'copy').replace('copys', 'copies')} recognised, {status.rejected:,} rejected"),
+        ("in the store", _states(status.events)),
+        ("oldest", _oldest(status)),
+        ("label", f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"),
+        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
+    ]
+    print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
+    if not running:
+        print(paint("events wait at their sensors while the agent does not run", Colour.WARNING))
+    return 0
+
+
+def _states(events: EventCounts) -> str:
+    lost = f", {events.lost:,} lost" if events.lost else ""
+    return f"{events.new:,} new, {events.forwarded:,} forwarded, {events.processed:,} processed{lost}"
+
+
+def _oldest(status: Status) -> str:
+    """Say how long the oldest event waits for the table."""
+    if status.oldest_unprocessed is None:
+        return "nothing waits for the table"
+    seconds = max(0.0, time.time() - status.oldest_unprocessed / 1000)
+    text = f"waits for the table since {duration(seconds)}"
+    return paint(text, Colour.WARNING) if seconds > _LATE_SECONDS else text

@@ -1,0 +1,92 @@
+"""What people see of a command: columns that line up, and colours where there is a terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from enum import Enum
+from typing import TextIO
+
+_GAP = "  "
+_LAST_COLUMN_MIN = 24
+"""Below this the last column is not wrapped: a very narrow terminal wraps by itself."""
+_WIDTH_WITHOUT_TERMINAL = 120
+
+
+class Colour(Enum):
+    """Colours by what they mean (ECMA-48, select graphic rendition)."""
+
+    GOOD = "32"
+    WARNING = "33"
+    BAD = "31"
+    FAINT = "2"
+    STRONG = "1"
+
+
+def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
+    """Colour a text, where the stream is a terminal and nobody has said NO_COLOR (https://no-color.org)."""
+    return f"\x1b[{colour.value}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Tell whether to colour."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table(rows: Sequence[Sequence[str]], headings: Sequence[str] = (), colours: Sequence[Colour | None] = ()) -> str:
+    """Line up columns; the last is wrapped to the terminal's width. `colours` are those of the rows' first cells."""
+    lines = [tuple(headings), *rows] if headings else list(rows)
+    if not lines:
+        return ""
+    last = len(lines[0]) - 1
+    widths = [max(_width(line[column]) for line in lines) for column in range(last)]
+    indent = sum(widths) + len(_GAP) * last
+    room = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns - indent if sys.stdout.isatty() else 10**6
+    written = []
+    for number, line in enumerate(lines):
+        row = number - bool(headings)
+        colour = Colour.FAINT if row < 0 else (colours[row] if row < len(colours) else None)
+        cells = [_padded(cell, width) for cell, width in zip(line[:last], widths, strict=True)]
+        if cells and colour is not None:
+            cells[0] = paint(cells[0], colour)
+        wrapped = textwrap.wrap(line[last], room) if room >= _LAST_COLUMN_MIN else [line[last]]
+        text = ("\n" + " " * indent).join(wrapped)
+        written.append(_GAP.join([*cells, text]).rstrip())
+    return "\n".join(written)
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things: 1 event, 2 events, 12,000 events."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def size(number: float) -> str:
+    """Write bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration for people, in its two largest units."""
+    parts: list[str] = []
+    remaining = int(seconds)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, remaining = divmod(remaining, length)
+        if amount or (unit == "s" and not parts):
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts[:2])
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign) for sign in text)

@@ -1,0 +1,150 @@
+"""The commands as people and programs see them."""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent import command_line, terminal
+from agent.terminal import Colour, paint
+
+CONFIGURATION = """\
+[gateway]
+id = "gw1"
+state_dir = "{folder}/state"
+
+[http]
+bind = "127.0.0.1:0"
+
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "ssl.key.pem" = "geheim" }}
+"""
+COMMANDS = ("run", "check", "config", "status", "events", "trace", "verify", "fingerprint", "version", "doctor")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(CONFIGURATION.format(folder=tmp_path))
+    return file
+
+
+@pytest.fixture
+def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
+        with pytest.raises(SystemExit) as end:
+            command_line.main()
+        said = capsys.readouterr()
+        return int(end.value.code or 0), said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> None:
+    status, out, _ = oncegate(command, "--help")
+    assert status == 0
+    assert re.search(rf"^examples?:\n  .*oncegate {command}", out, re.MULTILINE | re.DOTALL)
+    assert command in oncegate("--help")[1]
+
+
+def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:
+    file.write_text(file.read_text() + "topci = 'x'\n")
+    status, _, said = oncegate("check", "--config", str(file))
+    assert (status, said) == (2, f"oncegate: {file}:11: [kafka] topci: unknown key; did you mean topic?\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[store]\nmax_bytes = 'lots'", r":12: \[store\] max_bytes: expected a size such as .*; found 'lots'"),
+        ("[receits]\nenabled = true", r":11: unknown section \[receits\]; did you mean receipts\?"),
+        ("[mqtt]\nusername = 'u'\n\npassword_file = 3", r":14: \[mqtt\] password_file: expected the path"),
+        ("properties_file = '/none'", r"kafka.properties_file: /none cannot be read"),
+        ("[mqtt", "not TOML: .*line 11"),
+    ],
+)
+def test_check_says_where_and_what(line: str, said: str, file: Path, oncegate: Run) -> None:
+    file.write_text(file.read_text() + line + "\n")
+    status, _, error = oncegate("check", "--config", str(file))
+    assert status == 2
+    assert re.search(said, error)
+
+
+def test_a_property_that_kafkas_client_does_not_know_is_wrong(file: Path, oncegate: Run) -> None:
+    file.write_text(file.read_text().replace('"ssl.key.pem" = "geheim"', '"linger.msx" = 5'))
+    status, _, error = oncegate("check", "--config", str(file))
+    assert status == 2
+    assert "linger.msx" in error
+
+
+def test_config_shows_each_value_with_its_origin_and_no_secret(
+    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEGATE_STORE__MAX_BYTES", "2GiB")
+    status, out, _ = oncegate("config", "--config", str(file), "--json")
+    settings = {f"{entry['section']}.{entry['key']}": entry for entry in map(json.loads, out.splitlines())}
+    assert status == 0
+    assert "geheim" not in out
+    assert settings["kafka.properties"]["value"] == {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "(hidden)",
+        "ssl.key.pem": "(hidden)",
+    }
+    assert [(settings[key]["value"], settings[key]["origin"]) for key in ("gateway.id", "store.max_bytes")] == [
+        ("gw1", f"{file}:2"),
+        (2 << 30, "ONCEGATE_STORE__MAX_BYTES"),
+    ]
+    assert settings["receipts.poll_seconds"]["origin"] == "default"
+    assert settings["http.token_file"]["value"] is None
+
+
+def test_config_for_people_has_a_line_for_each_setting_or_only_the_changed(file: Path, oncegate: Run) -> None:
+    _, out, _ = oncegate("config", "--config", str(file))
+    assert re.search(rf'^gateway\.id +"gw1" +{re.escape(str(file))}:2$', out, re.MULTILINE)
+    assert re.search(r"^store\.max_bytes +1073741824 +default$", out, re.MULTILINE)
+    _, changed, _ = oncegate("config", "--config", str(file), "--changed")
+    assert " default" not in changed
+    assert len(changed.splitlines()) == 6  # the headings, and five keys
+
+
+def test_wrong_usage_is_2_and_a_store_that_is_not_there_is_1(file: Path, oncegate: Run) -> None:
+    assert oncegate("nonsense")[0] == 2
+    assert oncegate("status", "--config", str(file) + "x")[0] == 2
+    status, _, said = oncegate("status", "--config", str(file))
+    assert status == 1
+    assert "there is no store yet; the agent makes it when it first runs" in said
+    assert oncegate("events", "--limit", "0", "--config", str(file))[0] == 2
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert paint("x", Colour.BAD, Terminal()) == "\x1b[31mx\x1b[0m"
+    assert paint("x", Colour.BAD, io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert paint("x", Colour.BAD, Terminal()) == "x"
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [terminal.duration(seconds) for seconds in (0, 59, 61, 3_600, 90_061)] == [
+        "0 s",
+        "59 s",
+        "1 min 1 s",
+        "1 h",
+        "1 d 1 h",
+    ]
+    assert [terminal.size(number) for number in (0, 999, 1_500, 2_500_000_000)] == ["0 B", "999 B", "1.5 kB", "2.5 GB"]
+    assert (terminal.count(1, "event"), terminal.count(12_000, "event")) == ("1 event", "12,000 events")

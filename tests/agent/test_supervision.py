@@ -1,0 +1,128 @@
+"""The agent under a service manager: the test listens where systemd would."""
+
+import ctypes
+import os
+import re
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from simulators.parts.process import Command, Process
+from tests.support.waiting import wait_until
+
+WATCHDOG_SECONDS = 3
+_PTRACE_SEIZE, _PTRACE_INTERRUPT, _PTRACE_DETACH = 0x4206, 0x4207, 17
+_WALL = 0x40000000
+
+
+class Manager:
+    """Hears what a service says of itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.path))
+        self._socket.settimeout(0.1)
+        self.heard: list[str] = []
+
+    def listen(self) -> list[str]:
+        """Take what has come."""
+        while True:
+            try:
+                self.heard += self._socket.recv(4096).decode().splitlines()
+            except TimeoutError:
+                return self.heard
+
+    def count(self, message: str) -> int:
+        return self.listen().count(message)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(tmp_path)
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
+        '[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(file))
+    environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": str(WATCHDOG_SECONDS * 1_000_000)}
+    process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
+    yield process
+    process.kill()
+
+
+@contextmanager
+def hung(pid: int, thread: str) -> Iterator[None]:
+    """Let one thread of a process stand still, as one that waits for a disk that never answers."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    number = next(int(task.name) for task in tasks if (task / "comm").read_text().strip() == thread)
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ptrace(request: int) -> None:
+        if libc.ptrace(request, number, None, None) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    ptrace(_PTRACE_SEIZE)
+    ptrace(_PTRACE_INTERRUPT)
+    os.waitpid(number, _WALL)
+    try:
+        yield
+    finally:
+        ptrace(_PTRACE_DETACH)
+
+
+def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: Manager, tmp_path: Path) -> None:
+    agent.start()
+    wait_until(lambda: manager.count("READY=1") == 1, "the agent says that it is ready")
+    assert (tmp_path / "state" / "events.db").exists()
+    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
+        assert answer.status == 200
+    assert agent.terminate() == 0
+    assert manager.count("STOPPING=1") == 1
+
+
+def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Process, manager: Manager) -> None:
+    agent.start()
+    wait_until(lambda: manager.count("WATCHDOG=1") > 2, "the watchdog is fed again and again")
+    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
+    with hung(agent.pid, "store-writer"):
+        manager.listen()
+        before = manager.count("WATCHDOG=1")
+        over = threading.Event()
+        over.wait(2 * WATCHDOG_SECONDS)  # twice what systemd would have waited
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
+            assert answer.status == 200  # the loop itself still turns
+        assert manager.count("WATCHDOG=1") <= before + 1
+    wait_until(lambda: manager.count("WATCHDOG=1") > before + 2, "the watchdog is fed again")
+
+
+def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
+    agent: Process, manager: Manager, tmp_path: Path
+) -> None:
+    file = tmp_path / "oncegate.toml"
+    small = file.read_text() + "[store]\nmax_bytes = 1000\n"  # less than an empty store has
+    file.write_text(small)
+    agent.start()
+    wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it says why not")
+    assert "READY=1" not in manager.heard
+    agent.terminate()
+    file.write_text(small.replace("1000", '"1MiB"'))
+    agent.start()
+    wait_until(lambda: manager.count("READY=1") == 1, "the agent says that it is ready")

@@ -1,0 +1,134 @@
+"""The credentials directory: what is read, what is left out and why, and how a new file is made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agent.coap.credentials import create_credential, read_credentials
+from agent.coap.errors import CredentialsError
+from tests.docs.pages import ROOT, blocks
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+SOUND = {"device": f'"{DEVICE}"', "secret": f'"{bytes(16).hex()}"', "sensor_id": '"01"'}
+
+
+def written(folder: Path, name: str, changes: Mapping[str, str | None], mode: int = 0o600) -> Path:
+    entries = {**SOUND, **changes}
+    file = folder / f"{name}.toml"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in entries.items() if value is not None))
+    file.chmod(mode)
+    return file
+
+
+def test_a_file_gives_a_credential(tmp_path: Path) -> None:
+    written(tmp_path, "a", {"salt": '"0a0b"', "gateway_id": '"67"', "id_context": '"c0"', "relay": "true"})
+    (tmp_path / "README").write_text("not a credential")
+    files = read_credentials(tmp_path)
+    assert not files.errors
+    (credential,) = files.credentials
+    assert (credential.device, credential.secret, credential.salt) == (DEVICE, bytes(16), b"\x0a\x0b")
+    assert (credential.sensor_id, credential.gateway_id, credential.id_context) == (b"\x01", b"g", b"\xc0")
+    assert credential.relay
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"secret": '"00"'}, "secret: expected 16 to 64 bytes"),
+        ({"secret": '"hex?"'}, "secret: expected 16 to 64 bytes"),
+        ({"secret": None}, "secret: expected 16 to 64 bytes"),
+        ({"sensor_id": '"0102030405060708"'}, "sensor_id: expected 0 to 7 bytes"),
+        ({"sensor_id": '""'}, "sensor_id and gateway_id are equal"),
+        ({"device": '""'}, "device: expected"),
+        ({"device": '"urn:oncegate:gateway:gw1"'}, "the gateways' own"),
+        ({"relay": '"yes"'}, "relay: expected true or false"),
+        ({"sercet": '"00"'}, "unknown key 'sercet'"),
+        ({"device": "urn"}, "not TOML"),
+    ],
+)
+def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[str, str | None], reason: str) -> None:
+    bad = written(tmp_path, "bad", changes)
+    written(tmp_path, "good", {"sensor_id": '"02"'})
+    files = read_credentials(tmp_path)
+    assert [credential.sensor_id for credential in files.credentials] == [b"\x02"]
+    (error,) = files.errors
+    assert str(bad) in error
+    assert reason in error
+    assert bytes(16).hex() not in error
+
+
+def test_a_file_that_others_may_read_is_left_out(tmp_path: Path) -> None:
+    written(tmp_path, "open", {}, mode=0o644)
+    files = read_credentials(tmp_path)
+    assert not files.credentials
+    assert "chmod 640" in files.errors[0]
+
+
+def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
+    first, second = written(tmp_path, "a", {}), written(tmp_path, "b", {})
+    files = read_credentials(tmp_path)
+    assert len(files.credentials) == 1
+    assert str(first) in files.errors[0]
+    assert str(second) in files.errors[0]
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError, match="credentials_dir"):
+        read_credentials(tmp_path / "missing")
+
+
+def test_the_file_in_the_documents_is_taken(tmp_path: Path) -> None:
+    (example,) = blocks(ROOT / "docs" / "oscore.md", "credential")
+    file = tmp_path / "a.toml"
+    file.write_text(example)
+    file.chmod(0o640)
+    files = read_credentials(tmp_path)
+    assert not files.errors
+    assert files.credentials[0].id_context == bytes.fromhex("37cbf3210017a2d3")
+
+
+def test_a_new_credential_is_written_once_and_has_an_id_of_its_own(tmp_path: Path) -> None:
+    file, first = create_credential(tmp_path, DEVICE, relay=False)
+    _, second = create_credential(tmp_path, "urn:dev:mac:00158d0001a2b3c5", relay=True)
+    assert read_credentials(tmp_path).credentials == (first, second)
+    assert not read_credentials(tmp_path).errors
+    assert first.sensor_id != second.sensor_id
+    assert first.secret != second.secret
+    assert file.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(CredentialsError, match="exists"):
+        create_credential(tmp_path, DEVICE, relay=False)
+
+
+def test_the_command_prints_the_sensors_side_and_check_names_a_bad_file(tmp_path: Path) -> None:
+    folder = tmp_path / "credentials"
+    folder.mkdir()
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "localhost:9092"\n'
+        f'[coap.oscore]\ncredentials_dir = "{folder}"\nrequired = true\n'
+    )
+
+    def oncegate(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "agent.command_line", *arguments, "--config", str(configuration))
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    made = oncegate("credentials", DEVICE)
+    assert made.returncode == 0, made.stderr
+    (credential,) = read_credentials(folder).credentials
+    assert json.loads(made.stdout) == {
+        "secret_hex": credential.secret.hex(),
+        "salt_hex": credential.salt.hex(),
+        "sender-id_hex": credential.sensor_id.hex(),
+        "recipient-id_hex": credential.gateway_id.hex(),
+    }
+    assert oncegate("check").returncode == 0
+    bad = written(folder, "bad", {"secret": '"00"'})
+    checked = oncegate("check")
+    assert checked.returncode == 2
+    assert str(bad) in checked.stderr

@@ -1,0 +1,103 @@
+"""Broker and Zigbee2MQTT: a real mosquitto, and what Zigbee2MQTT says of itself."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.doctor.finding import Condition, Finding
+from agent.doctor.mqtt import check_mqtt, judge_mosquitto
+from agent.settings import MqttSettings
+from simulators.parts.mosquitto import Mosquitto
+from simulators.parts.zigbee2mqtt import Zigbee2Mqtt
+from tests.mqtt.publisher import Publisher
+from tests.support.waiting import wait_until
+
+GOOD = {
+    "advanced": {"last_seen": "epoch", "output": "json", "cache_state_send_on_startup": False},
+    "device_options": {"qos": 1},
+    "devices": {"0x1": {"friendly_name": "t0"}},
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with Mosquitto(tmp_path / "mosquitto") as running:
+        yield running
+
+
+def examine(port: int, folder: Path) -> list[Finding]:
+    settings = MqttSettings(enabled=True, host="127.0.0.1", port=port)
+    return list(check_mqtt(settings, "gw1", (folder / "mosquitto" / "mosquitto.conf",)))
+
+
+def unlike(findings: list[Finding]) -> list[tuple[str, Condition]]:
+    return [(finding.check, finding.condition) for finding in findings if finding.condition is not Condition.FINE]
+
+
+def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broker: Mosquitto, tmp_path: Path) -> None:
+    with Publisher(broker.port) as publisher:
+        publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": GOOD}), retain=True)
+        findings = examine(broker.port, tmp_path)
+    assert unlike(findings) == []
+    assert any("mosquitto version" in finding.text for finding in findings)
+    assert {"persistence true", "autosave_interval 1", "max_queued_messages 0"} <= {one.text for one in findings}
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "text"),
+    [
+        ("advanced", "last_seen", "disable", "a message that comes twice is two events"),
+        ("advanced", "last_seen", "ISO_8601_local", "a message that comes twice is two events"),
+        ("device_options", "qos", 0, "QoS 0 for all devices"),
+        ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0"),
+        ("advanced", "output", "attribute", "not read"),
+        ("advanced", "cache_state_send_on_startup", True, "old states"),
+    ],
+)
+def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
+    broker: Mosquitto, tmp_path: Path, section: str, key: str, value: object, text: str
+) -> None:
+    config = {**GOOD, section: {**GOOD[section], key: value}}  # type: ignore[dict-item]  # of JSON's types
+    with Publisher(broker.port) as publisher:
+        publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": config}), retain=True)
+        findings = examine(broker.port, tmp_path)
+    (found,) = [finding for finding in findings if finding.condition is not Condition.FINE]
+    assert text in found.text
+    assert found.hint
+
+
+def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
+        (refused,) = examine(closed.port, tmp_path)
+    (away,) = examine(closed.port, tmp_path)
+    assert (refused.condition, "refuses us" in refused.text) == (Condition.WRONG, True)
+    assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
+
+
+def test_what_mosquitto_does_by_itself_loses_messages() -> None:
+    conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({})]
+    assert conditions == [
+        (Condition.WRONG, "persistence true in mosquitto.conf"),
+        (Condition.WARNING, "autosave_interval 1 in mosquitto.conf"),
+        (Condition.WARNING, "max_queued_messages 0 in mosquitto.conf"),
+    ]
+
+
+def test_settings_that_cannot_be_read_are_asked_for(broker: Mosquitto, tmp_path: Path) -> None:
+    findings = examine(broker.port, tmp_path / "elsewhere")
+    assert unlike(findings) == [("mosquitto", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
+    assert "persistence true" in findings[1].hint
+
+
+@pytest.mark.heavy
+def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto, tmp_path: Path) -> None:
+    settings: dict[str, dict[str, object]] = {"advanced": {"last_seen": "disable"}, "device_options": {"qos": 0}}
+    with Publisher(broker.port) as publisher:
+        publisher.listen("zigbee2mqtt/bridge/info")
+        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
+            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
+            said = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
+    assert any("last_seen is disable" in text for text in said)
+    assert any("QoS 0" in text for text in said)

@@ -1,0 +1,176 @@
+"""The index of fingerprints: what was added is found, what is forgotten is not, and memory is bounded."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.store import database, segments
+from agent.store.filters import GROUP, Bloom, Filters, filter_bytes
+from agent.store.fingerprints import SEGMENT_EVENTS, Fingerprints, IndexBounds
+from agent.store.known import FORGOTTEN
+from agent.store.recent import MOMENT_MS, Recent
+from agent.store.sealing import Sealing
+from agent.store.segments import ENTRIES_PER_ROW, Entry
+
+few_bytes = st.integers(0, 3).map(lambda value: bytes(15) + bytes([value]))
+fingerprint = st.one_of(st.binary(min_size=16, max_size=16), few_bytes).filter(lambda value: value != FORGOTTEN)
+commits = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3 * MOMENT_MS), st.lists(fingerprint, min_size=1, max_size=5)),
+    max_size=20,
+)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(database.open_for_service(tmp_path / "events.db")) as connection:
+        yield connection
+
+
+def transactions(connection: sqlite3.Connection):  # type: ignore[no-untyped-def]
+    def transact(write):  # type: ignore[no-untyped-def]
+        connection.execute("BEGIN IMMEDIATE")
+        write(connection)
+        connection.execute("COMMIT")
+
+    return transact
+
+
+def some(count: int, seed: int = 1) -> list[bytes]:
+    chance = random.Random(seed)
+    return [chance.randbytes(16) for _ in range(count)]
+
+
+@given(commits)
+def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tuple[int, int, list[bytes]]]) -> None:
+    block, model, moments = Recent(128), dict[bytes, int](), list[tuple[int, int]]()
+    position, service = 1, 0
+    for hole, pause, found in added:
+        position, service = position + hole, service + pause
+        block.add(position, service, b"".join(found))
+        for piece in found:
+            model[piece] = position
+            moments.append((position, service))
+            position += 1
+    assert {piece: block.position(piece) for piece in model} == model
+    assert block.position(b"\xff" * 16) == model.get(b"\xff" * 16)
+    for place, (held, service) in enumerate(moments):
+        assert block.position_at(place) == held
+        assert service - MOMENT_MS < block.service_at(place) <= service
+    assert [at for first, last in block.runs() for at in range(first, last + 1)] == [held for held, _ in moments]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60), st.integers(0, 3))
+def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], groups: int) -> None:
+    size = filter_bytes(16)
+    filters = Filters(size, groups * size * 8)
+    present: dict[int, list[bytes]] = {}
+    for is_added, number in steps:
+        if is_added and number not in present:
+            bloom, present[number] = Bloom(16), some(16, number)
+            bloom.add(present[number])
+            filters.add(number, bytes(bloom.content))
+        elif not is_added and number in present:
+            del present[number]
+            filters.drop(number)
+    assert filters.bytes_held() <= groups * size * 8
+    for number, members in present.items():
+        assert all(number in filters.candidates(member) for member in members)
+    for stranger in some(20, 0):
+        assert set(filters.candidates(stranger)) <= set(present)
+        assert filters.candidates(stranger) == sorted(filters.candidates(stranger), reverse=True)
+
+
+def test_a_filter_spares_nearly_all_look_ups() -> None:
+    filters = Filters(filter_bytes(4096), 1 << 20)
+    for number in range(1, GROUP + 1):
+        bloom = Bloom(4096)
+        bloom.add(some(4096, number))
+        filters.add(number, bytes(bloom.content))
+    look_ups = sum(len(filters.candidates(stranger)) for stranger in some(2000, 99))
+    assert look_ups < 2000 * GROUP * 0.02
+
+
+@given(count=st.integers(1, 3 * ENTRIES_PER_ROW), alike=st.integers(0, 2 * ENTRIES_PER_ROW), seed=st.integers(0, 99))
+def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, seed: int) -> None:
+    # Alike: their prefixes are equal, so that rows may only be cut around them.
+    found = {*some(count, seed), *(b"alike" + piece[5:] for piece in some(alike, seed))}
+    entries = segments.sorted_entries(
+        Entry(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS) for place, piece in enumerate(sorted(found, key=hash))
+    )
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        database.migrate(connection, Path("memory"))
+        segments.insert_sealed(connection, 7, entries)
+        assert list(segments.entries(connection, 7)) == entries
+        assert [segments.find(connection, 7, entry.fingerprint) for entry in entries] == entries
+        for stranger in (*some(50, 100), b"alike" + bytes(11), bytes(16), b"\xff" * 16):
+            assert segments.find(connection, 7, stranger) is None
+            assert segments.find(connection, 6, stranger) is segments.find(connection, 8, stranger) is None
+
+
+def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(connection: sqlite3.Connection) -> None:
+    bounds = IndexBounds(64_000, 256)
+    known = Fingerprints(bounds, lambda: connection)
+    sealing = Sealing(known, transactions(connection), lambda: 0)
+    added = some(5000)
+    for place in range(0, len(added), 50):
+        known.add(place + 1, place, b"".join(added[place : place + 50]))
+        while sealing.step():
+            pass
+        assert known.bytes_held() <= bounds.memory_bytes
+    assert len(list(known.segments())) == len(added) // 256
+    assert [known.position(piece) for piece in added] == list(range(1, len(added) + 1))
+    assert not any(stranger in known for stranger in some(500, 2))
+
+
+def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(connection: sqlite3.Connection) -> None:
+    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
+    sealing = Sealing(known, transactions(connection), lambda: 0)
+    added = some(150)
+    known.add(1, 0, b"".join(added))
+    while sealing.step():
+        pass
+    known.forget(10, 20)
+    known.forget(140, 145)
+    gone = {*range(10, 21), *range(140, 146)}
+    for position, piece in enumerate(added, 1):
+        assert known.position(piece) == (None if position in gone else position)
+    known.add(151, 0, added[9] + added[139])
+    assert (known.position(added[9]), known.position(added[139])) == (151, 152)
+    known.add(153, 0, b"".join(some(100, 3)))
+    while sealing.step():
+        pass
+    assert (known.position(added[9]), known.position(added[139])) == (151, 152)
+
+
+def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: sqlite3.Connection) -> None:
+    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
+    sealing = Sealing(known, transactions(connection), lambda: 0)
+    added = some(64)
+    for place, piece in enumerate(added):
+        known.add(place + 1, place * MOMENT_MS, piece)
+    while sealing.step():
+        pass
+    known.expire(0, 30 * MOMENT_MS)
+    assert [known.position(piece) for piece in added] == [None] * 30 + list(range(31, 65))
+
+
+@pytest.mark.parametrize("events", [1_000_000])
+def test_a_million_fingerprints_take_less_than_twenty_megabytes(events: int) -> None:
+    blocks = -(-events // SEGMENT_EVENTS)
+    assert 2 * Recent.bytes_max(SEGMENT_EVENTS) + -(-blocks // GROUP) * GROUP * filter_bytes(SEGMENT_EVENTS) < 20e6
+
+
+def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:
+    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
+    added = some(100)
+    known.add(1, 0, b"".join(added))
+    held = known.bytes_held()
+    known.expire(70, 0)
+    assert known.bytes_held() < held
+    assert [known.position(piece) for piece in added[60:]] == [None] * 9 + list(range(70, 101))

@@ -1,0 +1,66 @@
+"""The units: what systemd itself says of them."""
+
+import configparser
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from simulators.parts import programs
+
+FOLDER = Path(__file__).resolve().parents[2] / "systemd"
+EXPOSURE_MAX = 1.5
+UNITS = sorted(path.name for path in FOLDER.iterdir() if path.suffix in (".service", ".timer"))
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [programs.require("systemd-analyze"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def read(unit: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys as they stand
+    parser.read(FOLDER / unit)
+    return parser
+
+
+def test_the_gateways_service_is_exposed_no_more_than_it_may_be() -> None:
+    done = analyze("security", "--offline=true", "--no-pager", str(FOLDER / "oncegate.service"))
+    found = re.search(r"Overall exposure level for oncegate\.service: ([\d.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    assert float(found[1]) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_finds_no_mistake_in_a_unit(unit: str, tmp_path: Path) -> None:
+    for file in UNITS:  # programs that are not installed here are none of systemd's business
+        text = (FOLDER / file).read_text().replace("/usr/bin/oncegate", "/bin/true")
+        (tmp_path / file).write_text(text.replace("Documentation=file:", "#"))
+    done = analyze("verify", "--man=no", str(tmp_path / unit))
+    said = [line for line in done.stderr.splitlines() if "oncegate" in line]
+    assert said == []
+
+
+def test_it_is_restarted_for_ever_and_watched() -> None:
+    unit = read("oncegate.service")
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    service = unit["Service"]
+    assert (service["Type"], service["Restart"]) == ("notify", "always")
+    assert int(service["WatchdogSec"]) > 0
+    assert "network-online" not in (FOLDER / "oncegate.service").read_text()
+    assert "time-sync" not in (FOLDER / "oncegate.service").read_text()
+
+
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
+def test_no_secret_is_in_the_environment_or_on_the_command_line(unit: str) -> None:
+    service = read(unit)["Service"]
+    assert service["LoadCredential"].startswith("secret:/etc/oncegate/")
+    assert "Environment" not in service
+    assert "--log-level" not in service["ExecStart"]
+
+
+@pytest.mark.parametrize("timer", [unit for unit in UNITS if unit.endswith(".timer")])
+def test_a_timer_has_its_service(timer: str) -> None:
+    assert timer.replace(".timer", ".service") in UNITS
