@@ -44,7 +44,7 @@ class DeltaSink:
         self._quarantine_table = quarantine_table
         self._devices = devices
         self._retention_seconds = retention_seconds
-        self._expects_fresh = False
+        self._expects_fresh: bool | None = None
         """The latest batch had neither late nor bad rows: a guess about the next one, for speed alone."""
 
     @property
@@ -58,6 +58,8 @@ class DeltaSink:
         self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        if self._expects_fresh is None:
+            self._expects_fresh = horizon.can_be_fresh
         judged = survivors.withColumn("fresh", is_fresh(horizon))
         written = self._write_in_one_pass(judged, commit) if self._expects_fresh else None
         return written or self._write_with_look_up(judged, commit)

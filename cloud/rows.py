@@ -67,6 +67,7 @@ _DATA = (
     rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
     rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}\z'
 )
+_VIA, _BEFORE_DATA = ',"via":"', '","data":{'
 
 
 def day_of() -> Column:
@@ -111,12 +112,23 @@ def _identity_time() -> Column:
 
 def _data(text: Column) -> Column:
     """Give the exact text where the value is laid out as ours; another layout gives equal JSON."""
-    exact = F.regexp_extract(text, _DATA, 1)
+    exact = F.coalesce(_data_at_the_end(text), F.regexp_extract(text, _DATA, 1))
     return (
         F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
         .when(exact != "", exact)
         .otherwise(F.col("parsed.data"))
     )
+
+
+def _data_at_the_end(text: Column) -> Column:
+    """Give the text of `data` where nothing follows it, as is usual: far cheaper than the regular expression."""
+    tail = F.substr(text, F.instr(text, _VIA) + len(_VIA))
+    starts = F.instr(tail, _BEFORE_DATA)
+    begin = starts + len(_BEFORE_DATA) - 1
+    others = F.contains(tail, F.lit('"units":{')) | F.contains(tail, F.lit('"possible_duplicate_of":"'))
+    is_ours = (F.instr(text, _VIA) > 0) & (starts > 0) & (starts == F.instr(tail, '"'))
+    is_last = is_ours & ~others & F.endswith(tail, F.lit("}}"))
+    return F.when(is_last, F.substr(tail, begin, F.length(tail) - begin))
 
 
 def _failed() -> Column:

@@ -15,6 +15,7 @@ PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
     "openssl": "openssl",
+    "faketime": "faketime",
     "initdb": "postgresql",
     "postgres": "postgresql",
     "systemd-analyze": "systemd",

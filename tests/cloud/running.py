@@ -24,6 +24,7 @@ JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 BATCH_SECONDS_MAX = 180.0
 PARTITIONS = 3
 DELTA, POSTGRES = "delta", "postgres"
+_SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -44,6 +45,8 @@ class CloudSide:
     group_reader: Consumer = field(init=False)
     postgres: Postgres | None = None
     """The server that holds the table; None for Delta."""
+    master: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Never a member. Not AdminClient.list_consumer_group_offsets: it crashes before there is a coordinator.
@@ -62,7 +65,7 @@ class CloudSide:
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
         folders = (*self._sink(), "--checkpoint", str(self.folder / self.checkpoint))
         rules = ("--window", self.window, "--trigger", "1s")
-        setup = Options(packages=("contract", "cloud"), settings={"spark.log.level": "WARN"})
+        setup = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
         job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
         self.jobs.append(job)
         return job
@@ -104,6 +107,10 @@ class CloudSide:
             return str(DeltaTable(self.table).metadata().id)
         comment = _select(self.postgres, f"SELECT obj_description('{self.table_name}'::regclass, 'pg_class') AS it")
         return str(comment[0]["it"]).removeprefix("oncegate:")
+
+    def marks(self) -> list[str]:
+        """Give the fingerprints in the table, as hex, sorted."""
+        return sorted(bytes(row["fingerprint"]).hex() for row in self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         if self.postgres is not None:

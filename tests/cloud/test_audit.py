@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from cloud.settings import KafkaSettings
 from contract.event import Event, gateway_device
 from contract.receipt import Receipt
 from simulators.parts.kafka import Broker
+from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway, Record, readings, send
 from tests.cloud.tables import topic as topic_of
 
@@ -197,3 +199,21 @@ def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         parse(["--bootstrap-servers", "k:1", "--table", "t", "--output", "o", "--sink", "postgres"])
     assert ended_.value.code == 2
     assert "--connection" in capsys.readouterr().err
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.heavy)])
+def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, count: int) -> None:
+    missing = count // 2 + 1
+    told = big_topic.events(side.spark, count)
+    big_topic.send(told, side.servers, side.topic)
+    kept = big_topic.rows(told.filter(F.col("number") != missing))
+    kept.write.format("delta").mode("append").save(f"{side.folder}/events")
+    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0))})
+    findings = side.audit()
+    assert findings.read == count
+    assert findings.counts == {"accepted": count - 1, "unwritten": 1}
+    [named] = findings.unwritten
+    assert named.fingerprint == md5(str(missing).encode(), usedforsecurity=False).hexdigest()
+    assert named.label == f"gw-{missing % 10} {big_topic.EPOCH} {missing // 10 + 1}"
+    assert findings.missing == 1

@@ -87,14 +87,14 @@ def test_dead_between_result_and_offset_it_writes_each_event_once(side: Side) ->
     side.start()
     side.wait_for_rows(20)
     with side.locked("_offsets"):
-        side.send([*gateway.records(readings(20, start=20)), *first[:5], without_header(first[0], "ce_id")])
-        side.wait("stage=result rows=20")
+        side.send([*gateway.records(readings(15, start=20)), *first[:5], without_header(first[0], "ce_id")])
+        side.wait("stage=result rows=15")
         side.members[-1].kill()
     assert side.ids() == list(range(20))
     side.start()
-    side.wait_for_rows(40)
+    side.wait_for_rows(35)
     side.wait("stage=committed")
-    assert side.ids() == list(range(40))
+    assert side.ids() == list(range(35))
     with psycopg.connect(side.server.connection) as connection:
         reasons = connection.execute(f"SELECT reason FROM {side.name}_quarantine".encode()).fetchall()
     assert len(reasons) == 1
@@ -107,8 +107,8 @@ def test_offsets_first_lose_what_was_in_work(side: Side) -> None:
     side.start("--commit", "before")
     side.wait_for_rows(20)
     with side.locked(""):
-        side.send(Gateway(sequence=20).records(readings(20, start=20)))
-        side.wait("stage=offsets records=20")
+        side.send(Gateway(sequence=20).records(readings(15, start=20)))
+        side.wait("stage=offsets records=15")
         side.members[-1].kill()
     side.send(Gateway(sequence=40).records(readings(1, start=40)))
     side.start("--commit", "before")
@@ -136,8 +136,8 @@ def test_a_member_that_was_thrown_out_commits_nothing(side: Side) -> None:
     sleeper = side.start()
     side.wait_for_rows(10)
     with side.locked("_offsets"):
-        side.send(gateway.records(readings(10, start=10)))
-        side.wait("stage=result rows=10")
+        side.send(gateway.records(readings(7, start=10)))
+        side.wait("stage=result rows=7")
         sleeper.pause()
         side.start()
         side.wait("stage=assigned partitions=[0, 1]")  # the session of the sleeper has timed out
@@ -147,12 +147,12 @@ def test_a_member_that_was_thrown_out_commits_nothing(side: Side) -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND query LIKE '%%INSERT INTO%%'"
             )
-    side.wait_for_rows(20)
-    side.send(gateway.records(readings(5, start=20)))
-    side.wait_for_rows(25)
+    side.wait_for_rows(17)
+    side.send(gateway.records(readings(5, start=17)))
+    side.wait_for_rows(22)
     sleeper.resume()
     assert sleeper.wait(WAIT_SECONDS_MAX) == 1  # its connection is gone; a supervisor starts it again
-    assert side.ids() == list(range(25))
+    assert side.ids() == list(range(22))
 
 
 @pytest.mark.heavy
@@ -165,10 +165,10 @@ def test_a_stale_member_is_rejected_and_reads_on(side: Side) -> None:
     with psycopg.connect(side.server.connection) as overtaker:
         # Locked as another member's transaction would, which then commits the same records.
         overtaker.execute(f"LOCK {side.name}_offsets IN SHARE ROW EXCLUSIVE MODE".encode())
-        side.send(gateway.records(readings(10, start=10)))
-        side.wait("stage=result rows=10")
+        side.send(gateway.records(readings(7, start=10)))
+        side.wait("stage=result rows=7")
         slow.wait_for_log("MAXPOLL", WAIT_SECONDS_MAX)
-        overtaker.execute(f"UPDATE {side.name}_offsets SET next = next + 10 WHERE partition = 0".encode())
+        overtaker.execute(f"UPDATE {side.name}_offsets SET next = next + 7 WHERE partition = 0".encode())
     slow.wait_for_log("stage=rejected", WAIT_SECONDS_MAX)
     side.send(gateway.records(readings(1, start=50)))
     side.wait_for_rows(11)
