@@ -10,7 +10,7 @@ from urllib.request import urlopen
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks import cloud_topic
-from benchmarks.cloud_runs import RUN_SECONDS_MAX, Bench
+from benchmarks.cloud_runs import RUN_SECONDS_MAX, Bench, committed
 from benchmarks.report import Figure
 from simulators.parts import ports
 from simulators.parts.process import Process
@@ -78,7 +78,7 @@ def _watch(bench: Bench, process: Process) -> list[float]:
             sent += 1
         producer.poll(0.01)
         now = time.time()
-        for one in reader.committed(places, timeout=30):
+        for one in committed(reader, places):
             for offset in range(reached[one.partition], max(reached[one.partition], one.offset)):
                 moment = appended.pop((one.partition, offset), None)
                 if moment is not None and moment > started + WARM_UP_SECONDS:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.parts import jars, java, session
 from simulators.parts.error import PartError
@@ -29,6 +29,11 @@ STREAMS = Path(__file__).parent / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 1200.0
 POLL_SECONDS = 0.1
 WINDOW = "4h"
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+)$", re.MULTILINE)
 _JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
@@ -138,11 +143,11 @@ class Bench:
         reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": group})
         places = [TopicPartition(name, partition) for partition in range(self.partitions)]
 
-        def committed() -> int:
-            return sum(max(0, one.offset) for one in reader.committed(places, timeout=30))
+        def is_there() -> bool:
+            return sum(max(0, one.offset) for one in committed(reader, places)) >= records
 
         try:
-            process.wait_until(lambda: committed() >= records, f"{records} records committed", RUN_SECONDS_MAX)
+            process.wait_until(is_there, f"{records} records committed", RUN_SECONDS_MAX)
         finally:
             reader.close()
 
@@ -157,6 +162,16 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
+
+
+def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """Give a group's offsets; none while the broker has no coordinator for it yet."""
+    try:
+        return reader.committed(places, timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() in _NO_COORDINATOR:
+            return []
+        raise
 
 
 def cpu_seconds(process: Process) -> float:
