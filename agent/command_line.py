@@ -69,6 +69,9 @@ def main() -> None:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
         _complain(f"{error}{hint}")
         sys.exit(FAILURE)
+    except PermissionError as error:
+        _complain(f"{error.filename}: {error.strerror}; run it as root, or as the user that the agent runs as")
+        sys.exit(FAILURE)
     except KeyboardInterrupt:
         sys.exit(FAILURE)
     except BrokenPipeError:

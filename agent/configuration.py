@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from agent import toml_lines
+from agent import toml_lines, units
 from agent.settings import (
     CoapSettings,
     DevicesSettings,
@@ -158,7 +158,8 @@ def _read(option: Field[Any], value: object, place: str) -> object:
     try:
         return option.metadata["read"](value)
     except ValueError as error:
-        raise ConfigurationError(f"{place}: {error}; found {value!r}") from error
+        found = "" if option.metadata["read"] is units.properties else f"; found {value!r}"  # some are secret
+        raise ConfigurationError(f"{place}: {error}{found}") from error
 
 
 def _nearest(word: str, known: Mapping[str, object]) -> str:

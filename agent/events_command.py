@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -46,34 +45,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
     """Give the latest stored events in order: the record's keys, `state`, and the offsets of its batch."""
-    connection = database.open_for_reading(folder / database.FILE_NAME)
-    try:
-        connection.execute("BEGIN")
-        epochs = Epochs.load(connection)
-        states = States(connection)
-        end = tables.last_position(connection)
+    from agent.store.reading import read_only
+
+    with read_only(folder / database.FILE_NAME) as store:
+        epochs = Epochs.load(store)
+        states = States(store)
+        end = tables.last_position(store)
         first = max(1, end - limit + 1)
         while first <= end:
             try:
-                for packed in read_packed(connection, first, end):
+                for packed in read_packed(store, first, end):
                     yield _document(stored(packed, epochs), gateway, states)
                 break
             except DamagedEventError as damage:
                 for labels in epochs.label_ranges(damage.first, damage.last):
                     yield {"state": "damaged", **asdict(labels)}
                 first = damage.last + 1
-    finally:
-        connection.close()
 
 
 def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
     """Give the latest copies that were recognised, each with the event that it repeats."""
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
-        connection.execute("BEGIN")
-        epochs, states = Epochs.load(connection), States(connection)
-        for copy in known_rows.latest_duplicates(connection, limit):
+    from agent.store.reading import read_only
+
+    with read_only(folder / database.FILE_NAME) as store:
+        epochs, states = Epochs.load(store), States(store)
+        for copy in known_rows.latest_duplicates(store, limit):
             label = epochs.label(copy.position)
-            fingerprint = fingerprint_at(connection, copy.position)
+            fingerprint = fingerprint_at(store, copy.position)
             yield {
                 "received": copy.received,
                 "fingerprint": None if fingerprint is None else fingerprint.hex(),

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from enum import Enum
 
 from agent.store.port import Candidate, Outcome
-from contract.event import Event
 
 DEVICES_KEPT = 8_192
 """Devices remembered; the one that has been silent longest makes room."""
@@ -53,19 +52,13 @@ class IdentityWarnings:
             event = candidate.event
             if event.device.startswith(_ADDRESS):
                 self._warn(event.device, Danger.UNNAMED, now)
-        if len(candidates) == 1:
-            self._follow(candidates[0].event.device, candidates[0].event, now)
-        else:
-            for device, event in _latest(candidates).items():
-                self._follow(device, event, now)
+        for device, number in _highest_counters(candidates).items():
+            self._follow(device, number, now)
 
-    def _follow(self, device: str, event: Event, now: float) -> None:
-        if type(event.id) is not int or event.boot is not None or event.time is not None:
-            return
-        highest = self._highest.pop(device, event.id)
-        if event.id < highest:
+    def _follow(self, device: str, number: int, now: float) -> None:
+        if number < self._highest.pop(device, number):
             self._warn(device, Danger.BACKWARDS, now)
-        self._highest[device] = event.id
+        self._highest[device] = number
         if len(self._highest) > DEVICES_KEPT:
             self._highest.popitem(last=False)
 
@@ -84,13 +77,12 @@ class IdentityWarnings:
         _log.warning("identity: device=%r danger=%s reason=%r", device, danger.value, _ADVICE[danger])
 
 
-def _latest(candidates: Sequence[Candidate]) -> dict[str, Event]:
-    """Give for each device its event of the highest id: within a pack the order says nothing."""
-    latest: dict[str, Event] = {}
+def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Give for each device the highest id that stands alone in an identity: within a pack the order says nothing."""
+    highest: dict[str, int] = {}
     for candidate in candidates:
-        event = candidate.event
-        if type(event.id) is int:
-            before = latest.get(event.device)
-            if before is None or event.id > before.id:  # type: ignore[operator]  # only integers get here
-                latest[event.device] = event
-    return latest
+        event, fields = candidate.event, candidate.fields
+        guarded = any(getattr(event, name) is not None and name in fields for name in ("boot", "time"))
+        if type(event.id) is int and "id" in fields and not guarded:
+            highest[event.device] = max(event.id, highest.get(event.device, event.id))
+    return highest

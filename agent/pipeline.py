@@ -14,6 +14,7 @@ from agent.identity_warnings import IdentityWarnings
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
+from contract.record import Clock as Trust
 
 
 class Pipeline:
@@ -33,6 +34,10 @@ class Pipeline:
     def protect(self, devices: Iterable[str]) -> None:
         """Take these devices' events only from whoever has proven to be them, or from a relay."""
         self._admission.protect(devices)
+
+    def trusted_time(self) -> int | None:
+        """Give the time in milliseconds since 1970 UTC, None where this gateway is not sure of it."""
+        return self._clock.wall() if self._clock.trust() is Trust.TRUSTED else None
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""

@@ -97,7 +97,9 @@ async def _open_ways_in(
         oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
         if oscore is not None:
             pipeline.protect(oscore.devices)
-        coap = await stack.enter_async_context(CoapServer(settings.coap, pipeline.receive, oscore=oscore))
+        coap = await stack.enter_async_context(
+            CoapServer(settings.coap, pipeline.receive, oscore=oscore, now=pipeline.trusted_time)
+        )
         ways_in["coap"] = coap
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])

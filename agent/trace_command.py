@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from agent import configuration
@@ -50,10 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str, object]]:
     """Give what the store knows of the events under a fingerprint, in JSON's types."""
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
-        connection.execute("BEGIN")
-        table = tables.read_fact(connection, TABLE_FACT)
-        return [_document(one, gateway, table) for one in trace(connection, fingerprint)]
+    from agent.store.reading import read_only
+
+    with read_only(folder / database.FILE_NAME) as store:
+        table = tables.read_fact(store, TABLE_FACT)
+        return [_document(one, gateway, table) for one in trace(store, fingerprint)]
 
 
 def _document(one: Trace, gateway: str, table: str | None) -> dict[str, object]:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 from agent import configuration
 from agent.store import database
-from agent.store.verification import verify
 
 WRONG = 1
 
@@ -26,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong, a line for each; 1 where anything is."""
+    from agent.store.verification import verify
+
     path = configuration.load(arguments.config).gateway.state_dir / database.FILE_NAME
     result = verify(path)
     if arguments.json:

@@ -47,13 +47,18 @@ def machine() -> dict[str, object]:
     }
 
 
-def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
-    """Print the figures as a table, keep them as `docs/benchmarks/<name>.json`, and give that file."""
+def show(name: str, figures: Sequence[Figure]) -> None:
+    """Print the figures as a table."""
     table = Table("figure", "measured", "unit", "goal", "", title=f"bench-{name}")
     for figure in figures:
         verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
-        table.add_row(figure.name, f"{figure.value:,.4g}", figure.unit, figure.goal, verdict)
+        table.add_row(figure.name, _written(figure.value), figure.unit, figure.goal, verdict)
     Console().print(table)
+
+
+def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
+    """Print the figures as a table, keep them as `docs/benchmarks/<name>.json`, and give that file."""
+    show(name, figures)
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{name}.json"
     kept = {
@@ -65,3 +70,7 @@ def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
     }
     file.write_text(json.dumps(kept, indent=2) + "\n")
     return file
+
+
+def _written(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -5,13 +5,16 @@ A library would hide the datagrams that are lost, repeated and answered late her
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 CON, NON, ACK, RST = range(4)
 EMPTY = 0x00
 POST = 0x02
 _VERSION = 0x40
-_URI_PATH, _CONTENT_FORMAT, _MAX_AGE, _URI_QUERY = 11, 12, 14, 15
+CONTINUE = 0x5F
+"""2.31: the block has arrived, and the next may come (RFC 7959 section 2.9.1)."""
+_URI_PATH, _CONTENT_FORMAT, _MAX_AGE, _URI_QUERY, _BLOCK1 = 11, 12, 14, 15, 27
 _MAX_AGE_DEFAULT = 60
 _PAYLOAD_MARKER = b"\xff"
 
@@ -24,12 +27,39 @@ class Request:
     content_format: int
     query: tuple[str, ...] = ()
 
-    def datagram(self, message_id: int, token: bytes) -> bytes:
-        """Build the confirmable message."""
+    def datagram(self, message_id: int, token: bytes, kind: int = CON) -> bytes:
+        """Build the message, confirmable or not."""
+        return self._built(message_id, token, kind, self.payload, None)
+
+    def blocks(self, size: int) -> Sequence[Block]:
+        """Cut the body into blocks of `size` bytes (RFC 7959): one alone where it is no longer than that."""
+        count = max(1, -(-len(self.payload) // size))
+        return [Block(self, number, size, number + 1 < count) for number in range(count)]
+
+    def _built(self, message_id: int, token: bytes, kind: int, payload: bytes, block1: bytes | None) -> bytes:
         options = [(_URI_PATH, b"events"), (_CONTENT_FORMAT, _shortest(self.content_format))]
         options += [(_URI_QUERY, word.encode()) for word in self.query]
-        head = bytes((_VERSION | CON << 4 | len(token), POST)) + message_id.to_bytes(2, "big") + token
-        return head + _options(options) + _PAYLOAD_MARKER + self.payload
+        options += [(_BLOCK1, block1)] if block1 else []
+        head = bytes((_VERSION | kind << 4 | len(token), POST)) + message_id.to_bytes(2, "big") + token
+        return head + _options(options) + _PAYLOAD_MARKER + payload
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a request's body."""
+
+    request: Request
+    number: int
+    size: int
+    more: bool
+
+    def datagram(self, message_id: int, token: bytes, kind: int = CON) -> bytes:
+        """Build the message of this block."""
+        exponent = self.size.bit_length() - 5
+        option = self.number << 4 | self.more << 3 | exponent
+        start = self.number * self.size
+        payload = self.request.payload[start : start + self.size]
+        return self.request._built(message_id, token, kind, payload, option.to_bytes(_bytes_of(option), "big"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +119,11 @@ def _nibble(number: int) -> tuple[int, bytes]:
 
 
 def _shortest(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return number.to_bytes(_bytes_of(number), "big")
+
+
+def _bytes_of(number: int) -> int:
+    return (number.bit_length() + 7) // 8
 
 
 def _max_age(datagram: bytes, at: int) -> int:

@@ -1,21 +1,27 @@
-"""The command line of the simulators: `oncegate-sim demo`."""
+"""The command line of the simulators: `oncegate-sim`."""
 
 from __future__ import annotations
 
 import sys
-
-from simulators.demo import command
+from collections.abc import Sequence
 
 _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
 
-Play sensors over a bad radio against the whole path, and tell whether anything was lost or doubled.
+Play sensors over a bad radio against a gateway, and tell whether anything was lost or doubled.
 
 commands:
-  demo     run sensors, agent, Kafka and the Spark job on this machine, kill what can be killed, give the verdict
+  run        play a scenario against a gateway in the field, or against all parts on this machine
+  scenarios  list the scenarios that come along
+  report     build the report of an earlier run again, from its ledger
+  demo       the straight path on this machine, with kills in the middle of work
 
 `oncegate-sim COMMAND --help` explains a command.
+
+examples:
+  oncegate-sim run lossy-radio --local
+  oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
 """
-_COMMANDS = {"demo": command.main}
+_COMMANDS = ("run", "scenarios", "report", "demo")
 _USAGE = 2
 
 
@@ -23,12 +29,41 @@ def main() -> None:
     """Run the command and exit: 0 fine, 1 a broken promise or a failure, 2 wrong usage."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _COMMANDS:
-        sys.exit(_COMMANDS[arguments[0]](arguments[1:], f"oncegate-sim {arguments[0]}"))
+        sys.exit(_run(arguments[0], arguments[1:]))
     if arguments and arguments[0] in ("-h", "--help"):
         print(_HELP, end="")
         sys.exit(0)
     print(_HELP, end="", file=sys.stderr)
     sys.exit(_USAGE)
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    # Each command loads what it needs: a list of scenarios takes no Kafka client.
+    program = f"oncegate-sim {name}"
+    if name == "run":
+        from simulators.run.command import main as run
+
+        return run(arguments, program)
+    if name == "demo":
+        from simulators.demo.command import main as demo
+
+        return demo(arguments, program)
+    if name == "report":
+        from simulators.report.command import main as report
+
+        return report(arguments, program)
+    return _list_scenarios(arguments)
+
+
+def _list_scenarios(arguments: Sequence[str]) -> int:
+    from simulators.scenario import shipped
+
+    if arguments:
+        print("usage: oncegate-sim scenarios\n\nList the scenarios that come along, and what each shows.")
+        return 0 if arguments[0] in ("-h", "--help") else _USAGE
+    for name, scenario in shipped().items():
+        print(f"{name:>24}  {scenario.shows}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,64 +1,112 @@
-"""Many sensors in one process, all from one seed."""
+"""All sensors of a run in one process, all from one seed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
+import resource
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
-from simulators.ledger import Ledger
-from simulators.sensor import Sensor, Timing
+from simulators.scenario import Bug, FleetPlan, Sort
+from simulators.sensors.chirper import Chirper
+from simulators.sensors.field import Field
+from simulators.sensors.mote import Mote
+from simulators.sensors.relay import Relay
+from simulators.sensors.reporter import Reporter
+from simulators.sensors.zigbee_house import House
 from simulators.voice import Voice, nature
 
+RELAYED = 5
+"""Devices behind one HTTP relay."""
+FILES_BESIDE = 200
+COUNTER_RESTARTS_EVERY = 15
+ID_REPEATED_EVERY = 7
 
-@dataclass(frozen=True, slots=True)
-class FleetPlan:
-    """How many sensors say how much, how fast, with which transmission parameters."""
-
-    sensors: int
-    events_min: int
-    events_per_second: float
-    timing: Timing
-
-
-LOOK_SECONDS = 1.0
-"""How often a silent sensor looks whether there were enough events."""
+CoapSensor = Reporter | Mote | Chirper
+_COAP: dict[Sort, type[Reporter] | type[Mote] | type[Chirper]] = {
+    Sort.COAP: Reporter,
+    Sort.SLEEPY: Reporter,
+    Sort.MOTE: Mote,
+    Sort.CHIRPER: Chirper,
+}
 
 
-class Fleet:
-    """Let all sensors report at random moments until there were enough events and nobody wants more."""
+class FleetError(Exception):
+    """Say what keeps so many sensors from running here."""
 
-    def __init__(self, plan: FleetPlan, ledger: Ledger, seed: int, clock: Callable[[], int]) -> None:
-        self._plan = plan
-        self._ledger = ledger
-        self._seed = seed
-        self._clock = clock
 
-    async def run(self, target: tuple[str, int], wanted: Callable[[], bool]) -> None:
-        """Play the sensors; return when every event told is acked, refused or given up."""
-
-        def enough() -> bool:
-            return self._ledger.counts.events >= self._plan.events_min and not wanted()
-
+async def play(plans: Sequence[FleetPlan], field: Field) -> None:
+    """Let all sensors report from now on; return when each has come to an end with all that it had to say."""
+    sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
+    allow_files(sockets)
+    index = 0
+    lives: list[Callable[[], Awaitable[None]]] = []
+    opened: list[CoapSensor] = []
+    try:
+        for number, plan in enumerate(plans):
+            if plan.sort is Sort.ZIGBEE:
+                lives.append(House(field, plan, number).live)
+                continue
+            for place in range(plan.sensors):
+                if plan.sort is Sort.HTTP:
+                    lives.append(_relay(field, plan, index, place))
+                    index += RELAYED
+                else:
+                    sensor = _coap_sensor(field, plan, index, place)
+                    opened.append(sensor)
+                    await _open(sensor, field, index)
+                    lives.append(_life(sensor, field, index))
+                    index += 1
+        field.start()
         async with asyncio.TaskGroup() as tasks:
-            for index in range(self._plan.sensors):
-                tasks.create_task(self._live(index, target, enough), name=f"sensor {index}")
+            for number, live in enumerate(lives):
+                tasks.create_task(_awaited(live), name=f"sensor {number}")
+    finally:
+        for sensor in opened:
+            sensor.endpoint.close()
 
-    async def _live(self, index: int, target: tuple[str, int], enough: Callable[[], bool]) -> None:
-        random = Random(f"{self._seed} sensor {index}")
-        sensor = Sensor(Voice(nature(index), random), self._plan.timing, self._ledger, random)
-        loop = asyncio.get_running_loop()
-        interval_seconds = self._plan.sensors / self._plan.events_per_second
-        # What could not be said during an outage is said after it: moments are kept, not intervals.
-        moment = loop.time() + random.uniform(0.0, interval_seconds)
-        await sensor.open(target)
-        try:
-            while not enough():
-                if (seconds := moment - loop.time()) > 0:
-                    await asyncio.sleep(min(seconds, LOOK_SECONDS))
-                    continue
-                await sensor.report(sensor.voice.next_event(self._clock()))
-                moment += random.expovariate(1.0 / interval_seconds)
-        finally:
-            sensor.close()
+
+def allow_files(sockets: int) -> None:
+    """Raise this process's limit of open files where that many sockets need it; links need as many again."""
+    needed = 2 * sockets + FILES_BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < needed and soft != resource.RLIM_INFINITY:
+        reachable = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        if reachable < sockets + FILES_BESIDE:
+            raise FleetError(f"{sockets} sensors need {needed} open files, and {hard} are allowed: ulimit -n {needed}")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+
+
+def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapSensor:
+    return _COAP[plan.sort](field, _voice(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
+
+
+def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Callable[[], Awaitable[None]]:
+    voices = [_voice(field, plan, index + of, place) for of in range(RELAYED)]
+    relay = Relay(field, voices, plan, field.random(f"sensor {index} waits"))
+    return lambda: relay.live(field.random(f"sensor {index} moments"))
+
+
+def _voice(field: Field, plan: FleetPlan, index: int, place: int) -> Voice:
+    born = nature(place, plan.known_by, plan.forms)
+    named = replace(
+        born,
+        device=nature(index).device,
+        talkative=plan.block_bytes > 0,
+        counter_restarts_every=COUNTER_RESTARTS_EVERY if Bug.COUNTER_RESTARTS in plan.bugs else 0,
+        id_repeated_every=ID_REPEATED_EVERY if Bug.IDS_REPEATED in plan.bugs else 0,
+    )
+    return Voice(named, field.random(f"sensor {index} says"))
+
+
+async def _open(sensor: CoapSensor, field: Field, index: int) -> None:
+    assert field.ways.coap is not None
+    field.ways.introduce(await sensor.endpoint.open(field.ways.coap), index)
+
+
+def _life(sensor: CoapSensor, field: Field, index: int) -> Callable[[], Awaitable[None]]:
+    return lambda: sensor.live(field.random(f"sensor {index} moments"))
+
+
+async def _awaited(live: Callable[[], Awaitable[None]]) -> None:
+    await live()

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from agent.coap.message import PAYLOAD_MARKER, Option, uint, write_options
 from agent.delivery import Answer, Status
+from contract.cbor import encode_integer
 
 CHANGED, CONTINUE = 0x44, 0x5F
 BAD_REQUEST, UNAUTHORIZED, BAD_OPTION, FORBIDDEN = 0x80, 0x81, 0x82, 0x83
 INCOMPLETE, TOO_LARGE, UNSUPPORTED_FORMAT = 0x88, 0x8D, 0x8F
 UNAVAILABLE, NO_PROXY = 0xA3, 0xA5
 
-MAX_AGE, SIZE1 = 14, 60
+CONTENT_FORMAT, MAX_AGE, SIZE1 = 12, 14, 60
+CBOR = 60
 DIAGNOSTIC_BYTES_MAX = 64
 """What fits into one 802.15.4 frame beside the headers (RFC 7252 section 5.5.2: keep it short)."""
 RETRY_SECONDS_MIN = 1
@@ -23,7 +25,9 @@ class Reply:
     """A response without its header: what both stacks can turn into theirs."""
 
     code: int
-    diagnostic: bytes = b""
+    payload: bytes = b""
+    """A diagnostic, or what `content_format` says."""
+    content_format: int | None = None
     max_age: int | None = None
     """Seconds after which it is worth trying again (RFC 7252 section 5.9.3.4)."""
     size1: int | None = None
@@ -33,8 +37,7 @@ class Reply:
 
 
 ACCEPTED = Reply(CHANGED, lasting=True)
-"""Its payload is empty: a 2.04 means all by its code. A sensor without a clock can be told the time there, later:
-`Reply` has room for a payload, and a sensor that does not ask ignores it."""
+"""Its payload is empty: a 2.04 means all by its code."""
 
 TOO_MANY = Reply(UNAVAILABLE, b"too many requests in work", max_age=5)
 """The refusal of a request that was not even looked at."""
@@ -60,10 +63,18 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
     return Reply(
         _CODES[status],
         diagnostic(answer.reason),
-        max(RETRY_SECONDS_MIN, answer.retry_seconds) if status is Status.UNAVAILABLE else None,
-        body_bytes_max if status is Status.TOO_LARGE else None,
-        status in _LASTING,
+        max_age=max(RETRY_SECONDS_MIN, answer.retry_seconds) if status is Status.UNAVAILABLE else None,
+        size1=body_bytes_max if status is Status.TOO_LARGE else None,
+        lasting=status in _LASTING,
     )
+
+
+def accepted_at(now: int | None) -> Reply:
+    """Tell a sensor that has asked the time, in milliseconds since 1970 UTC, as a CBOR integer; None: not known.
+
+    It does not last: a retransmission deserves the time as it is then.
+    """
+    return Reply(CHANGED) if now is None else Reply(CHANGED, encode_integer(now), CBOR)
 
 
 def diagnostic(text: str) -> bytes:
@@ -76,9 +87,11 @@ def tail(reply: Reply) -> bytes:
     if reply is ACCEPTED:
         return b""
     options = []
+    if reply.content_format is not None:
+        options.append(Option(CONTENT_FORMAT, uint(reply.content_format)))
     if reply.max_age is not None:
         options.append(Option(MAX_AGE, uint(reply.max_age)))
     if reply.size1 is not None:
         options.append(Option(SIZE1, uint(reply.size1)))
-    payload = bytes((PAYLOAD_MARKER,)) + reply.diagnostic if reply.diagnostic else b""
+    payload = bytes((PAYLOAD_MARKER,)) + reply.payload if reply.payload else b""
     return write_options(tuple(options)) + payload

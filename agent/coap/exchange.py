@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from agent.coap.answer import TOO_MANY, Reply, reply_to, tail
+from agent.coap.answer import ACCEPTED, TOO_MANY, Reply, accepted_at, reply_to, tail
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.memory import Memory
@@ -14,11 +14,14 @@ from agent.coap.separate import Send, SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer
 
+Now = Callable[[], int | None]
+"""Gives the time in milliseconds since 1970 UTC, None where the gateway does not know it itself."""
+
 
 class Exchange:
     """One request, from its receipt to its answer."""
 
-    __slots__ = ("_exchanges", "acknowledged", "endpoint", "head", "proof", "received")
+    __slots__ = ("_exchanges", "acknowledged", "asks_time", "endpoint", "head", "proof", "received")
 
     def __init__(self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, proof: bytes, received: float) -> None:
         self._exchanges = exchanges
@@ -27,6 +30,7 @@ class Exchange:
         """Header and token of the request."""
         self.proof = proof
         self.received = received
+        self.asks_time = False
         self.acknowledged = False
         """Whether an empty ACK has gone out."""
 
@@ -55,9 +59,11 @@ class Exchanges:
         body_bytes_max: int,
         tuning: Tuning,
         counters: Counters,
+        now: Now,
     ) -> None:
         self._send = send
         self._separate = separate
+        self._now = now
         self._next_message_id = next_message_id
         self._body_bytes_max = body_bytes_max
         self._tuning = tuning
@@ -100,7 +106,8 @@ class Exchanges:
         """Answer an exchange: in its ACK, or as a response of its own where that has gone out already."""
         self._in_work.pop(exchange.proof, None)
         self._acknowledged.pop(exchange.proof, None)
-        self.reply(exchange, reply_to(answer, self._body_bytes_max))
+        reply = reply_to(answer, self._body_bytes_max)
+        self.reply(exchange, accepted_at(self._now()) if exchange.asks_time and reply is ACCEPTED else reply)
         if self._idle is not None and len(self) == 0:
             self._idle.set()
 

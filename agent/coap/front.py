@@ -88,6 +88,7 @@ class Front:
         if exchange is None:
             return True
         self._counters.fast += 1
+        exchange.asks_time = ordinary.asks_time
         if len(body) > self._body_bytes_max:
             exchange.respond(BODY_TOO_LARGE)
             return True

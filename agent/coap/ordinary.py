@@ -23,6 +23,7 @@ class Ordinary(NamedTuple):
 
     content_format: int | None
     query: Mapping[str, str]
+    asks_time: bool
 
 
 @lru_cache(maxsize=_OPTIONS_KEPT)
@@ -47,7 +48,8 @@ def read_ordinary(raw: bytes) -> Ordinary | None:
         query = read_query(value.decode() for value in queries)
     except (QueryError, UnicodeDecodeError):
         return None
-    return Ordinary(None if content_format is None else int.from_bytes(content_format, "big"), query)
+    media = None if content_format is None else int.from_bytes(content_format, "big")
+    return Ordinary(media, query.words, query.asks_time)
 
 
 def _understood(number: int, value: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from aiocoap import Message, resource  # type: ignore[import-untyped] # aiocoap carries no types
@@ -11,8 +11,19 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 from aiocoap.numbers.optionnumbers import OptionNumber  # type: ignore[import-untyped]
 
-from agent.coap.answer import BAD_REQUEST, BODY_TOO_LARGE, CONTINUE, INCOMPLETE, TOO_MANY, Reply, reply_to
+from agent.coap.answer import (
+    ACCEPTED,
+    BAD_REQUEST,
+    BODY_TOO_LARGE,
+    CONTINUE,
+    INCOMPLETE,
+    TOO_MANY,
+    Reply,
+    accepted_at,
+    reply_to,
+)
 from agent.coap.blocks import Block, Blocks, BlockSizeError, IncompleteError, TooLargeError, Whole
+from agent.coap.exchange import Now
 from agent.coap.media import media_of
 from agent.coap.ordinary import PATHS
 from agent.coap.query import QueryError, read_query
@@ -35,8 +46,11 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
     rt = "oncegate.events"
     ct = " ".join(str(media.value) for media in Media if media.value >= 0)
 
-    def __init__(self, receive: Receive, body_bytes_max: int, lifetime_seconds: float, tuning: TransportTuning) -> None:
+    def __init__(
+        self, receive: Receive, body_bytes_max: int, lifetime_seconds: float, tuning: TransportTuning, now: Now
+    ) -> None:
         super().__init__()
+        self._now = now
         self._receive = receive
         self._body_bytes_max = body_bytes_max
         self._tuning = tuning
@@ -61,8 +75,9 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             reply = reply_to(BODY_TOO_LARGE, self._body_bytes_max)
         except QueryError as error:
             reply = reply_to(Answer(Status.UNDECODABLE, reason=str(error)), self._body_bytes_max)
-        message = Message(code=Code(reply.code), payload=reply.diagnostic, transport_tuning=self._tuning)
+        message = Message(code=Code(reply.code), payload=reply.payload, transport_tuning=self._tuning)
         message.opt.max_age, message.opt.size1, message.opt.block1 = reply.max_age, reply.size1, block1
+        message.opt.content_format = reply.content_format
         return message
 
     @property
@@ -91,13 +106,14 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
 
     async def _answer(self, request: Message, whole: Whole) -> Reply:
         remote: Remote = request.remote
+        query = read_query(request.opt.uri_query)
         delivery = Delivery(
             body=whole.body,
             media=media_of(_content_format(request), whole.body),
             via="coap",
             sender=remote.endpoint.sender,
             authenticated=None if remote.credential is None else remote.credential.device,
-            query=_words(request),
+            query=query.words,
             proof=whole.proof,
             relay=remote.credential is not None and remote.credential.relay,
         )
@@ -112,7 +128,8 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
                 outcome.set_result(answer)
 
         self._receive(delivery, respond)
-        return reply_to(await outcome, self._body_bytes_max)
+        reply = reply_to(await outcome, self._body_bytes_max)
+        return accepted_at(self._now()) if query.asks_time and reply is ACCEPTED else reply
 
 
 def make_site(events: EventsResource) -> resource.Site:
@@ -128,10 +145,6 @@ def make_site(events: EventsResource) -> resource.Site:
 def _content_format(request: Message) -> int | None:
     content_format = request.opt.content_format
     return None if content_format is None else int(content_format)
-
-
-def _words(request: Message) -> Mapping[str, str]:
-    return read_query(request.opt.uri_query)
 
 
 def _upload(request: Message) -> Hashable:

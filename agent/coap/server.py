@@ -11,7 +11,7 @@ from typing import Any, Self
 from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
 from agent.coap.budget import Budget
 from agent.coap.counters import Counters
-from agent.coap.exchange import Exchanges
+from agent.coap.exchange import Exchanges, Now
 from agent.coap.front import Front
 from agent.coap.odd import OddPath, Protection
 from agent.coap.oscore_serving import OscoreServing
@@ -41,6 +41,7 @@ class CoapServer:
         random: Random | None = None,
         fast: bool = True,
         oscore: OscoreServing | None = None,
+        now: Now = lambda: None,
     ) -> None:
         self._settings = settings
         self._receive = receive
@@ -48,6 +49,7 @@ class CoapServer:
         self._random = random or Random()
         self._fast = fast and not (oscore is not None and oscore.required)
         self._oscore = oscore
+        self._now = now
         self.counters = Counters()
         self._udp = UdpSocket(settings.bind, settings.max_body_bytes, self.counters)
 
@@ -55,13 +57,15 @@ class CoapServer:
         self._udp.__enter__()
         tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.max_body_bytes
         bridge_tuning = BridgeTuning(tuning)
-        self._events = EventsResource(self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning)
+        self._events = EventsResource(
+            self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning, self._now
+        )
         site, protection = self._site(make_site(self._events), bridge_tuning)
         self._bridge = AiocoapBridge(self._udp.send, site, bridge_tuning, self._udp.address)
         await self._bridge.open()
         separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
         self._exchanges = Exchanges(
-            self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters
+            self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )
         budget = Budget(tuning.odd_per_second, asyncio.get_running_loop().time())
         odd = OddPath(self._udp.send, self._bridge, budget, body_bytes_max, counters, protection)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 from agent.clock import SystemClock
-from agent.doctor.finding import Finding, fine, warning
+from agent.doctor.finding import Finding, fine, warning, wrong
 from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite
 from agent.doctor.ports import check_ports
 from agent.doctor.wear import check_wear
@@ -13,6 +15,7 @@ from agent.settings import Settings
 from agent.status import Status, read_status
 from agent.store import database
 from agent.store.database import StoreError
+from agent.store.wear import read_written
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -23,7 +26,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_sqlite()
     yield from check_mount(folder)
     yield from check_space(folder, settings.store)
-    yield from check_wear(folder)
+    if not _unreadable(folder / database.FILE_NAME):
+        yield from check_wear(folder)
     yield from _check_store(settings)
     yield from check_ports(settings)
     yield from _check_kafka(settings, clock.wall())
@@ -41,8 +45,20 @@ def _check_store(settings: Settings) -> Iterator[Finding]:
         yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
     elif aside:
         yield warning("store", f"{runs}; a damaged file was set aside: {aside[-1].name}", "see docs/operations.md")
+    elif reason := _unreadable(path):
+        yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
     else:
         yield fine("store", f"{path}; {runs}")
+
+
+def _unreadable(path: Path) -> str:
+    """Say why nothing can be read of a store; empty where it can."""
+    try:
+        if path.exists():
+            read_written(path)
+    except (StoreError, sqlite3.Error) as error:
+        return str(error)
+    return ""
 
 
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
@@ -61,5 +77,5 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
 def _status(settings: Settings) -> Status | None:
     try:
         return read_status(settings.gateway.state_dir, settings.gateway.id)
-    except StoreError:
+    except (StoreError, sqlite3.Error):  # said as `store`
         return None

@@ -9,10 +9,17 @@ from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Sco
 
 from agent.http.head import Head
 from agent.http.limits import Limits
-from agent.http.reply import Refusal, Reply, refusal
+from agent.http.reply import Refusal, Reply, refusal, retry_after
 from agent.http.site import Site
 
 _LAST = ("Connection", "close")
+_STOPPING = refusal(
+    503,
+    "unavailable",
+    "the gateway stops; whether these events are stored is not known yet: send them again",
+    retry_after(5),
+    _LAST,
+).reply
 
 
 class ClientGoneError(Exception):
@@ -37,6 +44,8 @@ class Application:
             reply = refused.reply
         except ClientGoneError:
             return
+        except asyncio.CancelledError:  # uvicorn's word that the time for draining is over; it would say 500
+            reply = _STOPPING
         self._responses[reply.code] += 1
         await _send(reply, send)
 

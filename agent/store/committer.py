@@ -225,6 +225,7 @@ class Committer:
             epochs=memory.epochs,
             proofs_known=memory.proofs,
             likenesses_known=memory.likenesses,
+            rejections_known=memory.rejections,
         )
         if not self._epoch_first:
             decision.add_new(
@@ -278,6 +279,7 @@ class Committer:
 
     def _make_known(self, decision: Decision) -> None:
         memory = self._memory
+        memory.rejections.remember(decision.rejects)
         if not decision.packed:
             return
         if not self._epoch_first:

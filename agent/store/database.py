@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any, Protocol
+
+log = logging.getLogger(__name__)
 
 FILE_NAME = "events.db"
 PAGE_BYTES = 4096
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
 _BUSY_MS = 5_000
+_INCREMENTAL = 2
 _WAL_BYTES_KEPT = 4 << 20
+
+
+class Reads(Protocol):
+    """What can be asked: a connection of the service, or a reading command's database."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> sqlite3.Cursor:
+        """Run one statement that only reads."""
 
 
 Connect = Callable[[Path], sqlite3.Connection]
@@ -48,17 +60,35 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:  # to set it again would write
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA mmap_size = 0")
+    # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
+    connection.execute("PRAGMA secure_delete = OFF")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
     migrate(connection, path)
+    _let_shrink(connection, path)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read; works beside the service and without it."""
+    connection = open_as_it_is(path)
+    try:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.DatabaseError:
+        return connection  # damaged: whoever reads on will say so
+    if version < len(_migrations()):
+        connection.close()
+        raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
+    return connection
+
+
+def open_as_it_is(path: Path) -> sqlite3.Connection:
+    """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
     if not path.exists():
         raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
     connection = sqlite3.connect(
@@ -93,6 +123,24 @@ def bytes_used(connection: sqlite3.Connection) -> int:
     return size
 
 
+def free_pages(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Give how many pages of the file hold nothing, and how many it has."""
+    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+    return free, pages
+
+
+def shrink(connection: sqlite3.Connection, pages: int) -> None:
+    """Give some free pages back to the file system, which has them once the log is written back."""
+    for _ in range(pages):  # one by one, since Python takes a single step of a statement that has no columns
+        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
+
+
+def write_back(connection: sqlite3.Connection) -> None:
+    """Bring into the file itself what no reader holds back."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
 def empty_log(connection: sqlite3.Connection) -> bool:
     """Bring all into the file itself; tell whether nothing is left in its log."""
     busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -120,6 +168,17 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             f"BEGIN IMMEDIATE;\n{migration.read_text()}\nPRAGMA user_version = {number};\n"
             f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
         )
+
+
+def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a file of the first release one that can shrink; that takes its size in room once more, so it may wait."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
+        return
+    log.warning("store=rewriting file=%s effect=%r", path, "from now on it gives room back to the file system")
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        log.warning("store=rewriting failed=%r effect=%r", str(error), "tried again at the next opening")
 
 
 def _migrations() -> list[Traversable]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.store.fingerprints import Fingerprints
-from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs
+from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs, Rejections
 from agent.store.packing import PackedEvent, pack
 from agent.store.port import Candidate, Outcome, Reject, Submission
 from agent.store.reader import Epochs
@@ -31,6 +31,7 @@ class Decision:
     epochs: Epochs
     proofs_known: Proofs
     likenesses_known: Likenesses
+    rejections_known: Rejections
     packed: list[bytes] = field(default_factory=list)
     fingerprints: dict[bytes, int] = field(default_factory=dict)
     proofs: dict[bytes, int] = field(default_factory=dict)
@@ -55,8 +56,7 @@ class Decision:
         if repeated is not None:
             self._add_retransmission(submission, repeated)
             return
-        known = [self._position(candidate) for candidate in submission.candidates]
-        if None in known and self.full:
+        if self.full and None in map(self._position, submission.candidates):
             self.at_once.append((submission, Outcome(refusal=STORE_FULL, retry_seconds=FULL_RETRY_SECONDS)))
             return
         self._add_events(submission)
@@ -83,10 +83,15 @@ class Decision:
                 self.duplicates.append((fingerprint, position))
                 given.append(fingerprint)
         accepted = self.next_position - start
-        self.rejects.extend(submission.rejects)
+        rejects = (
+            submission.rejects
+            if accepted or not given
+            else tuple(filter(self.rejections_known.is_new, submission.rejects))
+        )
+        self.rejects.extend(rejects)
         if labelled and submission.proof is not None:
             self.proofs[submission.proof] = start
-        in_work |= accepted > 0 or bool(submission.rejects)
+        in_work |= accepted > 0 or bool(rejects)
         self._answer(submission, Outcome(accepted, len(given) - accepted, tuple(given)), in_work=in_work)
 
     def add_new(self, candidate: Candidate) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.store.checksum import checksum, verified
+from agent.store.database import Reads
 
 GAPS_MAX = 1_000
 """How many gaps are remembered one by one, the latest."""
@@ -52,12 +53,12 @@ def declare(connection: sqlite3.Connection, position: int) -> None:
             _write(connection, number, replace(gap, declared=position))
 
 
-def load(connection: sqlite3.Connection) -> list[Gap]:
+def load(connection: Reads) -> list[Gap]:
     """Read the gaps in the order in which they were found."""
     return [gap for _, gap in _numbered(connection)]
 
 
-def count_declarations(connection: sqlite3.Connection) -> int:
+def count_declarations(connection: Reads) -> int:
     """Count the commits that have declared gaps, of those still remembered."""
     count: int = connection.execute("SELECT count(DISTINCT declared) FROM gaps WHERE declared > 0").fetchone()[0]
     return count
@@ -68,7 +69,7 @@ def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
     return [gap for gap in gaps if not gap.declared]
 
 
-def _numbered(connection: sqlite3.Connection) -> list[tuple[int, Gap]]:
+def _numbered(connection: Reads) -> list[tuple[int, Gap]]:
     rows = connection.execute("SELECT number, first, last, reason, declared, checksum FROM gaps ORDER BY number")
     return [
         (number, Gap(first, last, reason, declared)) for number, first, last, reason, declared in verified("gaps", rows)

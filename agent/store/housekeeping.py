@@ -7,7 +7,7 @@ import sqlite3
 from itertools import takewhile
 
 from agent.clock import Clock
-from agent.store import known_rows, segments
+from agent.store import database, known_rows, segments
 from agent.store.committer import Committer, UnknownOutcomeError
 from agent.store.damage import is_damage
 from agent.store.database import StoreError
@@ -25,6 +25,13 @@ FORGET_MS = 600_000
 """The pause between two looks for fingerprints past their retention."""
 FORGET_ROWS = 1_000
 """Of the log, forgotten in one transaction."""
+FREE_PAGES_KEPT = 1_024
+FREE_SHARE_KEPT = 0.25
+"""Free pages that stay, since what comes will need them."""
+SHRINK_PAGES = 256
+"""Given back in one transaction; what lies in them is moved, a megabyte at most."""
+SHRINK_MS = 200
+SHRINK_LOOK_MS = 10_000
 RETRY_MS = 5_000
 
 
@@ -48,6 +55,7 @@ class Housekeeping:
         self._marks_since: int | None = None
         self._purge_at = now
         self._forget_at = now
+        self._shrink_at = now
         self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service, memory.proofs.lifetime_ms)
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
@@ -55,7 +63,7 @@ class Housekeeping:
         """Do what is due; give the seconds until something will be, None where nothing is foreseen."""
         now = self._clock.monotonic()
         try:
-            dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now))
+            dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
             if is_damage(error):
                 self._committer.damaged(error)
@@ -131,6 +139,19 @@ class Housekeeping:
         self._committer.transact(lambda connection: segments.delete_segment(connection, old.number))
         known.drop_segment(old.number)
         return True
+
+    def _shrink(self, now: int) -> int | None:
+        """Give room back to the file system, a little at a time, where much of the file holds nothing."""
+        if now < self._shrink_at:
+            return self._shrink_at
+        free, pages = database.free_pages(self._committer.connection())
+        if free < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT):
+            self._shrink_at = now + SHRINK_LOOK_MS
+            return None
+        self._committer.transact(lambda connection: database.shrink(connection, SHRINK_PAGES))
+        database.write_back(self._committer.connection())
+        self._shrink_at = now + SHRINK_MS
+        return self._shrink_at
 
     def _seal(self, now: int) -> int | None:
         """Go on with sealing, a step at a time; None where nothing is to be sealed."""

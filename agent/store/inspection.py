@@ -9,6 +9,8 @@ from agent.store.database import PAGE_BYTES, DamagedStoreError
 from agent.store.pages import HEADER_BYTES, Log
 
 _MAGIC = b"SQLite format 3\0"
+_ROOT_MAX = 64
+"""Our tables' roots are among the first pages."""
 _TORN_COMMITS_MAX = 1
 """A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the last."""
 
@@ -45,7 +47,8 @@ def _is_header(header: bytes) -> bool:
         and header[18] in (1, 2)
         and header[20:24] == b"\0\x40\x20\x20"
         and int.from_bytes(header[44:48], "big") in (0, 4)
-        and header[52:56] == bytes(4)
+        and int.from_bytes(header[52:56], "big") <= _ROOT_MAX
         and int.from_bytes(header[56:60], "big") in (0, 1)
+        and int.from_bytes(header[64:68], "big") in (0, 1)
         and header[72:92] == bytes(20)
     )

@@ -5,17 +5,20 @@ Everything here has been committed; the commit in work keeps its own until it is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.settings import IdentitySettings
+from agent.store.port import Reject
 
 FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
 """Stands where a fingerprint was, its event given up."""
 EXCHANGE_LIFETIME_MS = 247_000
 """How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
+REJECTIONS_MAX = 1_000
+"""Invalid events that are recognised when they come again; a restart forgets them."""
 LIKENESSES_MAX = 100_000
 """Of each of the two generations; a likeness only ever gives a hint."""
 
@@ -62,6 +65,24 @@ class Proofs:
                 self._known.pop(old, None)
         position, since = self._known.get(proof, (0, 0))
         return position if position and monotonic - since <= lifetime_ms else None
+
+
+class Rejections:
+    """Invalid events that are kept already: a pack of copies brings them again."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[int, None] = OrderedDict()
+
+    def is_new(self, reject: Reject) -> bool:
+        """Tell whether this one is not among the latest."""
+        return hash((reject.device, reject.reason, reject.raw)) not in self._latest
+
+    def remember(self, rejects: Sequence[Reject]) -> None:
+        """Remember what is kept now."""
+        for reject in rejects:
+            self._latest[hash((reject.device, reject.reason, reject.raw))] = None
+        while len(self._latest) > REJECTIONS_MAX:
+            self._latest.popitem(last=False)
 
 
 class Likenesses:

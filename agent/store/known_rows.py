@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from agent.store.checksum import checksum, verified
+from agent.store.database import Reads
 from agent.store.tables import Row, read_fact, write_fact
 
 REPEATS_MAX = 20
@@ -83,12 +84,12 @@ def count_copies(connection: sqlite3.Connection, copies: Copies) -> None:
     _count_forgotten(connection, copies.count)
 
 
-def load_fingerprints(connection: sqlite3.Connection) -> Iterator[Remembered]:
+def load_fingerprints(connection: Reads) -> Iterator[Remembered]:
     """Read what the commits made known, in order."""
     yield from _remembered(connection.execute(f"SELECT {_COLUMNS} FROM fingerprints ORDER BY first_position"))
 
 
-def rows_above(connection: sqlite3.Connection, position: int, limit: int) -> list[Remembered]:
+def rows_above(connection: Reads, position: int, limit: int) -> list[Remembered]:
     """Read the next rows whose first position is above this one."""
     return list(
         _remembered(
@@ -125,7 +126,7 @@ def _remembered(rows: Iterable[Row]) -> Iterator[Remembered]:
         yield Remembered(first_position, service, packed, read_proofs(first_position, proofs), copies)
 
 
-def fingerprints_between(connection: sqlite3.Connection, first: int, last: int) -> list[Row]:
+def fingerprints_between(connection: Reads, first: int, last: int) -> list[Row]:
     """Read the rows that hold the fingerprints of the positions from first to last."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM fingerprints"
@@ -136,7 +137,7 @@ def fingerprints_between(connection: sqlite3.Connection, first: int, last: int) 
     return list(verified("fingerprints", rows))
 
 
-def latest_duplicates(connection: sqlite3.Connection, limit: int) -> list[Duplicate]:
+def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
     """Read the latest copies that were recognised, in order; of each commit only the latest few are known."""
     found: list[Duplicate] = []
     rows = connection.execute("SELECT repeats FROM fingerprints WHERE length(repeats) ORDER BY first_position DESC")
@@ -166,7 +167,7 @@ def delete_fingerprints(connection: sqlite3.Connection, up_to: int) -> None:
     connection.execute("DELETE FROM fingerprints WHERE first_position <= ?", (up_to,))
 
 
-def count_duplicates(connection: sqlite3.Connection) -> int:
+def count_duplicates(connection: Reads) -> int:
     """Count the copies recognised in all the store's life, as far as commits have carried the count."""
     counted: int = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
     return counted + int(read_fact(connection, "duplicates.forgotten") or 0)

@@ -12,7 +12,7 @@ from agent.store.coverage import Coverage
 from agent.store.database import DamagedStoreError
 from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.known import Likenesses, Proofs, Spans
+from agent.store.known import Likenesses, Proofs, Rejections, Spans
 from agent.store.packing import unpack_readable
 from agent.store.progress import Progress
 from agent.store.reader import Epochs, check_commit
@@ -31,6 +31,7 @@ class Memory:
     fingerprints: Fingerprints
     proofs: Proofs
     likenesses: Likenesses
+    rejections: Rejections
     progress: Progress
     epochs: Epochs
     end: int
@@ -99,6 +100,7 @@ def load(connection: sqlite3.Connection, clock: Clock, spans: Spans, bounds: Ind
         fingerprints,
         proofs,
         Likenesses(spans.likeness_ms),
+        Rejections(),
         Progress(coverage, end),
         Epochs([(first, opening.epoch) for first, opening in openings]),
         end,

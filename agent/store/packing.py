@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
+from agent.store.compression import MARK, expand, expand_blocks
 from agent.store.damage import DamagedEventError
 from contract.record import Clock, Shared
 
@@ -47,6 +48,10 @@ def pack(event: PackedEvent) -> bytes:
 
 def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
     """Read the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
+    yield from _unpack(first_position, expand(blob))
+
+
+def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
     at, position = 0, first_position
     while at < len(blob):
         if len(blob) - at < _HEAD.size:
@@ -69,10 +74,18 @@ def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
 
 def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
     """Read what is whole of a commit of `count` events, whatever lies between."""
+    found = list(_unpack_readable(first_position, count, expand(blob)))
+    if len(found) < count and not blob.startswith(MARK) and MARK in blob:
+        # Its first mark may be damaged; or it has no blocks, and the mark is there by chance.
+        found = max(found, list(_unpack_readable(first_position, count, expand_blocks(blob))), key=len)
+    yield from found
+
+
+def _unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
     at, position, end = 0, first_position, first_position + count
     while True:
         try:
-            for event in unpack(position, blob[at:]):
+            for event in _unpack(position, blob[at:]):
                 if position == end:
                     return
                 yield event

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from agent.store.damage import DamagedEventError
-from agent.store.database import DamagedStoreError
+from agent.store.database import DamagedStoreError, Reads
 from agent.store.packing import PackedEvent, unpack, unpack_readable
 from agent.store.port import LabelRange, StoredEvent
 from contract.event import Label
@@ -23,7 +22,7 @@ class Epochs:
         self._names = [name for _, name in rows]
 
     @classmethod
-    def load(cls, connection: sqlite3.Connection) -> Epochs:
+    def load(cls, connection: Reads) -> Epochs:
         """Read all epochs that the store knows."""
         return cls(connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall())
 
@@ -55,7 +54,7 @@ class Epochs:
         return (self._firsts[-1], self._names[-1]) if self._firsts else None
 
 
-def read_packed(connection: sqlite3.Connection, first: int, last: int) -> Iterator[PackedEvent]:
+def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEvent]:
     """Give the events from first to last in order, lazily; raise DamagedEventError where one is not whole.
 
     A later call that starts above the damage reads on.

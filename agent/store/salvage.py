@@ -131,7 +131,7 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
     A batch that is lost with it is new again: it is sent once more, and loses nothing.
     """
     try:
-        with closing(database.open_for_reading(damaged)) as old:
+        with closing(database.open_as_it_is(damaged)) as old:
             for batch in tables.load_batches(old):
                 tables.insert_batch(connection, batch)
             rejected = old.execute("SELECT number, received, device, via, reason, raw FROM rejected").fetchall()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.store.checksum import checksum, verified
+from agent.store.database import Reads
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.recent import MOMENT_MS
 
@@ -82,7 +83,7 @@ def insert_segment(connection: sqlite3.Connection, segment: Segment, bloom: byte
     )
 
 
-def load_segments(connection: sqlite3.Connection) -> Iterator[tuple[Segment, bytes]]:
+def load_segments(connection: Reads) -> Iterator[tuple[Segment, bytes]]:
     """Read the segments in order, each with its filter."""
     rows = connection.execute(
         "SELECT number, first, last, service, count, bloom, checksum FROM segments ORDER BY number"
@@ -91,7 +92,7 @@ def load_segments(connection: sqlite3.Connection) -> Iterator[tuple[Segment, byt
         yield Segment(number, first, last, service, count), bloom
 
 
-def find(connection: sqlite3.Connection, number: int, fingerprint: bytes) -> Entry | None:
+def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
     """Look a fingerprint up in a segment: one page."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
@@ -105,7 +106,7 @@ def find(connection: sqlite3.Connection, number: int, fingerprint: bytes) -> Ent
     return None
 
 
-def entries(connection: sqlite3.Connection, number: int) -> Iterator[Entry]:
+def entries(connection: Reads, number: int) -> Iterator[Entry]:
     """Give all entries of a segment, sorted."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key",
@@ -116,7 +117,7 @@ def entries(connection: sqlite3.Connection, number: int) -> Iterator[Entry]:
             yield _entry(packed, at, position, service)
 
 
-def numbers(connection: sqlite3.Connection, least: int = 0) -> Iterator[int]:
+def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
     """Give the segments, from a number on, of which there are entries, complete or not."""
     while True:
         row = connection.execute(
@@ -128,7 +129,7 @@ def numbers(connection: sqlite3.Connection, least: int = 0) -> Iterator[int]:
         least = (row[0] >> _NUMBER_SHIFT) + 1
 
 
-def last_sealed(connection: sqlite3.Connection) -> int:
+def last_sealed(connection: Reads) -> int:
     """Give the highest position that any segment has."""
     position: int = connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0]
     return position
@@ -156,7 +157,7 @@ def delete_forgotten(connection: sqlite3.Connection, below: int) -> None:
     connection.execute("DELETE FROM forgotten WHERE last < ?", (below,))
 
 
-def load_forgotten(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+def load_forgotten(connection: Reads) -> list[tuple[int, int]]:
     """Read the ranges of positions whose fingerprints are forgotten."""
     rows = connection.execute("SELECT first, last, checksum FROM forgotten ORDER BY first")
     return [(first, last) for first, last in verified("forgotten", rows)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 
 from agent.store import gaps, tables
 from agent.store.coverage import Ranges
+from agent.store.database import Reads
 from agent.store.port import Batch
 
 NEW, FORWARDED, PROCESSED, LOST = "new", "forwarded", "processed", "lost"
@@ -15,7 +15,7 @@ NEW, FORWARDED, PROCESSED, LOST = "new", "forwarded", "processed", "lost"
 class States:
     """One look at batches, processed ranges and gaps."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Reads) -> None:
         self.batches = tables.load_batches(connection)
         self.lost = Ranges((gap.first, gap.last) for gap in gaps.load(connection) if gap.count)
         self.done = Ranges([*self.lost, *tables.load_processed(connection)])

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.store.checksum import checksum, verified
+from agent.store.compression import compress
+from agent.store.database import Reads
 from agent.store.port import Batch, Offsets, Reject
 
 REJECTED_MAX = 1_000
@@ -49,7 +51,7 @@ def insert_epoch(connection: sqlite3.Connection, first_position: int, opening: O
     )
 
 
-def load_openings(connection: sqlite3.Connection) -> list[tuple[int, Opening]]:
+def load_openings(connection: Reads) -> list[tuple[int, Opening]]:
     """Read all epochs with their first positions, in order."""
     rows = connection.execute(
         "SELECT first_position, epoch, boot, since_boot, wall, trusted, service, checksum"
@@ -67,7 +69,7 @@ def insert_events(connection: sqlite3.Connection, first_position: int, packed: l
     """Append the events of one commit."""
     connection.execute(
         "INSERT INTO events (first_position, count, packed) VALUES (?, ?, ?)",
-        (first_position, len(packed), b"".join(packed)),
+        (first_position, len(packed), compress(packed)),
     )
 
 
@@ -95,7 +97,7 @@ def delete_batch(connection: sqlite3.Connection, batch: Batch) -> None:
     connection.execute("DELETE FROM batches WHERE first = ?", (batch.first,))
 
 
-def load_batches(connection: sqlite3.Connection) -> list[Batch]:
+def load_batches(connection: Reads) -> list[Batch]:
     """Read the batches that wait for their receipt, in order."""
     rows = connection.execute("SELECT first, last, topic_id, partitions, checksum FROM batches ORDER BY first")
     return [
@@ -113,19 +115,19 @@ def replace_processed(connection: sqlite3.Connection, ranges: Iterable[tuple[int
     )
 
 
-def load_processed(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+def load_processed(connection: Reads) -> list[tuple[int, int]]:
     """Read the ranges that the table has."""
     rows = connection.execute("SELECT first, last, checksum FROM processed ORDER BY first")
     return [(first, last) for first, last in verified("processed", rows)]
 
 
-def first_event(connection: sqlite3.Connection) -> int | None:
+def first_event(connection: Reads) -> int | None:
     """Give the first position whose event is still kept."""
     position: int | None = connection.execute("SELECT min(first_position) FROM events").fetchone()[0]
     return position
 
 
-def last_position(connection: sqlite3.Connection) -> int:
+def last_position(connection: Reads) -> int:
     """Give the highest position that was ever given to an event; what is purged was processed."""
     position: int = connection.execute(
         "SELECT max((SELECT coalesce(max(last), 0) FROM processed), (SELECT coalesce(max(last), 0) FROM batches),"
@@ -162,7 +164,7 @@ def discard_from(connection: sqlite3.Connection, first_position: int) -> None:
     connection.execute("PRAGMA secure_delete = OFF")
 
 
-def read_fact(connection: sqlite3.Connection, name: str) -> str | None:
+def read_fact(connection: Reads, name: str) -> str | None:
     """Read a fact."""
     for row in verified("facts", connection.execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,))):
         value: str = row[1]
@@ -170,7 +172,7 @@ def read_fact(connection: sqlite3.Connection, name: str) -> str | None:
     return None
 
 
-def load_facts(connection: sqlite3.Connection) -> dict[str, str]:
+def load_facts(connection: Reads) -> dict[str, str]:
     """Read all facts."""
     rows = connection.execute("SELECT name, value, checksum FROM facts ORDER BY name")
     return dict(verified("facts", rows))
@@ -184,7 +186,7 @@ def write_fact(connection: sqlite3.Connection, name: str, value: str) -> None:
     )
 
 
-def count_rejects(connection: sqlite3.Connection) -> int:
+def count_rejects(connection: Reads) -> int:
     """Count the rejected events in all the store's life."""
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM rejected").fetchone()[0]
     return number

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.store import known_rows, segments, tables
 from agent.store.damage import DamagedEventError
+from agent.store.database import Reads
 from agent.store.known import split
 from agent.store.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent
@@ -37,7 +37,7 @@ class Trace:
     """Moments of the copies that were noted one by one."""
 
 
-def trace(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[Trace]:
+def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
     """Give every event under a fingerprint: one, or more where it came again after the retention."""
     epochs, states = Epochs.load(connection), States(connection)
     commits = _remembered(connection, fingerprint)
@@ -54,7 +54,7 @@ def trace(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[Trace]
         )
 
 
-def fingerprint_at(connection: sqlite3.Connection, position: int) -> bytes | None:
+def fingerprint_at(connection: Reads, position: int) -> bytes | None:
     """Give the fingerprint that is remembered for a position."""
     for row in known_rows.fingerprints_between(connection, position, position):
         known: dict[int, bytes] = dict(enumerate(split(row[2]), row[0]))
@@ -68,7 +68,7 @@ def fingerprint_at(connection: sqlite3.Connection, position: int) -> bytes | Non
     return None
 
 
-def _remembered(connection: sqlite3.Connection, fingerprint: bytes) -> dict[int, int]:
+def _remembered(connection: Reads, fingerprint: bytes) -> dict[int, int]:
     """Give the positions whose fingerprint is remembered, each with the moment of its commit."""
     openings = tables.load_openings(connection)
     found: dict[int, int] = {}
@@ -92,14 +92,15 @@ def _opening_of(openings: list[tuple[int, Opening]], position: int) -> Opening:
     return max((pair for pair in openings if pair[0] <= position), key=lambda pair: pair[0])[1]
 
 
-def _kept(connection: sqlite3.Connection, fingerprint: bytes) -> Iterator[int]:
+def _kept(connection: Reads, fingerprint: bytes) -> Iterator[int]:
     """Give the positions of kept events, which may outlive what is remembered."""
-    rows = connection.execute("SELECT first_position, count, packed FROM events WHERE instr(packed, ?)", (fingerprint,))
+    query = "SELECT first_position, count, packed FROM events WHERE instr(packed, ?)"
+    rows = connection.execute(query, (fingerprint,))
     for row in rows:
         yield from (event.position for event in unpack_readable(*row) if event.fingerprint == fingerprint)
 
 
-def _read(connection: sqlite3.Connection, position: int, epochs: Epochs) -> StoredEvent | None:
+def _read(connection: Reads, position: int, epochs: Epochs) -> StoredEvent | None:
     try:
         return next((stored(event, epochs) for event in read_packed(connection, position, position)), None)
     except DamagedEventError:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.coverage import Ranges
 from agent.store.damage import is_damage
@@ -18,6 +20,7 @@ from agent.store.inspection import inspect_files
 from agent.store.known import FORGOTTEN, split
 from agent.store.packing import PackedEvent, unpack_readable
 from agent.store.reader import Epochs, check_commit
+from agent.store.reading import open_database
 from agent.store.states import NEW, PROCESSED, States
 
 FINDINGS_MAX = 1_000
@@ -45,7 +48,7 @@ class Verification:
 def verify(path: Path) -> Verification:
     """Look at everything; raise StoreError where there is no store."""
     with closing(database.open_for_reading(path)) as connection:
-        look = _Look(path, connection)
+        look = _Look(path, open_database(connection))
         checks: dict[str, Callable[[], Iterator[str]]] = {
             "files": look.files,
             "integrity": look.integrity,
@@ -70,9 +73,9 @@ def verify(path: Path) -> Verification:
 class _Look:
     """The checks, each a generator of what it finds."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, store: Database) -> None:
         self._path = path
-        self._connection = connection
+        self._store = store
         self.whole = 0
 
     def files(self) -> Iterator[str]:
@@ -81,16 +84,16 @@ class _Look:
             inspect_files(self._path)
         except database.DamagedStoreError as error:
             yield str(error)
-        self._connection.execute("BEGIN")
+        self._store.execute("BEGIN")
 
     def integrity(self) -> Iterator[str]:
-        for (text,) in self._connection.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
-            if text != "ok":
-                yield text
+        for row in self._store.query(f"PRAGMA integrity_check({FINDINGS_MAX})"):
+            if row["integrity_check"] != "ok":
+                yield row["integrity_check"]
 
     def rows(self) -> Iterator[str]:
         """Verify each table's rows; the first wrong one of a table is named."""
-        loads: tuple[Callable[[sqlite3.Connection], object], ...] = (
+        loads: tuple[Callable[[database.Reads], object], ...] = (
             tables.load_openings,
             tables.load_batches,
             tables.load_processed,
@@ -101,14 +104,14 @@ class _Look:
         )
         for load in loads:
             try:
-                load(self._connection)
+                load(self._store)
             except database.DamagedStoreError as error:
                 yield str(error)
 
     def events(self) -> Iterator[str]:
         """Verify each event's checksum, and that commits do not overlap; what is declared lost is no news."""
         following = 0
-        lost = States(self._connection).lost
+        lost = States(self._store).lost
         for first, count, packed in self._commits():
             if first < following:
                 yield f"commit at position {first}: overlaps the one before it"
@@ -122,8 +125,8 @@ class _Look:
 
     def labels(self) -> Iterator[str]:
         """Hold each epoch against its first event, which carries its name."""
-        epochs = Epochs.load(self._connection)
-        openings = {first: opening.epoch for first, opening in tables.load_openings(self._connection)}
+        epochs = Epochs.load(self._store)
+        openings = {first: opening.epoch for first, opening in tables.load_openings(self._store)}
         for event in self._events():
             started = _STARTED.match(event.tail)
             if not epochs.covers(event.position):
@@ -133,7 +136,7 @@ class _Look:
 
     def fingerprints(self) -> Iterator[str]:
         """Hold the remembered fingerprints against those of the events."""
-        rows = known_rows.load_fingerprints(self._connection)
+        rows = known_rows.load_fingerprints(self._store)
         known: dict[int, bytes] = {}
         last = 0
         for event in self._events():
@@ -146,14 +149,14 @@ class _Look:
     def segments(self) -> Iterator[str]:
         """Hold each segment's entries against what its own row says."""
         last = 0
-        for segment, bloom in segments.load_segments(self._connection):
+        for segment, bloom in segments.load_segments(self._store):
             if not last < segment.first <= segment.last:
                 yield f"segment {segment.number}: its positions overlap those of another"
             last = segment.last
             count, before = 0, b""
             filters = Filters(len(bloom), 8 * GROUP * len(bloom))
             filters.add(segment.number, bloom)
-            for entry in segments.entries(self._connection, segment.number):
+            for entry in segments.entries(self._store, segment.number):
                 count += 1
                 if not before < entry.fingerprint:
                     yield f"segment {segment.number}: not sorted at position {entry.position}"
@@ -167,8 +170,8 @@ class _Look:
 
     def states(self) -> Iterator[str]:
         """Look for ranges that contradict one another, and for new events that are not there."""
-        states = States(self._connection)
-        end = tables.last_position(self._connection)
+        states = States(self._store)
+        end = tables.last_position(self._store)
         last = 0
         for batch in states.batches:
             if not last < batch.first <= batch.last <= end:
@@ -186,10 +189,10 @@ class _Look:
             position = max(position, held or 0, done or 0) + 1
 
     def _commits(self) -> Iterator[tuple[int, int, bytes]]:
-        rows = self._connection.execute("SELECT first_position, count, packed FROM events ORDER BY first_position")
-        for row in rows:
-            check_commit(*row)
-            yield row
+        for row in self._store.query("SELECT * FROM events ORDER BY first_position"):
+            commit = (row["first_position"], row["count"], row["packed"])
+            check_commit(*commit)
+            yield commit
 
     def _events(self) -> Iterator[PackedEvent]:
         for commit in self._commits():

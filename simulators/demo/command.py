@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 
 from simulators.demo import report, summary
-from simulators.demo.display import Display
-from simulators.demo.error import DemoError
 from simulators.demo.options import Options, parse
 from simulators.demo.run import Evidence, run
-from simulators.ledger import LedgerError
-from simulators.parts.error import PartError
+from simulators.run.command import KNOWN_ERRORS, flat
+from simulators.run.display import Display
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
-
-_KNOWN_ERRORS = (DemoError, PartError, LedgerError)
 
 
 def main(arguments: Sequence[str], program: str) -> int:
@@ -31,13 +27,13 @@ def main(arguments: Sequence[str], program: str) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print(f"interrupted; nothing is left running, the logs are in {options.folder}/logs")
         return INTERRUPTED
-    except _KNOWN_ERRORS as error:
+    except KNOWN_ERRORS as error:
         return _fail([error], options, console)
     except ExceptionGroup as group:
-        known, others = group.split(_KNOWN_ERRORS)
+        known, others = group.split(KNOWN_ERRORS)
         if known is None or others is not None:
             raise
-        return _fail(list(_flat(known)), options, console)
+        return _fail(list(flat(known)), options, console)
     return _conclude(evidence, options, console)
 
 
@@ -73,11 +69,3 @@ def _fail(errors: Sequence[BaseException], options: Options, console: Console) -
         console.print(f"demo failed: {error}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"seed {options.seed}; nothing is left running, the logs are in {options.folder}/logs")
     return FAILED
-
-
-def _flat(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _flat(inner)
-    else:
-        yield error

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 
 from contract.moment import rfc3339
-from simulators.demo.display import Display
-from simulators.demo.error import DemoError
-from simulators.demo.gateway import Gateway
-from simulators.demo.job import Job
 from simulators.demo.summary import Kill, Outage
 from simulators.ledger import Ledger
-from simulators.parts.kafka import Broker
+from simulators.run.display import Display
+from simulators.run.error import RunError
+from simulators.run.parts import Parts
 
 WORK_SECONDS_MAX = 180.0
 """How long a fault waits for work to hit."""
@@ -28,25 +25,6 @@ INTO_BATCH_SECONDS = (0.0, 2.0)
 JOB_DOWN_SECONDS = (0.0, 1.0)
 BROKER_RUNS_SECONDS = (5.0, 30.0)
 BROKER_DOWN_SECONDS = (3.0, 6.0)
-
-
-@dataclass(slots=True)
-class Parts:
-    """The parts under test, and which of them are down because they shall be."""
-
-    broker: Broker
-    gateway: Gateway
-    job: Job
-    down: set[str] = field(default_factory=set)
-
-    def dead(self) -> str | None:
-        """Name a part that has ended by itself, with the end of its log."""
-        processes = {"broker": self.broker.process, "agent": self.gateway.process, "job": self.job.process}
-        for name, process in processes.items():
-            if name not in self.down and not process.alive:
-                tail = "\n  ".join(process.log().splitlines()[-25:])
-                return f"{name}: ended by itself with status {process.exit_status}; the end of its log:\n  {tail}"
-        return None
 
 
 class Faults:
@@ -72,7 +50,7 @@ class Faults:
 
     async def _kill_agent(self, kills: int) -> None:
         random = Random(f"{self._seed} agent")
-        gateway = self._parts.gateway
+        gateway = self._parts.gateways[0]
         for _ in range(kills):
             await asyncio.sleep(random.uniform(*AGENT_RUNS_SECONDS))
             await self._wait(lambda: self._ledger.counts.in_flight > 0, "a request in flight")
@@ -113,19 +91,19 @@ class Faults:
         random = Random(f"{self._seed} broker")
         broker = self._parts.broker
         await asyncio.sleep(random.uniform(*BROKER_RUNS_SECONDS))
-        self._parts.down.add("broker")
+        self._parts.down.add("kafka")
         begin = self._clock()
         self._display.fact("broker stopped")
         await asyncio.to_thread(broker.stop)
         await asyncio.sleep(random.uniform(*BROKER_DOWN_SECONDS))
         await asyncio.to_thread(broker.start)
-        self._parts.down.discard("broker")
+        self._parts.down.discard("kafka")
         end = self._clock()
         self.outages.append(Outage(rfc3339(begin), rfc3339(end)))
         self._display.fact(f"broker started again, after {(end - begin) / 1000:.1f} s")
 
     async def _record(self, process: str, moment: int, unacked: int, stage: str) -> None:
-        outbox = (await asyncio.to_thread(self._parts.gateway.status)).outbox
+        outbox = (await asyncio.to_thread(self._parts.gateways[0].status)).outbox
         self.kills.append(Kill(process, rfc3339(moment), unacked, outbox, stage))
         self._display.fact(f"{process} killed: {unacked} requests unacked, {outbox} events in the outbox, {stage}")
 
@@ -135,4 +113,4 @@ class Faults:
                 while not condition():  # noqa: ASYNC110 (logs and counters signal nobody)
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError as error:
-            raise DemoError(f"not within {WORK_SECONDS_MAX:g} s: {what}") from error
+            raise RunError(f"not within {WORK_SECONDS_MAX:g} s: {what}") from error

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
-from simulators.sensor import Timing
+from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
+from simulators.sensors.endpoint import Timing
+from simulators.voice import Kind
 
 SENSORS = 240
 EVENTS_PER_SECOND = 150.0
@@ -19,6 +21,22 @@ FASTER = 10
 """By how much the sensors' times are shortened: ACK_TIMEOUT is 0.2 s instead of 2 s, and so on."""
 TIMING = Timing().faster(FASTER)
 EQUAL_READINGS_SHARE_MIN = 0.30
+ALWAYS = 1e9
+"""The sensors report until there are enough events, not for a time."""
+SCENARIO = Scenario(
+    name="demo",
+    shows="The straight path, with kills in the middle of work.",
+    seconds=ALWAYS,
+    fleets=(FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(Kind)),),
+    speed=FASTER,
+    link=LinkPlan(
+        request_loss=REQUEST_LOSS,
+        answer_loss=ANSWER_LOSS,
+        delay_seconds=DELAY_SECONDS_MIN,
+        jitter_seconds=DELAY_SECONDS_MAX - DELAY_SECONDS_MIN,
+    ),
+    gateway=GatewayPlan(),
+)
 
 _EXAMPLES = """examples:
   make demo

@@ -8,11 +8,12 @@ from pathlib import Path
 from string import Template
 
 from simulators import ledger
-from simulators.demo import pictures, summary
+from simulators.demo import summary
 from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
 from simulators.demo.run import Evidence
 from simulators.demo.summary import Summary
-from simulators.demo.timeline import Timeline, timeline, transmissions_per_event
+from simulators.report import pictures
+from simulators.report.timeline import Timeline, timeline, transmissions_per_event
 
 _PAGE = Path(__file__).with_name("report.html")
 
@@ -20,7 +21,7 @@ _PAGE = Path(__file__).with_name("report.html")
 def write(evidence: Evidence, path: Path) -> None:
     """Write the report."""
     figures = evidence.summary
-    line = timeline(ledger.read(evidence.ledger), evidence.topic.first_times, evidence.commits)
+    line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
     kills = [(_second(line, kill.time), kill.process) for kill in figures.kills]
     outages = [(_second(line, away.begin), _second(line, away.end)) for away in figures.outages]
     page = Template(_PAGE.read_text()).substitute(

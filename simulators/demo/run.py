@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+from simulators import fleet
 from simulators import ledger as ledgers
-from simulators import oracle, table
-from simulators.demo import topic
-from simulators.demo.display import Display
-from simulators.demo.error import DemoError
-from simulators.demo.faults import Faults, Parts
-from simulators.demo.gateway import Gateway, GatewayStatus
-from simulators.demo.job import Job
+from simulators.demo.faults import Faults
 from simulators.demo.options import (
     ANSWER_LOSS,
-    DELAY_SECONDS_MAX,
-    DELAY_SECONDS_MIN,
     EQUAL_READINGS_SHARE_MIN,
-    EVENTS_PER_SECOND,
     REQUEST_LOSS,
+    SCENARIO,
     SENSORS,
     TIMING,
     Options,
 )
 from simulators.demo.summary import Summary
-from simulators.demo.topic import TopicContents
-from simulators.fleet import Fleet, FleetPlan
-from simulators.ledger import Ledger
-from simulators.link import Link, weather
-from simulators.oracle import Verdict
-from simulators.parts.kafka import Broker
+from simulators.evidence import delta, topic
+from simulators.ledger import Ledger, Line, Told
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.judge import judge
+from simulators.oracle.statement import canonical
+from simulators.oracle.verdict import Verdict
+from simulators.run import folder
+from simulators.run.display import Display
+from simulators.run.error import RunError
+from simulators.run.gateway import GatewayStatus
+from simulators.run.parts import Parts, Seams, started
+from simulators.run.play import clock, link_to
+from simulators.run.run import receipts, watched
+from simulators.sensors.field import Field
 
 LOOK_SECONDS = 0.5
-RECEIPT_SECONDS_MAX = 120.0
-
-_MARKER = ".oncegate-demo"
-"""Names a folder as one that a run may empty."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,80 +46,54 @@ class Evidence:
     summary: Summary
     verdict: Verdict
     ledger: Path
-    topic: TopicContents
+    first_times: list[int]
+    """When each event arrived in Kafka for the first time, by the broker's clock, in milliseconds."""
     commits: list[tuple[int, int]]
     """When the table was committed to, in milliseconds, and how many rows that added."""
 
 
 async def run(options: Options, display: Display) -> Evidence:
-    """Play one run in its folder; raise DemoError or PartError where it cannot come to a verdict."""
+    """Play one run in its folder; raise RunError or PartError where it cannot come to a verdict."""
     begin = time.monotonic()
-    folder = options.folder.absolute()
-    _empty(folder)
-    ledger_file = folder / "ledger.jsonl"
-    async with _parts(folder, display) as parts:
+    home = options.folder.absolute()
+    folder.empty(home)
+    ledger_file = home / "ledger.jsonl"
+    async with started(SCENARIO, home, Seams(), display) as parts:
         with Ledger(ledger_file, clock) as ledger:
             faults = Faults(parts, ledger, options.seed, clock, display)
-            await _watched(parts, _play(options, parts, ledger, faults, display))
-            status = await _watched(parts, _receipts(parts.gateway, display))
+            await watched(parts, _play(options, parts, ledger, faults, display))
+            (status,) = await watched(parts, receipts(parts.gateways, display))
         display.phase("stopping the job and the agent")
-        await asyncio.to_thread(_stop, parts)
+        await asyncio.to_thread(parts.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
-        contents = await asyncio.to_thread(topic.read, parts.broker.bootstrap_servers)
-    verdict = oracle.audit(ledgers.read(ledger_file), table.read(parts.job.table))
-    if verdict.equal_readings < EQUAL_READINGS_SHARE_MIN * verdict.events:
-        raise DemoError(f"only {verdict.equal_readings} of {verdict.events} readings are equal to an earlier one")
-    summary = _summary(options, ledger, faults, status, verdict, contents.records, time.monotonic() - begin)
-    return Evidence(summary, verdict, ledger_file, contents, table.read_commits(parts.job.table))
-
-
-def clock() -> int:
-    """Tell the time in milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000
-
-
-def _empty(folder: Path) -> None:
-    """Empty the folder; one that holds something else than an earlier run is refused."""
-    if folder.exists():
-        if any(folder.iterdir()) and not (folder / _MARKER).exists():
-            raise DemoError(f"{folder} holds something else than an earlier run: choose another --folder")
-        shutil.rmtree(folder)
-    (folder / "logs").mkdir(parents=True)
-    (folder / _MARKER).touch()
-
-
-@asynccontextmanager
-async def _parts(folder: Path, display: Display) -> AsyncIterator[Parts]:
-    broker = Broker(folder / "kafka")
-    logs = folder / "logs"
-    (logs / "kafka.log").symlink_to(broker.log_file)
-    try:
-        display.phase("starting Kafka")
-        await asyncio.to_thread(broker.start)
-        await asyncio.to_thread(broker.create_topics)
-        gateway = Gateway(folder / "gateway", logs / "agent.log", broker.bootstrap_servers)
-        job = Job(folder / "cloud", logs / "job.log", broker.bootstrap_servers)
-        try:
-            display.phase("starting the Spark job and the agent")
-            await asyncio.to_thread(job.start)
-            await asyncio.to_thread(gateway.start)
-            await asyncio.to_thread(job.wait)
-            yield Parts(broker, gateway, job)
-        finally:
-            gateway.process.kill()
-            job.process.kill()
-    finally:
-        broker.kill()
+        equal_readings = _equal_readings(ledgers.read(ledger_file))
+        if equal_readings < EQUAL_READINGS_SHARE_MIN * ledger.counts.events:
+            raise RunError(f"only {equal_readings} of {ledger.counts.events} readings are equal to an earlier one")
+        with Casebook() as casebook:
+            casebook.add_ledger(ledgers.read(ledger_file))
+            casebook.add_records(topic.read(parts.broker.bootstrap_servers))
+            casebook.add_rows(delta.read(parts.job.table))
+            verdict = judge(casebook)
+            first_times = casebook.first_times()
+    summary = _summary(options, ledger, faults, status, verdict, equal_readings, time.monotonic() - begin)
+    return Evidence(summary, verdict, ledger_file, first_times, delta.read_commits(parts.job.table))
 
 
 async def _play(options: Options, parts: Parts, ledger: Ledger, faults: Faults, display: Display) -> None:
-    sky = weather(REQUEST_LOSS, ANSWER_LOSS, DELAY_SECONDS_MIN, DELAY_SECONDS_MAX)
-    fleet = Fleet(FleetPlan(SENSORS, options.events_min, EVENTS_PER_SECOND, TIMING), ledger, options.seed, clock)
     display.phase(f"{SENSORS} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}")
-    async with Link(parts.gateway.address, sky, options.seed) as link, asyncio.TaskGroup() as tasks:
+    links = link_to(SCENARIO, options.seed, [parts.gateways[0].address], None, None, None)
+    async with links as (ways, _), asyncio.TaskGroup() as tasks:
+        field = Field(
+            ledger=ledger,
+            seed=options.seed,
+            ways=ways,
+            timing=TIMING,
+            is_over=lambda _: ledger.counts.events >= options.events_min and faults.over,
+            clock=clock,
+        )
         showing = tasks.create_task(_show(ledger, options.events_min, display), name="display")
         tasks.create_task(faults.play(options.kills), name="faults")
-        await fleet.run(link.address, wanted=lambda: not faults.over)
+        await fleet.play(SCENARIO.fleets, field)
         showing.cancel()
 
 
@@ -137,37 +103,12 @@ async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _receipts(gateway: Gateway, display: Display) -> GatewayStatus:
-    """Wait until every event has its receipt, or the time is over."""
-    display.phase("waiting for the last receipts")
-    deadline = time.monotonic() + RECEIPT_SECONDS_MAX
-    while True:
-        status = await asyncio.to_thread(gateway.status)
-        display.count(status.accepted - status.outbox, status.accepted, f"{status.outbox:,} events without a receipt")
-        if status.outbox == 0 or time.monotonic() > deadline:
-            return status
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _watched(parts: Parts, work: Coroutine[None, None, T]) -> T:
-    """Do the work, unless a part ends by itself: then say which."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not task.done():
-            if (dead := parts.dead()) is not None:
-                raise DemoError(dead)
-            await asyncio.wait((task,), timeout=LOOK_SECONDS)
-        return task.result()
-    finally:
-        task.cancel()
-        # What it holds open must be closed before the parts and the ledger are.
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _stop(parts: Parts) -> None:
-    parts.down |= {"job", "agent"}
-    parts.job.process.terminate()
-    parts.gateway.process.terminate()
+def _equal_readings(lines: Iterable[Line]) -> int:
+    """Count the events whose type and data are those of an earlier event of the same sensor."""
+    said = [
+        (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Told)
+    ]
+    return len(said) - len(set(said))
 
 
 def _summary(
@@ -176,7 +117,7 @@ def _summary(
     faults: Faults,
     status: GatewayStatus,
     verdict: Verdict,
-    kafka_records: int,
+    equal_readings: int,
     seconds: float,
 ) -> Summary:
     return Summary(
@@ -185,14 +126,14 @@ def _summary(
         acked=verdict.acked,
         accepted=status.accepted,
         duplicates=status.duplicates,
-        kafka_records=kafka_records,
-        rows=verdict.rows,
+        kafka_records=verdict.records or 0,
+        rows=verdict.rows or 0,
         lost=verdict.lost,
         doubled=verdict.doubled,
         invented=verdict.invented,
         changed=verdict.changed,
         unreceipted=status.outbox,
-        equal_readings=verdict.equal_readings,
+        equal_readings=equal_readings,
         seconds=round(seconds, 1),
         seed=options.seed,
         kills=tuple(faults.kills),

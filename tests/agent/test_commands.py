@@ -1,5 +1,6 @@
 """The commands as people and programs see them."""
 
+import errno
 import io
 import json
 import re
@@ -123,6 +124,29 @@ def test_wrong_usage_is_2_and_a_store_that_is_not_there_is_1(file: Path, oncegat
     assert status == 1
     assert "there is no store yet; the agent makes it when it first runs" in said
     assert oncegate("events", "--limit", "0", "--config", str(file))[0] == 2
+
+
+def test_a_store_that_is_not_ours_to_read_is_no_traceback(
+    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)  # root, who may run the tests, may read everything
+    for command in ("status", "events", "verify", "doctor"):
+        status, _, said = oncegate(command, "--config", str(file))
+        assert status == 1
+        assert "Permission denied; run it as root" in said
+
+
+def test_no_secret_stands_in_what_is_said_of_wrong_properties(
+    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEGATE_KAFKA__PROPERTIES", "sasl.password=geheim")
+    status, _, said = oncegate("check", "--config", str(file))
+    assert status == 2
+    assert "[kafka] properties: expected a table" in said
+    assert "geheim" not in said
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

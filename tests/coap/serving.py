@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from agent.coap.exchange import Now
 from agent.coap.oscore_serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
@@ -20,6 +21,7 @@ def serving(
     fast: bool = True,
     body_bytes_max: int = BODY_BYTES_MAX,
     oscore: OscoreServing | None = None,
+    now: Now = lambda: None,
 ) -> CoapServer:
     settings = CoapSettings(bind=bind, max_body_bytes=body_bytes_max)
-    return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast, oscore=oscore)
+    return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast, oscore=oscore, now=now)

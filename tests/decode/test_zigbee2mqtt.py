@@ -1,7 +1,6 @@
 """What Zigbee2MQTT publishes, read as events."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ from agent.decode.zigbee2mqtt import urn
 from agent.delivery import Delivery, Media
 from contract.event import Event
 from contract.fingerprint import fingerprint
+from simulators.sensors.zigbee_house import models
 
 DEVICE = "urn:dev:mac:00158d0001234567"
 MOMENT = 1_763_706_012_345
-PUBLICATIONS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "zigbee2mqtt-publications.json").read_text())[
-    "publications"
-]
+PUBLICATIONS: list[dict[str, Any]] = models()
 """What the real converters publish for device models of many makers (zigbee2mqtt-publications.js made it)."""
 
 

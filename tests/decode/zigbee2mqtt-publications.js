@@ -1,6 +1,6 @@
 // Print what Zigbee2MQTT's real converters make of a report, for device models of many makers, no two of which say the same keys.
 // Run, with the modules of simulators/parts/zigbee2mqtt.py:
-//   ONCEGATE_NODE_MODULES=… node zigbee2mqtt-publications.js > zigbee2mqtt-publications.json
+//   ONCEGATE_NODE_MODULES=… node zigbee2mqtt-publications.js > ../../simulators/sensors/zigbee-models.json
 'use strict';
 
 const fs = require('fs');

@@ -3,16 +3,19 @@
 import asyncio
 import re
 import socket
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from agent.clock import SystemClock
+from agent.doctor.examination import examine
 from agent.doctor.finding import Condition
 from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite, mount_of
 from agent.doctor.ports import check_ports
 from agent.doctor.wear import check_wear, said_by_card, years_left
 from agent.settings import CoapSettings, GatewaySettings, HttpSettings, KafkaSettings, Settings, StoreSettings
+from agent.store import database
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
 from contract.record import Clock as Trust
@@ -161,3 +164,11 @@ async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> No
             coap, http = check_ports(settings(tmp_path, "[::1]:0", f"127.0.0.1:{tcp.getsockname()[1]}"))
     assert (coap.condition, http.condition) == (Condition.FINE, Condition.FINE)
     assert "the agent runs" in http.text
+
+
+def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path: Path) -> None:
+    (tmp_path / database.FILE_NAME).write_bytes(b"garbage!" * 4096)
+    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
+    findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
+    assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
+    assert "not a database" in findings[-1].text

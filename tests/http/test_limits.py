@@ -125,7 +125,9 @@ async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_
     assert len(responds) == 1
 
 
-async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(tmp_path: Path) -> None:
+async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     responds: list[Respond] = []
     limits = Limits(drain_seconds_max=0.05)
 
@@ -135,7 +137,11 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(tmp_path: 
     async with serving(tmp_path, receive=receive, limits=limits) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT))
         await until(lambda: len(responds) == 1, "a request in work")
+        await served.server.drain()
+        heard = await raw.hear()
+        assert (heard.code, heard.fields["retry-after"]) == (503, "5")
     responds[0](Answer(Status.DURABLE))  # too late, and harmless
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -29,6 +29,15 @@ def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
     assert warnings.counts == {Danger.BACKWARDS: 1}
 
 
+def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
+    warnings = IdentityWarnings()
+    for number in (5, 1):
+        event, fields = Event("a", id=number, time=number), ("device", "type", "id", "boot", "data")
+        stamped = Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None, fields=fields)
+        warnings.look([stamped], Outcome(1), 0.0)
+    assert warnings.counts == {Danger.BACKWARDS: 1}
+
+
 def test_copies_and_the_order_within_a_pack_are_no_reason() -> None:
     warnings = IdentityWarnings()
     look(warnings, Event("a", id=3), Event("a", id=2), Event("a", id=1))

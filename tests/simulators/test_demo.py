@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from contract.event import Event
-from simulators import oracle
 from simulators.demo import options, report
-from simulators.demo.job import Job
 from simulators.demo.run import Evidence
 from simulators.demo.summary import Kill, Outage, Summary, broken
-from simulators.demo.timeline import timeline, transmissions_per_event
-from simulators.demo.topic import TopicContents
 from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.judge import judge
+from simulators.report.timeline import timeline, transmissions_per_event
+from simulators.run.job import Job
 
 BEGIN = 1_763_706_000_000
 GOOD = Summary(
@@ -108,9 +108,11 @@ def evidence(tmp_path: Path) -> Evidence:
             mark = ledger.tell(Event("d", id=number, data={"<b>": number}))
             ledger.sent(mark)
             ledger.acked(mark)
-    contents = TopicContents(4, [BEGIN + 1000, BEGIN + 2000, BEGIN + 3000])
-    verdict = oracle.audit(read(tmp_path / "ledger.jsonl"), [])
-    return Evidence(GOOD, verdict, tmp_path / "ledger.jsonl", contents, [(BEGIN + 4000, 3)])
+    with Casebook() as casebook:
+        casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
+        verdict = judge(casebook)
+    first_times = [BEGIN + 1000, BEGIN + 2000, BEGIN + 3000]
+    return Evidence(GOOD, verdict, tmp_path / "ledger.jsonl", first_times, [(BEGIN + 4000, 3)])
 
 
 def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: Evidence) -> None:

@@ -5,51 +5,71 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from contract.event import Event
-from simulators.ledger import Acked, GivenUp, Ledger, LedgerError, Refused, Sent, Told, read
+from simulators.ledger import (
+    Acked,
+    Begun,
+    GivenUp,
+    Happened,
+    Ledger,
+    LedgerError,
+    Refused,
+    Sampled,
+    Sent,
+    Told,
+    read,
+)
 
-EVENT = Event("urn:dev:mac:02005e0000000001", "alarm", id=7, data={"open": True, "temperature": 21.5})
+EVENT = Event("urn:dev:mac:02005e0000000001", "alarm", id=7, boot=2, data={"open": True, "temperature": 21.5})
 
 
 def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
     moments = iter(range(100, 200))
     with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
+        ledger.begin({"seed": 7})
         first, second, third = ledger.tell(EVENT), ledger.tell(Event("d", time=5)), ledger.tell(Event("d", data={}))
         ledger.sent(first)
-        ledger.sent(second)
-        ledger.sent(third)
+        ledger.sent(second, third)
+        ledger.sent(second, again=True, time=9)
         ledger.acked(first)
-        ledger.refused(second, "4.00")
+        ledger.refused(second, code="4.00")
         ledger.given_up(third)
+        ledger.happened("agent", "killed")
+        ledger.sample({"new": 3})
 
     assert list(read(tmp_path / "ledger.jsonl")) == [
-        Told(100, 1, EVENT),
-        Told(101, 2, Event("d", time=5)),
-        Told(102, 3, Event("d", data={})),
-        Sent(103, 1),
-        Sent(104, 2),
+        Begun(100, {"seed": 7}),
+        Told(101, 1, EVENT),
+        Told(102, 2, Event("d", time=5)),
+        Told(103, 3, Event("d", data={})),
+        Sent(104, 1),
+        Sent(105, 2),
         Sent(105, 3),
-        Acked(106, 1),
-        Refused(107, 2, "4.00"),
-        GivenUp(108, 3),
+        Sent(106, 2, again=True, time=9),
+        Acked(107, 1),
+        Refused(108, 2, "4.00"),
+        GivenUp(109, 3),
+        Happened(110, "agent", "killed"),
+        Sampled(111, {"new": 3}),
     ]
 
 
 def test_counts_follow_what_is_in_flight(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
         first, second = ledger.tell(EVENT), ledger.tell(Event("d", id=1))
-        assert ledger.counts.in_flight == 0
+        assert (ledger.counts.in_flight, ledger.counts.open) == (0, 2)
         ledger.sent(first)
-        ledger.sent(first)
+        ledger.sent(first, again=True)
         ledger.sent(second)
         assert ledger.counts.in_flight == 2
         ledger.acked(first)
         assert (ledger.counts.events, ledger.counts.transmissions, ledger.counts.acked) == (2, 3, 1)
-        assert ledger.counts.in_flight == 1
+        assert (ledger.counts.in_flight, ledger.counts.open) == (1, 1)
 
 
 def test_the_truth_of_another_run_is_never_touched(tmp_path: Path) -> None:
@@ -74,6 +94,23 @@ def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
     path.write_text('{"sent":1,"at":0}\n' + line + "\n")
     with pytest.raises(LedgerError, match="line 2"):
         list(read(path))
+
+
+def test_memory_does_not_grow_with_the_ledger(tmp_path: Path) -> None:
+    def play(events: int) -> None:
+        for _ in range(events):
+            mark = ledger.tell(EVENT)
+            ledger.sent(mark)
+            ledger.acked(mark)
+
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
+        play(100)
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        play(20_000)
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert after - before < 20_000
 
 
 def test_a_killed_simulator_leaves_what_it_has_done(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
-from simulators.link import Delay, Flight, Link, Loss, Weather, weather
+from simulators.link.faults import Delay, Flight, Loss
+from simulators.link.udp import Link
+from simulators.link.weather import CLEAR, Weather, weather
+from simulators.scenario import LinkPlan
 from tests.simulators.tiny_gateway import tiny_gateway, until
-
-CLEAR = Weather(lambda _: (), lambda _: ())
 
 
 class _Peer(asyncio.DatagramProtocol):
@@ -37,7 +38,7 @@ def test_delay_stays_within_its_bounds() -> None:
 
 
 async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
-    async with tiny_gateway(lambda request: [request]) as gateway, Link(gateway.address, CLEAR, seed=1) as link:
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], CLEAR, seed=1) as link:
         peers = [await _open_peer(link.address) for _ in range(3)]
         for number in range(4):
             for index, (transport, _) in enumerate(peers):
@@ -54,8 +55,8 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
 
 async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
     """Which of a peer's numbered datagrams reach the target, and which of the answers come back."""
-    sky = weather(request_loss=0.3, answer_loss=0.3, delay_seconds_min=0, delay_seconds_max=0)
-    async with tiny_gateway(lambda request: [request]) as gateway, Link(gateway.address, sky, seed) as link:
+    sky = weather(LinkPlan(request_loss=0.3, answer_loss=0.3))
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed) as link:
         transport, peer = await _open_peer(link.address)
         traffic = link.traffic
         for number in range(200):
@@ -74,13 +75,47 @@ async def test_the_same_seed_gives_the_same_fate() -> None:
     assert 60 < len(first[1]) < len(first[0])
 
 
+async def test_whoever_is_introduced_has_the_fate_of_its_name_whenever_it_comes() -> None:
+    async def arrived(order: Sequence[str]) -> dict[str, list[int]]:
+        sky = weather(LinkPlan(request_loss=0.5))
+        async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
+            for name in order:
+                transport, peer = await _open_peer(link.address)
+                link.introduce(transport.get_extra_info("sockname")[1], name)
+                before = link.traffic.requests_lost
+                for number in range(1, 65):
+                    transport.sendto(name.encode() + bytes((number,)))
+                await until(lambda: len(peer.heard) + link.traffic.requests_lost - before == 64)  # noqa: B023
+                transport.close()
+            return {
+                name: sorted(datagram[1] for _, datagram in gateway.requests if datagram[:1] == name.encode())
+                for name in order
+            }
+
+    first, turned = await arrived("ab"), await arrived("ba")
+    assert first == turned
+    assert first["a"] != first["b"]
+
+
+async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
+    def echo(request: bytes) -> Sequence[bytes]:
+        return [request]
+
+    async with tiny_gateway(echo) as one, tiny_gateway(echo) as two, Link([one.address, two.address], CLEAR, 1) as link:
+        transport, peer = await _open_peer(link.address)
+        transport.sendto(b"x\x01")
+        await until(lambda: len(peer.heard) == 2)
+        assert [len(gateway.requests) for gateway in (one, two)] == [1, 1]
+        transport.close()
+
+
 async def test_faults_compose_and_may_duplicate() -> None:
     class Twice:
         def play(self, flight: Flight) -> Sequence[Flight]:
             return (flight, flight)
 
     sky = Weather(lambda _: (Twice(), Twice()), lambda _: ())
-    async with tiny_gateway(lambda request: [request]) as gateway, Link(gateway.address, sky, seed=1) as link:
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
         await until(lambda: len(peer.heard) == 4)
@@ -91,7 +126,7 @@ async def test_faults_compose_and_may_duplicate() -> None:
 async def test_a_target_that_is_away_is_only_a_loss() -> None:
     async with tiny_gateway() as gateway:
         address = gateway.address
-    async with Link(address, CLEAR, seed=1) as link:
+    async with Link([address], CLEAR, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"gone")
         await until(lambda: link.traffic.requests == 1)

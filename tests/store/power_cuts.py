@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -24,8 +24,8 @@ class Image:
 class _Disk:
     """The medium, and what the file system still holds back."""
 
-    def __init__(self) -> None:
-        self._flushed: dict[str, bytearray] = {}
+    def __init__(self, before: Mapping[str, bytes]) -> None:
+        self._flushed = {name: bytearray(content) for name, content in before.items()}
         self._pending: list[Write | Truncate] = []
         self._acked: set[bytes] = set()
 
@@ -58,10 +58,12 @@ class _Disk:
         return Image({name: bytes(content) for name, content in files.items()}, frozenset(self._acked))
 
 
-def images(steps: Sequence[Step], count: int, random: Random) -> Iterator[Image]:
-    """Give images of power cuts at moments drawn over all steps, in their order."""
+def images(
+    steps: Sequence[Step], count: int, random: Random, before: Mapping[str, bytes] | None = None
+) -> Iterator[Image]:
+    """Give images of power cuts at moments drawn over all steps, in their order; `before` is what was there."""
     moments = sorted(random.randrange(len(steps) + 1) for _ in range(count))
-    disk, taken = _Disk(), 0
+    disk, taken = _Disk(before or {}), 0
     for moment in moments:
         for step in steps[taken:moment]:
             disk.take(step)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import aside, database
+from agent.store.packing import PackedEvent, pack
 from agent.store.pages import Log
 from tests.store.damaged import Original, check, copy, event, make_original, survivors
 from tests.store.stores import HandClock, accept, make_store, stored_events
@@ -110,7 +111,8 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
 async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]
-    damage(folder, database.FILE_NAME, lambda content: _overwrite_all(content, victim.tail[40:80]))
+    packed = PackedEvent(victim.position, victim.fingerprint, victim.tail, victim.clock, victim.shared, victim.bound)
+    damage(folder, database.FILE_NAME, lambda content: _overwrite_all(content, pack(packed)[8:33]))
     clock = HandClock()
     async with make_store(folder, clock) as store:
         events = stored_events(store)

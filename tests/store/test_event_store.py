@@ -315,6 +315,18 @@ async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path,
     assert read_status(tmp_path, GATEWAY).rejected == 1
 
 
+async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: Path, clock: HandClock) -> None:
+    first, other = (Reject(DEVICE, "coap", clock.wall(), "NaN", raw) for raw in (b"raw", b"other"))
+    async with make_store(tmp_path, clock) as store:
+        for _ in range(3):
+            await submit(store, clock, ONE, rejects=(first,))
+        assert read_status(tmp_path, GATEWAY).rejected == 1
+        await submit(store, clock, ONE, rejects=(first, other))
+        for _ in range(2):
+            await submit(store, clock, rejects=(first,))
+    assert read_status(tmp_path, GATEWAY).rejected == 4
+
+
 async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: HandClock) -> None:
     for _ in range(2):
         async with make_store(tmp_path, clock) as store:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.store.compression import BLOCK_EVENTS, EVENTS_MIN, MARK, compress, expand
 from agent.store.damage import DamagedEventError
 from agent.store.packing import PackedEvent, pack, unpack, unpack_readable
 from contract.record import Clock, Shared
@@ -70,3 +71,56 @@ def test_whatever_is_whole_is_read_around_the_damage(events: list[PackedEvent], 
     broken[start + 1 : end] = bytes(max(0, end - start - 1))
     pieces[hit] = bytes(broken)
     assert list(unpack_readable(7, len(events), b"".join(pieces))) == placed[:hit] + placed[hit + 1 :]
+
+
+@given(st.lists(EVENTS, max_size=3 * EVENTS_MIN), st.integers(1, 2**40))
+def test_what_is_compressed_is_read_back_as_written(events: list[PackedEvent], first: int) -> None:
+    placed = numbered(events, first)
+    pieces = [pack(event) for event in placed]
+    blob = compress(pieces)
+    assert blob.startswith(MARK) == (len(events) >= EVENTS_MIN)
+    assert expand(blob) == b"".join(pieces)
+    assert list(unpack(first, blob)) == list(unpack_readable(first, len(events), blob)) == placed
+
+
+def readings(count: int) -> list[PackedEvent]:
+    tails = [b'"id":%d,"t":%d' % (place, place % 9) for place in range(count)]
+    return [
+        PackedEvent(place, bytes([1 + place % 255]) * 16, tail, Clock.TRUSTED, Shared.TIME, None)
+        for place, tail in enumerate(tails, 1)
+    ]
+
+
+def test_events_that_are_alike_take_a_third() -> None:
+    alike = b'"device":"urn:dev:mac:00158d0001a2b3c4","type":"reading","via":"coap","received":1763706000000,'
+    pieces = [pack(event)[:33] + alike + event.tail for event in readings(100)]
+    assert len(compress(pieces)) < len(b"".join(pieces)) / 3
+
+
+@given(start=st.integers(0, 10**4), length=st.integers(1, 40), filling=st.sampled_from([b"\0", b"\xff", b"?"]))
+def test_damage_in_a_compressed_commit_costs_its_blocks_and_invents_nothing(
+    start: int, length: int, filling: bytes
+) -> None:
+    placed = readings(4 * BLOCK_EVENTS)
+    blob = bytearray(compress([pack(event) for event in placed]))
+    start %= len(blob)
+    end = min(start + length, len(blob))
+    blob[start:end] = filling * (end - start)
+    found = list(unpack_readable(1, len(placed), bytes(blob)))
+    assert set(found) <= set(placed)
+    assert len(found) >= len(placed) - 2 * BLOCK_EVENTS
+    assert sorted(event.position for event in found) == [event.position for event in found]
+
+
+def test_a_mark_that_stands_in_a_plain_commit_by_chance_changes_nothing() -> None:
+    events = numbered([PackedEvent(0, MARK * 4, MARK, Clock.TRUSTED, Shared.TIME, None)] * 2, 1)
+    blob = b"".join(map(pack, events))
+    assert list(unpack(1, blob)) == list(unpack_readable(1, 2, blob)) == events
+    assert list(unpack_readable(1, 2, blob[:3] + b"?" + blob[4:])) == events[1:]
+
+
+def test_a_commit_whose_first_checksum_is_the_mark_by_chance_is_read_back() -> None:
+    tail = b'"device":"urn:dev:mac:00158d0001a2b3c4"'
+    piece = MARK + len(tail).to_bytes(4, "little") + bytes(25) + tail
+    for pieces in ([piece], [piece, piece]):
+        assert expand(compress(pieces)) == b"".join(pieces)

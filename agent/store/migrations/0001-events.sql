@@ -21,7 +21,7 @@ CREATE TABLE epochs (
     checksum       INTEGER NOT NULL
 );
 
--- The events of one commit, packed (packing.py); deleted in ranges once they are processed and no longer kept.
+-- The events of one commit, packed (packing.py, compression.py); deleted in ranges once they are processed and no longer kept.
 CREATE TABLE events (
     first_position INTEGER PRIMARY KEY,
     count          INTEGER NOT NULL,

@@ -1,0 +1,87 @@
+"""Compressed commits: flash wears out by the bytes written, and events of one time are much alike.
+
+A commit of a few events or more is cut into blocks. Each has its events' heads as they are, checksums and fingerprints,
+and their tails deflated together; so a damaged bit costs a block's events at most, and a row of a few events, or of
+the first release, is what it was.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from struct import Struct
+
+HEAD_BYTES = 33
+"""Of a packed event, which end with its fingerprint; bytes 4 to 8 are the length of its tail (packing.py)."""
+EVENTS_MIN = 4
+"""With fewer there is little alike."""
+BLOCK_EVENTS = 32
+"""What one damaged bit may cost at most."""
+MARK = b"\0z1\xff"
+_LEVEL = 1
+_BLOCK = Struct("<4sHI")
+"""Mark, events, bytes of the deflated tails; then the heads, then the tails."""
+
+
+def compress(pieces: Sequence[bytes]) -> bytes:
+    """Join the packed events of one commit."""
+    if len(pieces) < EVENTS_MIN:
+        plain = b"".join(pieces)
+        if not plain.startswith(MARK):  # the first event's checksum may be the mark, by chance
+            return plain
+    parts: list[bytes] = []
+    for start in range(0, len(pieces), BLOCK_EVENTS):
+        block = pieces[start : start + BLOCK_EVENTS]
+        tails = zlib.compress(b"".join([piece[HEAD_BYTES:] for piece in block]), _LEVEL)
+        parts.append(_BLOCK.pack(MARK, len(block), len(tails)))
+        parts.extend([piece[:HEAD_BYTES] for piece in block])
+        parts.append(tails)
+    return b"".join(parts)
+
+
+def expand(blob: bytes) -> bytes:
+    """Give the packed events of one commit, joined; of damaged blocks as much as can be had."""
+    if not blob.startswith(MARK):
+        return blob
+    return expand_blocks(blob)
+
+
+def expand_blocks(blob: bytes) -> bytes:
+    """Give the packed events of all blocks that can be found."""
+    parts: list[bytes] = []
+    at = blob.find(MARK)
+    while 0 <= at <= len(blob) - _BLOCK.size:
+        _, count, length = _BLOCK.unpack_from(blob, at)
+        heads = at + _BLOCK.size
+        tails = heads + count * HEAD_BYTES
+        end = tails + length
+        if end != len(blob) and not blob.startswith(MARK, end):
+            end = blob.find(MARK, heads)
+            end = len(blob) if end < 0 else end
+        _expand_block(blob[heads:tails], _inflate(blob[tails:end]), parts)
+        at = end
+    return b"".join(parts)
+
+
+def _expand_block(heads: bytes, tails: bytes, parts: list[bytes]) -> None:
+    each = [heads[at : at + HEAD_BYTES] for at in range(0, len(heads), HEAD_BYTES)]
+    ends = accumulate((int.from_bytes(head[4:8], "little") for head in each), initial=0)
+    for head, (start, end) in zip(each, pairwise(ends), strict=True):
+        parts.append(head)
+        parts.append(tails[start:end])
+
+
+def _inflate(deflated: bytes) -> bytes:
+    """Inflate what can be had: all, or what lies before the damage."""
+    try:
+        return zlib.decompress(deflated)
+    except zlib.error:
+        pass
+    inflating, found = zlib.decompressobj(), bytearray()
+    try:
+        for at in range(len(deflated)):
+            found += inflating.decompress(deflated[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(found)

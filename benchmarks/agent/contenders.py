@@ -1,0 +1,133 @@
+"""The servers that are measured, each as a process with a folder of its own, on the loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.store import database, tables
+from benchmarks.agent import programs
+from simulators.parts import ports
+from simulators.parts.process import Command, Process
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+READY = "agent=ready"
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server."""
+
+    process: Process
+    port: int
+    more_ports: Mapping[str, int] = field(default_factory=dict)
+    store: Path | None = None
+    """The event store's file, where it is ours."""
+
+    def cpu_seconds(self) -> float:
+        """Give what it has used of the processor, user and system, in all its threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def stored(self) -> int:
+        """Count the events that are on disk."""
+        assert self.store is not None
+        connection = database.open_for_reading(self.store)
+        try:
+            return tables.last_position(connection)
+        finally:
+            connection.close()
+
+    def resident_bytes(self) -> int:
+        """Give what it holds in memory."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("no VmRSS")
+
+
+@contextmanager
+def oncegate(folder: Path, *, sync_ms: float = 0.0, mqtt_port: int | None = None) -> Iterator[Server]:
+    """Run the agent as it is installed, Kafka away; `sync_ms` makes its disk slower."""
+    coap, http = _udp_port(), ports.free(1)[0]
+    folder.mkdir(parents=True)
+    configuration = folder / "oncegate.toml"
+    mqtt = "" if mqtt_port is None else f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {mqtt_port}\n'
+    subscription = '[[mqtt.subscriptions]]\ntopic = "bench/{device}"\nformat = "json"\n' if mqtt else ""
+    configuration.write_text(
+        f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:{coap}"\n'
+        f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
+        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
+    )
+    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+    environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
+    with _running("oncegate", command, folder, environment) as process:
+        process.wait_for_log(READY)
+        if mqtt:
+            process.wait_for_log("mqtt=connected")
+        yield Server(process, coap, {"http": http}, folder / "state" / database.FILE_NAME)
+
+
+@contextmanager
+def aiocoap_alone(folder: Path) -> Iterator[Server]:
+    """Run aiocoap's own server in front of the same pipeline and store."""
+    port = _udp_port()
+    command = (sys.executable, "-m", "benchmarks.agent.aiocoap_alone", str(folder / "state"), str(port))
+    with _running("aiocoap", command, folder, {}) as process:
+        process.wait_for_log("ready")
+        yield Server(process, port)
+
+
+@contextmanager
+def libcoap(folder: Path) -> Iterator[Server]:
+    """Run libcoap's example server, which stores nothing."""
+    port = _udp_port()
+    command = (str(programs.libcoap_server()), "-A", "::1", "-p", str(port), "-v", "0")
+    with _running("libcoap", command, folder, {}) as process:
+        process.wait_until(lambda: _udp_taken(port), f"listens on port {port}")
+        yield Server(process, port)
+
+
+@contextmanager
+def nats(folder: Path) -> Iterator[Server]:
+    """Run NATS with a JetStream that syncs before it acks."""
+    (port,) = ports.free(1)
+    folder.mkdir(parents=True)
+    settings = folder / "nats.conf"
+    settings.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}\n'
+    )
+    with _running("nats", (str(programs.nats_server()), "-c", str(settings)), folder, {}) as process:
+        process.wait_for_log("Server is ready")
+        yield Server(process, port)
+
+
+@contextmanager
+def _running(name: str, command: tuple[str, ...], folder: Path, environment: Mapping[str, str]) -> Iterator[Process]:
+    process = Process(Command(name, command, folder / f"{name}.log", environment=environment))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def _udp_port() -> int:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as free:
+        free.bind(("::1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _udp_taken(port: int) -> bool:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("::1", port))
+        except OSError:
+            return True
+        return False

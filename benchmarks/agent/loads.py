@@ -1,0 +1,252 @@
+"""The loads: each drives one server for some seconds and tells what was accepted, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from benchmarks.agent import programs
+from benchmarks.agent.contenders import Server
+
+POST, PUT = 2, 3
+PATIENCE_SECONDS = 60
+_BURST, _AHEAD = 50, 1_000
+"""Messages that are sent at once, and that mosquitto may have without having acknowledged them."""
+_MANY = 1 << 40
+_IDS = count(time.time_ns())
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one load has seen."""
+
+    accepted: int
+    seconds: float
+    cpu_seconds: float
+    """Of the server."""
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    max_ms: float = 0.0
+    refused: int = 0
+    resent: int = 0
+
+    @property
+    def per_second(self) -> float:
+        """Accepted events a second."""
+        return self.accepted / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_us(self) -> float:
+        """Microseconds of the server's processor for each accepted event."""
+        return self.cpu_seconds / self.accepted * 1e6 if self.accepted else 0.0
+
+
+def coap(
+    server: Server, sensors: int, seconds: float, *, rate: float = 0.0, method: int = POST, path: str = "events"
+) -> Result:
+    """Let sensors send, each its next event once the last is answered; or at a rate in all."""
+    before = server.cpu_seconds()
+    said = json.loads(coap_load(server.port, sensors, seconds, rate, method, path).communicate()[0])
+    return Result(
+        said["accepted"],
+        said["seconds"],
+        server.cpu_seconds() - before,
+        said["p50_ms"],
+        said["p99_ms"],
+        said["max_ms"],
+        said["refused"],
+        said["resent"],
+    )
+
+
+def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
+    """Begin to send odd requests that nobody waits for."""
+    return coap_load(port, 64, seconds, rate, PUT, "odd", forget=True)
+
+
+def http(server: Server, seconds: float, pack: int = 100, connections: int = 4) -> Result:
+    """Post packs of events over connections that stay open."""
+    sockets = [socket.create_connection(("127.0.0.1", server.more_ports["http"])) for _ in range(connections)]
+    for open_socket in sockets:
+        open_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        open_socket.settimeout(PATIENCE_SECONDS)
+    before, start = server.cpu_seconds(), time.monotonic()
+    accepted, refused = 0, 0
+    latencies: list[float] = []
+    sent = [0.0] * connections
+    while time.monotonic() - start < seconds:
+        for at, open_socket in enumerate(sockets):
+            sent[at] = time.monotonic()
+            open_socket.sendall(_http_pack(pack))
+        for at, open_socket in enumerate(sockets):
+            code = _http_code(open_socket)
+            latencies.append((time.monotonic() - sent[at]) * 1e3)
+            accepted += pack if code == 200 else 0
+            refused += code != 200
+    elapsed = time.monotonic() - start
+    for open_socket in sockets:
+        open_socket.close()
+    return _result(accepted, elapsed, server.cpu_seconds() - before, latencies, refused)
+
+
+def mqtt(server: Server, broker_port: int, events: int) -> Result:
+    """Publish at QoS 1 through a broker, and wait until the agent has stored all of it."""
+    before, first, start = server.cpu_seconds(), server.stored(), time.monotonic()
+    with _broker(broker_port) as broker:
+        for _ in _published(broker, events):
+            pass
+        _until(lambda: server.stored() - first >= events)
+    return Result(events, time.monotonic() - start, server.cpu_seconds() - before)
+
+
+def http_once(server: Server, pack: int) -> None:
+    """Post one pack over a connection of its own."""
+    with socket.create_connection(("127.0.0.1", server.more_ports["http"])) as open_socket:
+        open_socket.settimeout(PATIENCE_SECONDS)
+        open_socket.sendall(_http_pack(pack))
+        _http_code(open_socket)
+
+
+def mqtt_once(broker_port: int, events: int) -> None:
+    """Publish a few events at QoS 1 over a connection of their own."""
+    with _broker(broker_port) as broker:
+        for _ in _published(broker, events):
+            pass
+
+
+def mosquitto(server: Server, seconds: float) -> Result:
+    """Publish at QoS 1 and count mosquitto's own PUBACKs, which promise nothing of the disk."""
+    before, start = server.cpu_seconds(), time.monotonic()
+    with _broker(server.port) as broker:
+        acked = 0
+        for acked in _published(broker, _MANY):
+            if time.monotonic() - start > seconds:
+                break
+    return Result(acked, time.monotonic() - start, server.cpu_seconds() - before)
+
+
+def nats(server: Server, outstanding: int, seconds: float) -> Result:
+    """Publish to JetStream, so many at once under way, and wait for each one's ack."""
+    before = server.cpu_seconds()
+    with socket.create_connection(("127.0.0.1", server.port)) as stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream.settimeout(PATIENCE_SECONDS)
+        stream.recv(65_536)
+        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB i.* 1\r\n')
+        request = b'{"name":"E","subjects":["e"],"storage":"file"}'
+        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E i.c %d\r\n%s\r\n" % (len(request), request))
+        while b"MSG i.c" not in stream.recv(65_536):
+            pass
+        sent = [0.0] * outstanding
+        latencies: list[float] = []
+        start = time.monotonic()
+        pending = b"".join(_nats_publish(place, sent) for place in range(outstanding))
+        rest = b""
+        while (now := time.monotonic()) - start < seconds:
+            stream.sendall(pending)
+            lines = (rest + stream.recv(1 << 20)).split(b"\r\n")
+            rest = lines.pop()
+            again = [int(line[6 : line.index(b" ", 6)]) for line in lines if line.startswith(b"MSG i.")]
+            now = time.monotonic()
+            latencies.extend((now - sent[place]) * 1e3 for place in again)
+            pending = b"".join(_nats_publish(place, sent) for place in again)
+        elapsed = time.monotonic() - start
+    return _result(len(latencies), elapsed, server.cpu_seconds() - before, latencies, 0)
+
+
+def coap_load(
+    port: int, sensors: int, seconds: float, rate: float, method: int, path: str, *, forget: bool = False
+) -> subprocess.Popen[str]:
+    """Begin to send from a field of sensors; what it saw is printed at the end as JSON."""
+    words = (port, sensors, seconds, rate, method, path, time.time_ns(), int(forget))
+    return subprocess.Popen([str(programs.coap_load()), *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def _broker(port: int) -> Iterator[socket.socket]:
+    """Connect by MQTT 3.1.1."""
+    with socket.create_connection(("127.0.0.1", port)) as broker:
+        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker.settimeout(PATIENCE_SECONDS)
+        broker.sendall(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04load")
+        broker.recv(4)
+        yield broker
+
+
+def _published(broker: socket.socket, events: int) -> Iterator[int]:
+    """Publish at QoS 1 until all is acknowledged, and give at each step how much is."""
+    published = acked = 0
+    left = b""
+    while acked < events:
+        while published < events and published - acked < _AHEAD:
+            burst = min(_BURST, events - published)
+            broker.sendall(b"".join(_publish(published + place) for place in range(burst)))
+            published += burst
+        left += broker.recv(65_536)
+        acked += len(left) // 4
+        left = left[len(left) // 4 * 4 :]
+        yield acked
+
+
+def _event(number: int) -> bytes:
+    return b'{"id":%d,"data":{"temperature":%d.5,"humidity":%d}}' % (number, number % 30, number % 100)
+
+
+def _http_pack(events: int) -> bytes:
+    body = b"[%s]" % b",".join(b'{"device":"urn:x:%d",%s' % (place, _event(next(_IDS))[1:]) for place in range(events))
+    return b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + (
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
+def _http_code(open_socket: socket.socket) -> int:
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += open_socket.recv(65_536)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    while len(body) < length:
+        body += open_socket.recv(65_536)
+    return int(head.split()[1])
+
+
+def _publish(number: int) -> bytes:
+    topic, body = b"bench/urn:x:%d" % (number % 100), _event(next(_IDS))
+    rest = len(topic).to_bytes(2, "big") + topic + (number % 65_535 + 1).to_bytes(2, "big") + body
+    return b"\x32" + bytes(_length(len(rest))) + rest
+
+
+def _length(size: int) -> Iterator[int]:
+    """Write a remaining length (MQTT 3.1.1 section 2.2.3)."""
+    while size > 127:
+        yield size & 127 | 128
+        size >>= 7
+    yield size
+
+
+def _nats_publish(place: int, sent: list[float]) -> bytes:
+    body = _event(next(_IDS))
+    sent[place] = time.monotonic()
+    return b"PUB e i.%d %d\r\n%s\r\n" % (place, len(body), body)
+
+
+def _result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int) -> Result:
+    latencies.sort()
+    at = len(latencies) - 1
+    if at < 0:
+        return Result(accepted, seconds, cpu, refused=refused)
+    return Result(accepted, seconds, cpu, latencies[at // 2], latencies[int(at * 0.99)], latencies[-1], refused=refused)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("bench-agent: not within a minute: everything published is stored")
+        time.sleep(0.01)

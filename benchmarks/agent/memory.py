@@ -1,0 +1,74 @@
+"""Memory at a steady load on all ways in, Kafka away: flat, or not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.agent import contenders, loads
+from simulators.parts.mosquitto import Mosquitto
+
+COAP_PER_SECOND = 900
+MQTT_PER_SECOND = 60
+PACK, PACKS_PER_SECOND = 10, 4
+SETTLED_SHARE = 0.5
+"""Of the run, after which growth counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident megabytes (10^6 bytes)."""
+
+    idle: float
+    half: float
+    end: float
+    accepted: int
+    per_second: float
+
+
+def measure(seconds: float, folder: Path) -> Memory:
+    """Run the agent for some time at about 1,000 requests a second."""
+    with (
+        TemporaryDirectory(dir=folder) as name,
+        Mosquitto(Path(name) / "broker") as broker,
+        contenders.oncegate(Path(name) / "agent", mqtt_port=broker.port) as server,
+    ):
+        time.sleep(2)
+        idle = server.resident_bytes()
+        first = server.stored()
+        start = time.monotonic()
+        others = [
+            threading.Thread(target=_every_second, args=(seconds, lambda: loads.http_once(server, PACK)))
+            for _ in range(PACKS_PER_SECOND)
+        ]
+        others.append(
+            threading.Thread(
+                target=_every_second, args=(seconds, lambda: loads.mqtt_once(broker.port, MQTT_PER_SECOND))
+            )
+        )
+        for other in others:
+            other.start()
+        half = 0
+        coap = loads.coap_load(server.port, 64, seconds, COAP_PER_SECOND, loads.POST, "events")
+        while coap.poll() is None:
+            time.sleep(1)
+            if not half and time.monotonic() - start > seconds * SETTLED_SHARE:
+                half = server.resident_bytes()
+        for other in others:
+            other.join()
+        accepted = server.stored() - first
+        end = server.resident_bytes()
+        rate = accepted / (time.monotonic() - start)
+    return Memory(idle / 1e6, half / 1e6, end / 1e6, accepted, rate)
+
+
+def _every_second(seconds: float, work: object) -> None:
+    assert callable(work)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        began = time.monotonic()
+        work()
+        time.sleep(max(0.0, 1.0 - (time.monotonic() - began)))

@@ -1,0 +1,93 @@
+"""The rounds: every contender for a few seconds, one after the other, and then again: all see the same machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.agent import contenders, loads, programs
+from benchmarks.agent.contenders import Server
+from benchmarks.agent.loads import Result
+from simulators.parts.mosquitto import Mosquitto
+
+SENSORS_FEW, SENSORS_MANY = 64, 256
+HALF = 0.5
+ODD_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
+
+
+@dataclass(slots=True)
+class Measured:
+    """The results of each row, one for each round."""
+
+    rows: dict[str, list[Result]] = field(default_factory=dict)
+
+    def add(self, row: str, result: Result) -> None:
+        """Note a result, and show it."""
+        self.rows.setdefault(row, []).append(result)
+        print(
+            f"  {row:<34} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
+            f"  p99 {result.p99_ms:>7.1f} ms",
+            flush=True,
+        )
+
+    def median(self, row: str, value: Callable[[Result], float]) -> float:
+        """Give the median over the rounds."""
+        return statistics.median(value(result) for result in self.rows[row])
+
+
+def run(rounds: int, seconds: float, folder: Path) -> Measured:
+    """Measure every row, round by round; what is missing on this machine is left out, and said."""
+    measured = Measured()
+    has_nats, has_libcoap = programs.nats_server() is not None, programs.libcoap_server() is not None
+    for name, there in (("NATS (no Go)", has_nats), ("libcoap (Debian: libcoap3-bin)", has_libcoap)):
+        if not there:
+            print(f"bench-agent: {name} left out")
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", flush=True)
+        _ours(measured, seconds, folder)
+        with _folder(folder) as place, contenders.aiocoap_alone(place) as server:
+            measured.add("aiocoap alone, same store, 256", loads.coap(server, SENSORS_MANY, seconds))
+        if has_libcoap:
+            with _folder(folder) as place, contenders.libcoap(place) as server:
+                load = loads.coap(server, SENSORS_MANY, seconds, method=loads.PUT, path="example_data")
+                measured.add("libcoap, stores nothing, 256", load)
+        if has_nats:
+            for outstanding in (SENSORS_FEW, SENSORS_MANY):
+                with _folder(folder) as place, contenders.nats(place) as server:
+                    measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, seconds))
+        with _folder(folder) as place, Mosquitto(place) as broker:
+            measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), seconds))
+    return measured
+
+
+def _ours(measured: Measured, seconds: float, folder: Path) -> None:
+    with _folder(folder) as place, contenders.oncegate(place / "agent") as server:
+        measured.add("CoAP, 64 outstanding", loads.coap(server, SENSORS_FEW, seconds))
+        full = loads.coap(server, SENSORS_MANY, seconds)
+        measured.add("CoAP, 256 outstanding", full)
+        half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
+        measured.add("CoAP, half the full rate", half)
+        measured.add("HTTP, packs of 100", loads.http(server, seconds))
+        odd = loads.flood(server.port, seconds, ODD_PER_SECOND)
+        beside = loads.coap(server, SENSORS_FEW, seconds, rate=ORDINARY_PER_SECOND)
+        odd.communicate()
+        measured.add("CoAP, 1,000/s beside 6,000 odd/s", beside)
+    for slower in (2, 10):
+        with _folder(folder) as place, contenders.oncegate(place / "agent", sync_ms=slower) as server:
+            measured.add(f"CoAP, fsync {slower} ms slower, 256", loads.coap(server, SENSORS_MANY, seconds))
+    with (
+        _folder(folder) as place,
+        Mosquitto(place / "broker") as broker,
+        contenders.oncegate(place / "agent", mqtt_port=broker.port) as server,
+    ):
+        measured.add("MQTT QoS 1 through mosquitto", loads.mqtt(server, broker.port, int(seconds * 8_000)))
+
+
+@contextmanager
+def _folder(parent: Path) -> Iterator[Path]:
+    with TemporaryDirectory(dir=parent) as name:
+        yield Path(name) / "run"

@@ -1,0 +1,55 @@
+"""Read the Delta table without Spark, as any other user of it would: through delta-rs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import TableNotFoundError
+
+from contract.event import DEVICE_RESERVED_PREFIX
+from simulators.evidence.row import Row
+
+# Whatever the unit in which the files hold moments: whole milliseconds.
+_MILLISECONDS = "CAST(arrow_cast({0}, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT) AS {0}"
+_COLUMNS = (
+    *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),
+    *("kafka_partition", "kafka_offset", "encode(fingerprint, 'hex') AS fingerprint"),
+    _MILLISECONDS.format("processed_at"),
+)
+_OF_SENSORS = f"FROM events WHERE device NOT LIKE '{DEVICE_RESERVED_PREFIX}%'"
+
+
+def read(folder: Path) -> Iterator[Row]:
+    """Give the rows of all sensors, in no order; a table that is not there has none."""
+    for device, type_, id_, time, data, *more in _select(folder, f"SELECT {', '.join(_COLUMNS)} {_OF_SENSORS}"):
+        yield Row(device, type_, id_, time, None if data is None else orjson.loads(data), *more)
+
+
+def read_commits(folder: Path) -> list[tuple[int, int]]:
+    """Give for each commit its moment, in milliseconds since 1970 UTC, and how many rows it added."""
+    try:
+        history = DeltaTable(folder).history()
+    except TableNotFoundError:
+        return []
+    commits = [entry for entry in history if entry["operation"] == "WRITE"]
+    return [(int(entry["timestamp"]), int(_metrics(entry).get("numOutputRows", 0))) for entry in reversed(commits)]
+
+
+def _metrics(entry: dict[str, Any]) -> dict[str, Any]:
+    metrics = entry.get("operationMetrics") or {}
+    return json.loads(metrics) if isinstance(metrics, str) else metrics
+
+
+def _select(folder: Path, query: str) -> Iterator[tuple[Any, ...]]:
+    """Give the result a batch at a time, so that a large table needs little memory."""
+    try:
+        table = DeltaTable(folder)
+    except TableNotFoundError:
+        return
+    for batch in QueryBuilder().register("events", table).execute(query):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

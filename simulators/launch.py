@@ -1,0 +1,33 @@
+"""Start the real agent or the real job with some of its functions exchanged: for mutants, and for `compare`.
+
+    python -m simulators.launch agent MODULE:FUNCTION … -- run --config FILE
+
+Each FUNCTION is called before the program starts, in its process. This is the only place where the simulators reach
+into the product, and it runs in the product's process alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Apply the patches and run the program."""
+    target, *rest = arguments
+    end = rest.index("--")
+    for patch in rest[:end]:
+        module, function = patch.split(":")
+        getattr(import_module(module), function)()
+    own = rest[end + 1 :]
+    if target == "agent":
+        sys.argv = ["oncegate", *own]
+        import_module("agent.command_line").main()
+        return 0
+    status: int = import_module("cloud.job").main(own)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""A bad line: a TCP proxy in front of one target that holds pieces of the stream, stalls, and resets connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from simulators.link.faults import Fault, Flight, play
+from simulators.link.weather import Weather
+
+PIECE_BYTES_MAX = 16_384
+STALL_SECONDS = 0.1
+"""How often a piece that cannot pass is tried again: TCP loses nothing, it waits."""
+
+
+class StreamLink:
+    """Carry connections to one target; the n-th connection's fate depends on the seed, and outages on the time.
+
+    A reset comes before a piece of an answer: the request has arrived then, and its sender does not know.
+    """
+
+    def __init__(self, target: tuple[str, int], weather: Weather, resets: float, seed: int) -> None:
+        self.connections = 0
+        self.resets = 0
+        self._target = target
+        self._weather = weather
+        self._resets = resets
+        self._seed = seed
+        self._server: asyncio.Server | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._begin = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._begin = asyncio.get_running_loop().time()
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect to."""
+        if self._server is None:
+            raise RuntimeError("the link is not open")
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.get_running_loop().create_task(
+            self._carry(reader, writer, self.connections), name=f"line {self.connections}"
+        )
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
+        """Carry one connection until either side ends it, or the line does."""
+        of = f"{self._seed} connection {number}"
+        random = Random(f"{of} resets")
+        try:
+            back_reader, back_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        requests = self._pump(reader, back_writer, self._weather.requests(Random(f"{of} requests")), lambda: False)
+        answers = self._pump(
+            back_reader,
+            writer,
+            self._weather.answers(Random(f"{of} answers")),
+            lambda: random.random() < self._resets,
+        )
+        pumps = [asyncio.ensure_future(requests), asyncio.ensure_future(answers)]
+        try:
+            # A client may have said all and still listen: only the end of the answers ends the connection.
+            await pumps[1]
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            for end in (writer, back_writer):
+                end.close()
+            await asyncio.gather(writer.wait_closed(), back_writer.wait_closed(), return_exceptions=True)
+
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        faults: Sequence[Fault],
+        is_reset: Callable[[], bool],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(PIECE_BYTES_MAX):
+                if is_reset():
+                    self.resets += 1
+                    writer.transport.abort()
+                    return
+                while not (flights := play(faults, Flight(piece, now=loop.time() - self._begin))):  # noqa: ASYNC110 (no signal)
+                    await asyncio.sleep(STALL_SECONDS)
+                await asyncio.sleep(flights[0].seconds)
+                writer.write(piece)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()

@@ -1,0 +1,183 @@
+"""The casebook: ledger, rows and records side by side, in a database that spills to disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from contract.event import Event
+from simulators.evidence.row import Row
+from simulators.ledger import Acked, Begun, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
+from simulators.oracle.statement import digest, statement
+
+AHEAD = "receipts ahead of the table: "
+"""Begins what a ledger says when it saw receipts for what the table did not have; their number follows."""
+RESTORED = "restored"
+"""What a ledger says of a gateway whose card has been replaced by an older copy."""
+_BATCH = 10_000
+_CACHE_KIBIBYTES = 65_536
+_SCHEMA = Path(__file__).with_name("casebook.sql")
+
+
+@dataclass(slots=True)
+class _Open:
+    """An event whose end has not been read yet."""
+
+    told_at: int
+    event: Event
+    requests: int = 0
+    transmissions: int = 0
+    first_line: int | None = None
+    across: bool = False
+
+
+@dataclass(slots=True)
+class Casebook:
+    """Holds what is known; memory holds the open events and a cache of 64 MiB, however much that is."""
+
+    run: dict[str, Any] = field(default_factory=dict)
+    """What the ledger says is tested."""
+    acked: int = 0
+    refused: int = 0
+    given_up: int = 0
+    premature: int = 0
+    restores: int = 0
+    repeats: int = 0
+    """Records whose label an earlier record had: what at-least-once sends again."""
+    database: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
+
+    def __enter__(self) -> Self:
+        # A file of its own that nobody else sees, and that is gone with the connection: nothing has to be safe.
+        self.database.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
+        self.database.execute("PRAGMA journal_mode = OFF")
+        self.database.execute("PRAGMA synchronous = OFF")
+        self.database.executescript(_SCHEMA.read_text())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.database.close()
+
+    def add_ledger(self, lines: Iterable[Line]) -> None:
+        """Read the ledger: one entry for each event, made when its end is known."""
+        self._insert("event", 12, self._entries(lines))
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Read the rows of the table."""
+        self._insert("row", 9, map(_row_entry, rows))
+
+    def add_records(self, records: Iterable[Row]) -> None:
+        """Read the records of the topic."""
+        self._insert("record", 7, map(_record_entry, records))
+
+    def add_topic_as_rows(self, records: Iterable[Row]) -> None:
+        """Take a topic for the table: the first record of each label is the row, the others are repeats."""
+        labels: set[tuple[str | None, int | None]] = set()
+
+        def first() -> Iterator[Row]:
+            for record in records:
+                label = record.epoch, record.sequence
+                if label in labels:
+                    self.repeats += 1
+                else:
+                    labels.add(label)
+                    yield record
+
+        self.add_rows(first())
+
+    def count(self, query: str) -> int:
+        """Give the one number that a query asks for."""
+        (number,) = self.database.execute(query).fetchone()
+        return int(number or 0)
+
+    def first_times(self) -> list[int]:
+        """Give the moments at which events arrived in Kafka for the first time, in milliseconds since 1970 UTC."""
+        query = "SELECT min(at) FROM record GROUP BY epoch, sequence"
+        return [moment for (moment,) in self.database.execute(query)]
+
+    def arrivals(self) -> list[tuple[int, int]]:
+        """Give, for each second, how many events arrived in Kafka for the first time; moments in milliseconds."""
+        query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"
+        first = "SELECT min(at) AS first FROM record GROUP BY epoch, sequence"
+        return list(self.database.execute(query.format(first)))
+
+    def _entries(self, lines: Iterable[Line]) -> Iterator[tuple[object, ...]]:
+        opened: dict[int, _Open] = {}
+        variants: list[tuple[int, bytes]] = []
+        try:
+            for number, line in enumerate(lines, start=1):
+                if isinstance(line, Told):
+                    opened[line.mark] = _Open(line.at, line.event)
+                elif isinstance(line, Sent):
+                    self._note_sent(opened[line.mark], line, number, variants)
+                elif isinstance(line, Acked | Refused | GivenUp):
+                    yield self._entry(line.mark, opened.pop(line.mark), line, number)
+                elif isinstance(line, Happened):
+                    self._note_fault(line, opened)
+                elif isinstance(line, Begun):
+                    self.run = dict(line.run)
+        except KeyError as error:
+            raise LedgerError(f"line {number}: the event {error} was never told, or has ended before") from error
+        for mark, event in opened.items():
+            yield self._entry(mark, event, None, 0)
+        self.database.executemany("INSERT INTO variant VALUES (?, ?)", variants)
+
+    def _note_fault(self, line: Happened, opened: Mapping[int, _Open]) -> None:
+        if line.what == RESTORED:
+            self.restores += 1
+            for event in opened.values():
+                event.across = event.first_line is not None
+        elif line.what.startswith(AHEAD):
+            self.premature += int(line.what.removeprefix(AHEAD))
+
+    def _note_sent(self, event: _Open, line: Sent, number: int, variants: list[tuple[int, bytes]]) -> None:
+        event.transmissions += 1
+        event.requests += not line.again
+        event.first_line = event.first_line or number
+        if line.time is not None and not line.again:
+            variants.append((line.mark, digest(statement(event.event, line.time))))
+
+    def _entry(self, mark: int, event: _Open, end: Line | None, number: int) -> tuple[object, ...]:
+        acked = isinstance(end, Acked)
+        self.acked += acked
+        self.refused += isinstance(end, Refused)
+        self.given_up += isinstance(end, GivenUp)
+        said = statement(event.event)
+        return (
+            mark,
+            digest(said),
+            said,
+            event.event.id is None and event.event.time is None,
+            event.told_at,
+            event.requests,
+            event.transmissions,
+            event.first_line,
+            number if acked else None,
+            end.at if end is not None and acked else None,
+            None if end is None else type(end).__name__,
+            event.across,
+        )
+
+    def _insert(self, table: str, columns: int, entries: Iterable[Sequence[object]]) -> None:
+        sql = f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"
+        entries = iter(entries)
+        while batch := list(islice(entries, _BATCH)):
+            self.database.execute("BEGIN")
+            self.database.executemany(sql, batch)
+            self.database.execute("COMMIT")
+
+
+def _row_entry(row: Row) -> tuple[object, ...]:
+    said = statement(row)
+    place = (row.epoch, row.sequence, row.partition, row.offset, row.fingerprint, row.at)
+    return (digest(said), said, row.device, *place)
+
+
+def _record_entry(row: Row) -> tuple[object, ...]:
+    return (digest(statement(row)), row.device, row.epoch, row.sequence, row.partition, row.offset, row.at)

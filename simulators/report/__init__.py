@@ -1,0 +1,1 @@
+"""The report of a field test: one HTML file that needs nothing else."""

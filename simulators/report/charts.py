@@ -1,0 +1,129 @@
+"""The charts of a field test, drawn by matplotlib as SVG in the page's own colours (pictures.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+
+from simulators.ledger import Happened
+from simulators.report.observations import STEP_MILLISECONDS, Observations, quantiles
+from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
+
+_ENDS = frozenset({"runs again", "goes on", "disk has room"})
+_LABELS_MAX = 14
+"""So many faults are named in a chart; of more, the page's own list tells."""
+TIMES_SENT_MAX = 20
+
+
+def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
+    """Draw what happened in each second at each station."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(3.4)
+        steps = _steps(seen, kafka, table)
+        for colour, label, counts in (
+            ("told", "transmissions", seen.sent),
+            ("acked", "acked", seen.acked),
+            ("kafka", "into Kafka", kafka),
+            ("table", "into the table", table),
+        ):
+            if counts:
+                axes.plot(_seconds(steps), [counts.get(step, 0) for step in steps], color=COLOURS[colour], label=label)
+        _mark(axes, seen)
+        finish(axes, "events a second")
+        return svg(figure, "Events a second at each station")
+
+
+def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
+    """Draw what waited between the stations."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(3.0)
+        steps = _steps(seen, kafka, table)
+        told, acked, in_kafka, in_table = (
+            _cumulative(counts, steps) for counts in (seen.told, seen.acked, kafka, table)
+        )
+        lines = [("told", "waiting for the ACK", told, acked)]
+        lines += [("acked", "acked, not yet in Kafka", acked, in_kafka)] if kafka else []
+        lines += [("kafka", "in Kafka, not yet in the table", in_kafka, in_table)] if kafka and table else []
+        for colour, label, ahead, behind in lines:
+            waiting = [max(0, one - other) for one, other in zip(ahead, behind, strict=True)]
+            axes.plot(_seconds(steps), waiting, color=COLOURS[colour], label=label)
+        _mark(axes, seen)
+        finish(axes, "events waiting")
+        return svg(figure, "Events waiting between the stations")
+
+
+def latency(seen: Observations) -> str:
+    """Draw how long sensors waited for their ACK, resends included."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(3.0)
+        steps = sorted(seen.latencies)
+        curves = [quantiles(seen.latencies[step], 0.5, 0.95, 1.0) for step in steps]
+        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("told", "slowest"))):
+            values = [curve[place] / 1000 for curve in curves]
+            axes.plot(_seconds(steps), values, color=COLOURS[colour], label=label, marker=".", markersize=3)
+        axes.set_yscale("log")
+        _mark(axes, seen)
+        finish(axes, "seconds to the ACK", from_zero=False)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        return svg(figure, "Seconds from the first transmission to the ACK")
+
+
+def times_sent(seen: Observations) -> str:
+    """Draw how often events had to be sent."""
+    counted = Counter[int]()
+    for times, events in seen.times_sent.items():
+        counted[min(times, TIMES_SENT_MAX)] += events
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(2.6)
+        places = range(1, max(counted, default=1) + 1)
+        names = [str(place) if place < TIMES_SENT_MAX else f"{place}+" for place in places]
+        bars = axes.bar(names, [counted[place] for place in places], color=COLOURS["acked"])
+        texts = [f"{counted[place]:,}" if counted[place] else "" for place in places]
+        axes.bar_label(bars, texts, fontsize=8, padding=2)
+        axes.set_yscale("log")
+        axes.set_ylim(0.5, 4 * max(counted.values(), default=1))
+        axes.set_xlabel("times sent")
+        axes.set_ylabel("events (log)")
+        axes.grid(visible=False, axis="x")
+        return svg(figure, "Events by how often they were sent")
+
+
+def _mark(axes: Axes, seen: Observations) -> None:
+    """Mark faults: a line where one begins, with its name above the picture as far as there is room."""
+    begins = [fault for fault in seen.faults if fault.what not in _ENDS]
+    for fault in begins:
+        axes.axvline(_second(seen, fault), color=COLOURS["bad"], linestyle=":", linewidth=1.2)
+    if begins and len(begins) <= _LABELS_MAX:
+        top = axes.secondary_xaxis("top")
+        seconds = [_second(seen, fault) for fault in begins]
+        top.set_xticks(seconds, [f"{fault.part} {fault.what}" for fault in begins], rotation=45, ha="left", fontsize=8)
+        top.spines["top"].set_visible(False)
+        top.tick_params(length=0)
+
+
+def _second(seen: Observations, fault: Happened) -> float:
+    return 0.0 if seen.begin is None else (fault.at - seen.begin) / 1000
+
+
+def _steps(*counted: Observations | Mapping[int, int]) -> range:
+    last = 0
+    for one in counted:
+        counters = (one.told, one.sent, one.acked) if isinstance(one, Observations) else (one,)
+        last = max(last, *(max(counts, default=0) for counts in counters))
+    return range(last + 2)
+
+
+def _seconds(steps: Sequence[int]) -> list[float]:
+    return [step * STEP_MILLISECONDS / 1000 for step in steps]
+
+
+def _cumulative(counts: Mapping[int, int], steps: Sequence[int]) -> list[int]:
+    sums, total = [], 0
+    for step in steps:
+        total += counts.get(step, 0)
+        sums.append(total)
+    return sums

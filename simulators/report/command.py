@@ -1,0 +1,69 @@
+"""`oncegate-sim report`: build the report of an earlier run again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from simulators.ledger import LedgerError
+from simulators.oracle.verdict import Verdict, from_document
+from simulators.report import page
+from simulators.report.page import Arrivals
+
+FAILURE, USAGE = 1, 2
+VERDICT_FILE, ARRIVALS_FILE, REPORT_FILE, LEDGER_FILE = "verdict.json", "arrivals.json", "report.html", "ledger.jsonl"
+
+_EXAMPLES = """examples:
+  %(prog)s build/field/lossy-radio
+  %(prog)s out.jsonl --output out.html
+"""
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Write the report, and return the exit status: 0 written, 1 the ledger cannot be read, 2 wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Build the report of a run again, from its folder, or from a ledger alone.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html beside it")
+    given = parser.parse_args(arguments)
+    folder = given.source if given.source.is_dir() else given.source.parent
+    ledger_file = given.source / LEDGER_FILE if given.source.is_dir() else given.source
+    output = given.output or folder / REPORT_FILE
+    if not ledger_file.exists():
+        print(f"{program}: {ledger_file} does not exist", file=sys.stderr)
+        return USAGE
+    try:
+        build(ledger_file, folder if given.source.is_dir() else None, output)
+    except LedgerError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return FAILURE
+    print(output)
+    return 0
+
+
+def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
+    """Build the report; the verdict is the folder's, or without one that of the ledger alone."""
+    verdict, arrivals = None, Arrivals()
+    if folder is not None and (folder / VERDICT_FILE).exists():
+        verdict = from_document(json.loads((folder / VERDICT_FILE).read_text()))
+    if folder is not None and (folder / ARRIVALS_FILE).exists():
+        arrivals = Arrivals(**json.loads((folder / ARRIVALS_FILE).read_text()))
+    page.write(ledger_file, verdict or _verdict_of(ledger_file), arrivals, output)
+
+
+def _verdict_of(ledger_file: Path) -> Verdict:
+    from simulators import ledger
+    from simulators.oracle.casebook import Casebook
+    from simulators.oracle.judge import judge
+
+    with Casebook() as casebook:
+        casebook.add_ledger(ledger.read(ledger_file))
+        return judge(casebook, has_table=False)

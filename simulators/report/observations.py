@@ -1,0 +1,134 @@
+"""What a ledger tells a reader: one pass, counted by steps of time and by device, in memory that no event enlarges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulators.ledger import Acked, Begun, GivenUp, Happened, Line, Refused, Sampled, Sent, Told
+
+STEP_MILLISECONDS = 1_000
+_BINS_PER_OCTAVE = 4
+
+
+@dataclass(slots=True)
+class Device:
+    """What one device did."""
+
+    events: int = 0
+    transmissions: int = 0
+    acked: int = 0
+    refused: int = 0
+    given_up: int = 0
+    sent_max: int = 0
+    """How often its most obstinate event was sent."""
+    slowest_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    device: Device
+    at: int
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class Observations:
+    """Counts by step; a latency is from the first transmission to the ACK, as the sensor sees it."""
+
+    run: Mapping[str, Any] = field(default_factory=dict)
+    begin: int | None = None
+    """The first event, in milliseconds since 1970 UTC."""
+    told: Counter[int] = field(default_factory=Counter)
+    sent: Counter[int] = field(default_factory=Counter)
+    acked: Counter[int] = field(default_factory=Counter)
+    latencies: dict[int, Counter[int]] = field(default_factory=dict)
+    """By step: how many latencies lie in each bin."""
+    times_sent: Counter[int] = field(default_factory=Counter)
+    devices: dict[str, Device] = field(default_factory=dict)
+    faults: list[Happened] = field(default_factory=list)
+    samples: list[Sampled] = field(default_factory=list)
+
+    def step(self, moment: int) -> int:
+        """Give the step of a moment."""
+        return 0 if self.begin is None else max(0, moment - self.begin) // STEP_MILLISECONDS
+
+
+def observe(lines: Iterable[Line]) -> Observations:
+    """Read a ledger."""
+    seen = Observations()
+    opened: dict[int, _Open] = {}
+    for line in lines:
+        if isinstance(line, Told):
+            seen.begin = line.at if seen.begin is None else seen.begin
+            device = seen.devices.setdefault(line.event.device, Device())
+            device.events += 1
+            opened[line.mark] = _Open(device, line.at)
+            seen.told[seen.step(line.at)] += 1
+        elif isinstance(line, Sent):
+            _note_sent(seen, opened[line.mark], line)
+        elif isinstance(line, Acked | Refused | GivenUp):
+            _note_end(seen, opened.pop(line.mark), line)
+        elif isinstance(line, Happened):
+            seen.faults.append(line)
+        elif isinstance(line, Sampled):
+            seen.samples.append(line)
+        elif isinstance(line, Begun):
+            seen.run = line.run
+    for left in opened.values():
+        _note_times_sent(seen, left)
+    return seen
+
+
+def quantiles(bins: Mapping[int, int], *shares: float) -> list[float]:
+    """Give the latencies, in milliseconds, below which these shares lie; 0 where there are none."""
+    total = sum(bins.values())
+    found: list[float] = []
+    for share in shares:
+        count = 0
+        for number in sorted(bins):
+            count += bins[number]
+            if count >= share * total:
+                found.append(2 ** (number / _BINS_PER_OCTAVE))
+                break
+        else:
+            found.append(0.0)
+    return found
+
+
+def _note_sent(seen: Observations, event: _Open, line: Sent) -> None:
+    if not event.sent:
+        event.at = line.at
+    event.sent += 1
+    event.device.transmissions += 1
+    seen.sent[seen.step(line.at)] += 1
+
+
+def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp) -> None:
+    device = event.device
+    _note_times_sent(seen, event)
+    if isinstance(line, Acked):
+        device.acked += 1
+        step = seen.step(line.at)
+        seen.acked[step] += 1
+        milliseconds = max(1, line.at - event.at)
+        device.slowest_ms = max(device.slowest_ms, milliseconds)
+        # By the binary logarithm: a quarter of an octave is near enough.
+        number = round(_BINS_PER_OCTAVE * (milliseconds.bit_length() - 1 + _fraction(milliseconds)))
+        seen.latencies.setdefault(step, Counter())[number] += 1
+    elif isinstance(line, Refused):
+        device.refused += 1
+    else:
+        device.given_up += 1
+
+
+def _note_times_sent(seen: Observations, event: _Open) -> None:
+    if event.sent:
+        seen.times_sent[event.sent] += 1
+        event.device.sent_max = max(event.device.sent_max, event.sent)
+
+
+def _fraction(number: int) -> float:
+    return number / (1 << (number.bit_length() - 1)) - 1

@@ -1,0 +1,147 @@
+"""Write the report: the verdict first, then what a manager asks, then what an engineer digs for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from simulators import ledger
+from simulators.oracle.verdict import DECLARED, Verdict, sentence
+from simulators.report import charts
+from simulators.report.observations import STEP_MILLISECONDS, Observations, observe
+from simulators.report.sankey import Station, sankey
+
+_PAGE = Path(__file__).with_name("page.html")
+_COLUMNS = (
+    "sensor",
+    "events",
+    "transmissions",
+    "acked",
+    "refused",
+    "given up",
+    "open",
+    "most often sent",
+    "slowest ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When events arrived in Kafka and in the table: moments in milliseconds since 1970 UTC, and how many."""
+
+    kafka: list[tuple[int, int]] = field(default_factory=list)
+    table: list[tuple[int, int]] = field(default_factory=list)
+
+
+def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -> None:
+    """Write the report of one run."""
+    seen = observe(ledger.read(ledger_file))
+    kafka, table = (_by_step(seen, moments) for moments in (arrivals.kafka, arrivals.table))
+    scenario = seen.run.get("scenario", {})
+    page = Template(_PAGE.read_text()).substitute(
+        name=escape(str(scenario.get("name", ledger_file.stem))),
+        verdict=f'<p class="verdict {"good" if verdict.kept else "bad"}">{escape(sentence(verdict))}</p>',
+        story=escape(_story(seen, verdict, scenario)),
+        flow=sankey(_stations(seen, verdict)),
+        declared=_declared(verdict),
+        violations=_violations(verdict),
+        rates=charts.rates(seen, kafka, table),
+        backlog=charts.backlog(seen, kafka, table),
+        latency=charts.latency(seen),
+        times_sent=charts.times_sent(seen),
+        faults=_faults(seen),
+        scenario=escape(json.dumps(scenario, indent=2, ensure_ascii=False)),
+        sensors=_sensors(seen),
+    )
+    path.write_text(page)
+
+
+def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) -> str:
+    kinds = ", ".join(f"{fleet['sensors']:,} {fleet['sort']}" for fleet in scenario.get("fleets", ()))
+    played = (
+        f"{scenario.get('shows', '')} Played: {kinds} ({seen.run.get('targets', 'unknown target')}), "
+        if scenario
+        else ""
+    )
+    times = verdict.transmissions / max(1, verdict.events)
+    said = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
+    unacked = f" Of {verdict.unacked:,} no sensor knows what became of them." if verdict.unacked else ""
+    return f"{played}seed {seen.run.get('seed', 'unknown')}. {said}{unacked}"
+
+
+def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
+    sent = sum(seen.times_sent.values())
+    stations = [
+        Station("transmissions", verdict.transmissions, "told", "sent again"),
+        Station("events sent", sent, "told", "never acked"),
+        Station("acked", verdict.acked, "acked"),
+    ]
+    accepted = next((one.values["accepted"] for one in reversed(seen.samples) if "accepted" in one.values), None)
+    if accepted is not None:
+        stations.append(Station("accepted as new", accepted, "acked"))
+    if verdict.records is not None:
+        stations.append(Station("records in Kafka", verdict.records, "kafka", "repeats"))
+    if verdict.rows is not None:
+        stations.append(Station("rows in the table", verdict.rows, "table"))
+    return stations
+
+
+def _declared(verdict: Verdict) -> str:
+    known = {limit: count for limit, count in verdict.declared.items() if count}
+    if not known:
+        return ""
+    entries = "".join(
+        f"<dt>{limit}: {count:,}</dt><dd>{escape(DECLARED[limit])}</dd>" for limit, count in known.items()
+    )
+    return f"<section><h2>Declared limits that showed</h2><dl>{entries}</dl></section>"
+
+
+def _violations(verdict: Verdict) -> str:
+    if not verdict.violations:
+        return ""
+    entries = []
+    for violation in verdict.violations:
+        head, *history = str(violation).split("\n")
+        lines = escape("\n".join(history))
+        entries.append(f'<details><summary class="bad">{escape(head)}</summary><pre>{lines}</pre></details>')
+    return f"<section><h2>What went wrong, and its whole history</h2>{''.join(entries)}</section>"
+
+
+def _faults(seen: Observations) -> str:
+    if not seen.faults:
+        return ""
+    begin = seen.begin or 0
+    rows = "".join(
+        f"<tr><td class=number>{max(0, fault.at - begin) / 1000:.1f} s</td><td>{escape(fault.part)}</td>"
+        f"<td>{escape(fault.what)}</td></tr>"
+        for fault in seen.faults
+    )
+    head = '<thead><tr><th class="number">at</th><th>part</th><th>what happened</th></tr></thead>'
+    table = f'<div class="wide"><table>{head}<tbody>{rows}</tbody></table></div>'
+    return f"<section><h2>Faults</h2>{table}</section>"
+
+
+def _sensors(seen: Observations) -> str:
+    rows = [
+        (
+            name,
+            *(one.events, one.transmissions, one.acked, one.refused, one.given_up),
+            *(one.events - one.acked - one.refused - one.given_up, one.sent_max, one.slowest_ms),
+        )
+        for name, one in seen.devices.items()
+    ]
+    # Inside a script nothing is escaped but what could end it.
+    return json.dumps({"columns": _COLUMNS, "rows": rows}, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _by_step(seen: Observations, moments: list[tuple[int, int]]) -> dict[int, int]:
+    counted: dict[int, int] = {}
+    for moment, number in moments:
+        step = max(0, moment - (seen.begin or 0)) // STEP_MILLISECONDS
+        counted[step] = counted.get(step, 0) + number
+    return counted

@@ -1,0 +1,167 @@
+"""The pictures of a run, as inline SVG whose colours follow the page's (light or dark).
+
+Matplotlib knows no CSS variables: each role is drawn in a colour that stands for it, and replaced afterwards.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+
+from simulators.report.timeline import Timeline
+
+_STAND_INS = {
+    "#010101": "--ink",
+    "#020202": "--faint",
+    "#030303": "--told",
+    "#040404": "--acked",
+    "#050505": "--kafka",
+    "#060606": "--table",
+    "#070707": "--bad",
+}
+COLOURS = {variable.removeprefix("--"): colour for colour, variable in _STAND_INS.items()}
+_INK, _FAINT, _BAD = COLOURS["ink"], COLOURS["faint"], COLOURS["bad"]
+
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "oncegate",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _FAINT,
+    "grid.alpha": 0.5,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+}
+
+Marks = Sequence[tuple[float, str]]
+"""Moments of kills, in seconds, and what was killed."""
+Spans = Sequence[tuple[float, float]]
+"""When the broker was away, in seconds."""
+
+
+def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
+    """Draw what had arrived at each station."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(3.6)
+        _mark_faults(axes, kills, outages)
+        stations = (
+            ("told", "reported", line.told),
+            ("acked", "acked", line.acked),
+            ("kafka", "in Kafka", line.in_kafka),
+            ("table", "in the table", line.in_table),
+        )
+        for colour, label, counts in stations:
+            axes.plot(line.seconds, counts, color=COLOURS[colour], label=label, linewidth=2)
+        finish(axes, "events")
+        return svg(figure, "Events at each station of the path, over time")
+
+
+def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
+    """Draw what was waiting between the stations."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(3.0)
+        _mark_faults(axes, kills, outages)
+        gaps = (
+            ("told", "waiting for the ACK", line.told, line.acked),
+            ("acked", "acked, not yet in Kafka", line.acked, line.in_kafka),
+            ("kafka", "in Kafka, not yet in the table", line.in_kafka, line.in_table),
+        )
+        for colour, label, ahead, behind in gaps:
+            waiting = [max(0, a - b) for a, b in zip(ahead, behind, strict=True)]
+            axes.plot(line.seconds, waiting, color=COLOURS[colour], label=label, linewidth=1.6)
+        finish(axes, "events waiting")
+        return svg(figure, "Events waiting between the stations, over time")
+
+
+def resends(transmissions: Mapping[int, int]) -> str:
+    """Draw how often events had to be sent."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(2.6)
+        bars = axes.bar([str(times) for times in transmissions], list(transmissions.values()), color=COLOURS["acked"])
+        axes.bar_label(bars, fmt="{:,.0f}", fontsize=9, padding=2)
+        axes.set_yscale("log")
+        axes.set_ylim(0.5, 4 * max(transmissions.values(), default=1))
+        axes.set_xlabel("times sent")
+        axes.set_ylabel("events (log)")
+        axes.grid(visible=False, axis="x")
+        return svg(figure, "Events by how often they were sent")
+
+
+def flow(stations: Sequence[tuple[str, int]]) -> str:
+    """Draw the flow along the path: the width of the band is the count at each station."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas(2.6)
+        colours = ("told", "acked", "acked", "kafka", "table")
+        most = max(1, *(count for _, count in stations))
+        heights = [count / most for _, count in stations]
+        for place, ((label, count), height) in enumerate(zip(stations, heights, strict=True)):
+            colour = COLOURS[colours[min(place, len(colours) - 1)]]
+            axes.bar(place, height, width=0.16, bottom=-height / 2, color=colour)
+            if place + 1 < len(stations):
+                following = heights[place + 1]
+                left, right = place + 0.08, place + 0.92
+                corners = [(left, height / 2), (right, following / 2), (right, -following / 2), (left, -height / 2)]
+                axes.add_patch(Polygon(corners, color=colour, alpha=0.25, linewidth=0))
+            axes.text(place, 0.56, f"{count:,}", ha="center", va="bottom", fontweight="bold")
+            axes.text(place, -0.56, label, ha="center", va="top")
+        axes.set_ylim(-0.8, 0.75)
+        axes.set_xlim(-0.45, len(stations) - 0.55)
+        axes.set_axis_off()
+        return svg(figure, "The flow from sensor to table")
+
+
+def canvas(height_inches: float) -> tuple[Figure, Axes]:
+    """Open a picture as wide as the page."""
+    figure = Figure(figsize=(9.0, height_inches), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _mark_faults(axes: Axes, kills: Marks, outages: Spans) -> None:
+    for number, (begin, end) in enumerate(outages):
+        label = "broker away" if number == 0 else None
+        axes.axvspan(begin, end, color=_FAINT, alpha=0.45, linewidth=0, label=label)
+    styles = {"agent": "--", "job": ":"}
+    for process, style in styles.items():
+        for number, second in enumerate(second for second, killed in kills if killed == process):
+            label = f"{process} killed" if number == 0 else None
+            axes.axvline(second, color=_BAD, linestyle=style, linewidth=1.4, label=label)
+
+
+def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
+    """Label a chart over time, and put its legend beside it: nothing in it is hidden."""
+    axes.set_xlim(left=0)
+    if from_zero:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds since the first event")
+    axes.set_ylabel(unit)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def svg(figure: Figure, title: str) -> str:
+    """Give the picture as SVG that takes its colours from the page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    for stand_in, variable in _STAND_INS.items():
+        text = text.replace(stand_in, f"var({variable})")
+    # The width is the page's; only the proportions are the picture's. Ids are the picture's own.
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
+    text = re.sub(r'<svg ([^>]*?)height="[^"]*"', rf'<svg \1role="img" aria-label="{title}"', text, count=1)
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -1,0 +1,96 @@
+"""Show people what a run is doing: a moving bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from simulators.ledger import Counts
+
+LINE_SECONDS = 5.0
+_INDENT = "  "
+
+
+class Display:
+    """Tell phases, facts and figures; phases and facts are lines that stay."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._start = time.monotonic()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._last_line = 0.0
+        self._last_look = (0.0, 0, 0)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            columns = (
+                *(SpinnerColumn(), TextColumn("{task.description}"), BarColumn()),
+                *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
+            )
+            self._progress = Progress(*columns, console=self.console, transient=True)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def phase(self, what: str) -> None:
+        """Begin a phase of the run."""
+        self._line(f"[bold]{what}[/bold]")
+        if self._progress is not None:
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(what, total=None)
+
+    def fact(self, what: str) -> None:
+        """Tell something that happened."""
+        self._line(_INDENT + what)
+
+    def count(self, done: int, total: int, what: str) -> None:
+        """Show how far the phase is."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=min(done, total), total=total, description=what)
+        elif time.monotonic() - self._last_line > LINE_SECONDS:
+            self._line(_INDENT + what)
+
+    def load(self, counts: Counts, events_min: int) -> None:
+        """Show how many of so many events are acked, and the rate since the last look."""
+        self.count(counts.acked, events_min, self._rates(counts))
+
+    def progress(self, counts: Counts, seconds: float, seconds_total: float) -> None:
+        """Show how much of the time is over, what is done, and the rates since the last look."""
+        left = max(0.0, seconds_total - seconds)
+        when = f"{left:.0f} s left" if left else f"{counts.open:,} events to bring home"
+        self.count(round(seconds), round(seconds_total), f"{self._rates(counts)}; {when}")
+
+    def _rates(self, counts: Counts) -> str:
+        moment, transmissions, acked = self._last_look
+        now = time.monotonic()
+        self._last_look = (now, counts.transmissions, counts.acked)
+        seconds = now - moment if moment else 0.0
+        sent_rate = (counts.transmissions - transmissions) / seconds if seconds else 0.0
+        acked_rate = (counts.acked - acked) / seconds if seconds else 0.0
+        return (
+            f"{counts.acked:,} of {counts.events:,} events acked ({acked_rate:.0f}/s), "
+            f"{counts.transmissions:,} requests ({sent_rate:.0f}/s), {counts.in_flight:,} under way"
+        )
+
+    def _line(self, text: str) -> None:
+        self._last_line = time.monotonic()
+        self.console.print(f"{time.monotonic() - self._start:6.1f} s  {text}", highlight=False, soft_wrap=True)

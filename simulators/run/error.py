@@ -1,0 +1,7 @@
+"""Name what can go wrong with a run."""
+
+from __future__ import annotations
+
+
+class RunError(Exception):
+    """Say what kept the run from its verdict; the message shows the log that explains it."""

@@ -1,0 +1,139 @@
+"""Play a scenario's faults on the parts of this machine, each at its moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from simulators.evidence import receipts
+from simulators.ledger import Ledger
+from simulators.oracle.casebook import AHEAD, RESTORED
+from simulators.parts.process import Process
+from simulators.run.display import Display
+from simulators.run.error import RunError
+from simulators.run.gateway import Gateway
+from simulators.run.parts import Parts
+from simulators.scenario import Fault, Part, What
+
+EMPTY_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.2
+
+
+async def play(faults: Sequence[Fault], parts: Parts, ledger: Ledger, display: Display) -> None:
+    """Play all faults; return when every part runs again."""
+    async with asyncio.TaskGroup() as tasks:
+        for part in Part:
+            of_part = sorted((fault for fault in faults if fault.part is part), key=lambda fault: fault.at)
+            tasks.create_task(_Player(part, parts, ledger, display).play(of_part), name=f"faults of {part}")
+
+
+class _Player:
+    """The faults of one part, one after the other."""
+
+    def __init__(self, part: Part, parts: Parts, ledger: Ledger, display: Display) -> None:
+        self._part = part
+        self._parts = parts
+        self._ledger = ledger
+        self._display = display
+
+    async def play(self, faults: Sequence[Fault]) -> None:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for fault in faults:
+            await asyncio.sleep(max(0.0, begin + fault.at - loop.time()))
+            await self._happen(fault)
+
+    async def _happen(self, fault: Fault) -> None:
+        match fault.what:
+            case What.KILL:
+                await self._away("killed", self._kill, fault.seconds)
+            case What.RESTART | What.DOWN:
+                await self._away("stopped", self._stop, fault.seconds)
+            case What.FREEZE:
+                await asyncio.to_thread(self._process.pause)
+                self._say("frozen")
+                await asyncio.sleep(fault.seconds)
+                await asyncio.to_thread(self._process.resume)
+                self._say("goes on")
+            case What.DISK_FULL:
+                self._gateway.limit_disk(full=True)
+                self._say("disk full")
+                await asyncio.sleep(fault.seconds)
+                self._gateway.limit_disk(full=False)
+                self._say("disk has room")
+            case What.CLOCK:
+                self._gateway.set_clock(fault.by_seconds)
+                self._say(f"clock {fault.by_seconds:+.0f} s")
+            case What.BACKUP:
+                await self._away("copied", lambda: self._at_rest(self._gateway.back_up), 0.0)
+            case What.RESTORE:
+                await self._delivered()
+                await self._away(RESTORED, lambda: self._at_rest(self._gateway.restore), 0.0)
+
+    async def _away(self, what: str, end: Callable[[], Awaitable[None]], seconds: float) -> None:
+        self._parts.down.add(self._part)
+        self._say(what)
+        await end()
+        if self._part is Part.JOB:
+            await self._check_receipts()
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(self._start)
+        self._parts.down.discard(self._part)
+        self._say("runs again")
+
+    async def _check_receipts(self) -> None:
+        """Look, while the job is down, whether Kafka has receipts for what the table has not."""
+        if Part.KAFKA not in self._parts.down:
+            kafka, table = self._parts.broker.bootstrap_servers, self._parts.job.table
+            if ahead := await asyncio.to_thread(receipts.ahead, kafka, table):
+                self._say(f"{AHEAD}{ahead}")
+
+    async def _kill(self) -> None:
+        await asyncio.to_thread(self._process.kill)
+
+    async def _stop(self) -> None:
+        await asyncio.to_thread(self._process.terminate)
+
+    async def _at_rest(self, act: Callable[[], None]) -> None:
+        await asyncio.to_thread(self._process.terminate)
+        await asyncio.to_thread(act)
+
+    async def _delivered(self) -> None:
+        """Wait for a moment at which the card holds nothing that Kafka has not: a card takes that with it."""
+        gateway = self._gateway
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + EMPTY_SECONDS_MAX
+        while True:
+            self._parts.down.add(self._part)
+            await asyncio.to_thread(gateway.process.terminate)
+            if (await asyncio.to_thread(gateway.status)).new == 0:
+                return
+            if loop.time() > deadline:
+                raise RunError(f"{self._part}: its card was not empty within {EMPTY_SECONDS_MAX:g} s")
+            await asyncio.to_thread(gateway.start)
+            await asyncio.sleep(POLL_SECONDS)
+
+    @property
+    def _process(self) -> Process:
+        if self._part is Part.KAFKA:
+            return self._parts.broker.process
+        return self._parts.job.process if self._part is Part.JOB else self._gateway.process
+
+    @property
+    def _gateway(self) -> Gateway:
+        gateway = self._parts.agents.get(self._part)
+        if gateway is None:
+            raise RunError(f"the scenario has a fault of {self._part}, and there is no such gateway")
+        return gateway
+
+    def _start(self) -> None:
+        if self._part is Part.KAFKA:
+            self._parts.broker.start()
+        elif self._part is Part.JOB:
+            self._parts.job.start()
+        else:
+            self._gateway.start()
+
+    def _say(self, what: str) -> None:
+        self._ledger.happened(self._part, what)
+        self._display.fact(f"{self._part}: {what}")

@@ -1,0 +1,192 @@
+"""The agent as a run starts it: the installed command, its configuration, its clock, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulators.parts import ports, programs
+from simulators.parts.error import PartError
+from simulators.parts.process import Command, Process
+from simulators.run.error import RunError
+
+READY = "agent=ready"
+LISTENS = "mqtt=connected"
+COMMAND_SECONDS_MAX = 60
+_PRELOADED = "libfaketimeMT.so.1"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """What a run may choose about an agent."""
+
+    id: str = "gw1"
+    clock: str = "trusted"
+    fake_clock: bool = False
+    """Whether the wall clock can be set (libfaketime)."""
+    store_max_bytes: str = "1GiB"
+    delivery: str | None = None
+    mqtt_port: int | None = None
+    patches: tuple[str, ...] = ()
+    """MODULE:FUNCTION, see simulators/launch.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStatus:
+    """The part of `oncegate status` that a run looks at."""
+
+    accepted: int
+    duplicates: int
+    new: int
+    forwarded: int
+
+    @property
+    def outbox(self) -> int:
+        """Events whose receipt has not come yet."""
+        return self.new + self.forwarded
+
+
+class Gateway:
+    """An agent on ports of its own, to be killed and started again on the same state."""
+
+    def __init__(
+        self, folder: Path, log_file: Path, bootstrap_servers: str, options: GatewayOptions | None = None
+    ) -> None:
+        self.options = options or GatewayOptions()
+        (port,) = ports.free(1, socket.SOCK_DGRAM)
+        (http_port,) = ports.free(1)
+        self.address = ("127.0.0.1", port)
+        self.http_address = ("127.0.0.1", http_port)
+        self._folder = folder
+        self._program = str(Path(sys.executable).with_name("oncegate"))
+        self._config = folder / "oncegate.toml"
+        folder.mkdir(parents=True)
+        self._config.write_text(self._settings(bootstrap_servers))
+        self.process = Process(Command("agent", self._command(), log_file, folder, self._environment()))
+
+    def start(self) -> None:
+        """Start the agent, and return once it takes events."""
+        self.process.start()
+        self.process.wait_for_log(READY)
+        if self.options.mqtt_port is not None:
+            self.process.wait_for_log(LISTENS)
+
+    def status(self) -> GatewayStatus:
+        """Ask the store, whether the agent runs or not."""
+        status = json.loads(self._ask("status", "--json"))
+        events = status["events"]
+        return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
+
+    def trace(self, fingerprint: str) -> Sequence[str]:
+        """Ask the store for one event's way; what it does not know gives no lines."""
+        try:
+            return self._ask("trace", fingerprint, "--json").splitlines()
+        except RunError as error:
+            return [str(error)]
+
+    def set_clock(self, offset_seconds: float) -> None:
+        """Let the agent's wall clock be off by so much, from now on."""
+        if not self.options.fake_clock:
+            raise RunError("the agent was not started with a clock that can be set")
+        (self._folder / "clock").write_text(f"{offset_seconds:+.0f}\n")
+
+    def limit_disk(self, *, full: bool) -> None:
+        """Let no file of the agent grow beyond what the largest of them has, or lift that again."""
+        _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
+        # The store's own files are all that grows: the next write beyond the log's present end fails (EFBIG).
+        sizes = [file.stat().st_size for file in self._state.glob("events.db-wal")]
+        limit = max(sizes, default=0) if full else hard
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
+
+    def back_up(self) -> None:
+        """Copy the card of an agent that does not run."""
+        shutil.rmtree(self._backup, ignore_errors=True)
+        shutil.copytree(self._state, self._backup)
+
+    def restore(self) -> None:
+        """Put the copy in the place of the card of an agent that does not run."""
+        if not self._backup.exists():
+            raise RunError("there is no copy of the card: a fault `backup` has to come before `restore`")
+        shutil.rmtree(self._state)
+        shutil.copytree(self._backup, self._state)
+
+    @property
+    def _state(self) -> Path:
+        return self._folder / "state"
+
+    @property
+    def _backup(self) -> Path:
+        return self._folder / "backup"
+
+    def _command(self) -> tuple[str, ...]:
+        run = ("run", "--config", str(self._config))
+        if not self.options.patches:
+            return (self._program, *run)
+        return (sys.executable, "-m", "simulators.launch", "agent", *self.options.patches, "--", *run)
+
+    def _environment(self) -> dict[str, str]:
+        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        if self.options.fake_clock:
+            self.set_clock(0)
+            environment |= {
+                "LD_PRELOAD": str(_faketime()),
+                "FAKETIME_TIMESTAMP_FILE": str(self._folder / "clock"),
+                "FAKETIME_CACHE_DURATION": "1",
+                # Durations go on as they are: it is the wall clock that people and NTP set.
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+        return environment
+
+    def _ask(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self._program, *arguments, "--config", str(self._config)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        if done.returncode != 0:
+            raise RunError(f"oncegate {arguments[0]} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _settings(self, bootstrap_servers: str) -> str:
+        # A TOML basic string is written as a JSON string is.
+        options = self.options
+        mqtt = f'\n[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {options.mqtt_port}\n'
+        delivery = "" if options.delivery is None else f'delivery = "{options.delivery}"\n'
+        return f"""\
+[gateway]
+id = "{options.id}"
+state_dir = {json.dumps(str(self._state))}
+clock = "{options.clock}"
+
+[coap]
+bind = "{self.address[0]}:{self.address[1]}"
+
+[http]
+bind = "{self.http_address[0]}:{self.http_address[1]}"
+{mqtt if options.mqtt_port is not None else ""}
+[store]
+max_bytes = "{options.store_max_bytes}"
+
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+{delivery}
+[receipts]
+poll_seconds = 1
+"""
+
+
+def _faketime() -> Path:
+    programs.require("faketime")
+    found = sorted(Path("/usr/lib").glob(f"*/faketime/{_PRELOADED}"))
+    if not found:
+        raise PartError(f"no {_PRELOADED} below /usr/lib, where Debian's libfaketime has it")
+    return found[0]

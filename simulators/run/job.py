@@ -1,0 +1,72 @@
+"""The Spark job as a run starts it, and the stage it is in according to its own log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from simulators.parts import spark
+from simulators.parts.process import Process
+
+WINDOW = "40s"
+"""So short that both ways through the job are taken: fresh events, and late ones after an outage."""
+TRIGGER = "1s"
+START_SECONDS_MAX = 180.0
+
+_ROOT = Path(__file__).resolve().parents[2]
+_JOB = _ROOT / "cloud" / "job.py"
+_LAUNCH = _ROOT / "simulators" / "launch.py"
+_STAGE = re.compile(r"\bbatch=(\d+) stage=(\S+)")
+_COMMITTED = "committed"
+_READS = "cloud.progress query="
+_BETWEEN = frozenset({"receipt", "done"})
+"""The stages after which a batch is over."""
+
+
+class Job:
+    """A job with its table and checkpoint, to be killed and started again."""
+
+    def __init__(self, folder: Path, log_file: Path, bootstrap_servers: str, patches: tuple[str, ...] = ()) -> None:
+        """Prepare the job; `patches` are MODULE:FUNCTION, see simulators/launch.py."""
+        self.table = folder / "table"
+        ends = ("--bootstrap-servers", bootstrap_servers, "--table", str(self.table))
+        pace = ("--checkpoint", str(folder / "checkpoint"), "--window", WINDOW, "--trigger", TRIGGER)
+        folder.mkdir(parents=True)
+        options = spark.Options(packages=("contract", "cloud"))
+        script, before = (_LAUNCH, ("job", *patches, "--")) if patches else (_JOB, ())
+        command = spark.command(script, (*before, *ends, *pace), folder, options)
+        environment = {**command.environment, "PYTHONPATH": str(_ROOT)}
+        self.process = Process(replace(command, log_file=log_file, environment=environment))
+
+    def start(self) -> None:
+        """Start the job, and return at once."""
+        self.process.start()
+
+    def wait(self) -> None:
+        """Wait until the job reads the topic; Spark takes its time to start."""
+        self.process.wait_for_log(_READS, START_SECONDS_MAX)
+
+    @property
+    def stages(self) -> list[tuple[int, str]]:
+        """The batches and stages that the job has logged since its latest start."""
+        return [(int(batch), stage) for batch, stage in _STAGE.findall(self.process.log())]
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether the job has committed to its table since its latest start."""
+        return any(stage == _COMMITTED for _, stage in self.stages)
+
+    @property
+    def in_a_batch(self) -> bool:
+        """Whether the job is in the middle of a batch."""
+        stages = self.stages
+        return bool(stages) and stages[-1][1] not in _BETWEEN
+
+    def stage(self) -> str:
+        """Name where the job is, for people."""
+        stages = self.stages
+        if not stages:
+            return "starting"
+        batch, stage = stages[-1]
+        return f"after batch {batch}" if stage in _BETWEEN else f"batch {batch}: {stage}"

@@ -1,0 +1,128 @@
+"""What a run is told on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import SystemRandom
+from urllib.parse import urlsplit
+
+from simulators.run.parts import Seams
+from simulators.scenario import Scenario, find
+from simulators.strict_toml import TomlError
+
+PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
+
+_EXAMPLES = """examples:
+  %(prog)s lossy-radio --local                                   all parts on this machine
+  %(prog)s lost-acks --target 'coap://[fd00::1]:5683' --seed 7   a gateway in the field
+  %(prog)s quiet-house --target coap://gw.lan --target http://gw.lan:8580 --kafka kafka.lan:9092
+  %(prog)s my.toml --target coap://gw.lan --ledger out.jsonl --table /data/events
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the events end, so that they can be judged; the first that is given counts."""
+
+    table: Path | None = None
+    kafka: str | None = None
+    topic: str = "oncegate.events"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The choices of one run."""
+
+    scenario: Scenario
+    seed: int
+    folder: Path
+    local: bool = True
+    targets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    http_token: str | None = None
+    ledger: Path | None = None
+    place: Place = Place()
+    seams: Seams = field(default_factory=Seams)
+
+    @property
+    def ledger_file(self) -> Path:
+        """Where the truth is written."""
+        return self.ledger or self.folder / "ledger.jsonl"
+
+
+def parse(arguments: Sequence[str], program: str) -> Options:
+    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=(
+            "Play a scenario against a gateway, and judge what became of every event. Exit status 0: the promise was "
+            "kept; 1: it was broken, or the run failed; 2: wrong usage."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_arguments(parser)
+    given = parser.parse_args(arguments)
+    try:
+        scenario = find(given.scenario)
+    except TomlError as error:
+        parser.error(str(error))
+    targets = dict(given.target)
+    if bool(targets) == given.local:
+        parser.error("expected either --local or at least one --target")
+    if not given.local:
+        _check_targets(parser, scenario, targets)
+    return Options(
+        scenario=scenario,
+        seed=SystemRandom().randrange(1 << 32) if given.seed is None else given.seed,
+        folder=given.folder or Path("build/field") / scenario.name,
+        local=given.local,
+        targets=targets,
+        http_token=given.token_file.read_text().split("\n")[0].strip() if given.token_file else None,
+        ledger=given.ledger,
+        place=Place(given.table, given.kafka, given.topic),
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("scenario", metavar="SCENARIO", help="a TOML file, or a name that `oncegate-sim scenarios` lists")
+    add("--local", action="store_true", help="start broker, agent, job and table on this machine")
+    add(
+        "--target",
+        type=_target,
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a gateway's coap://HOST[:PORT], http://HOST[:PORT], or its broker's mqtt://HOST[:PORT]; one of each",
+    )
+    add("--token-file", type=Path, metavar="FILE", help="token of a relay, for http:// (first line of the file)")
+    add("--seed", type=_natural, metavar="N", help="seed of all randomness (default: a random one, printed)")
+    add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
+    add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
+    add("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
+    add("--kafka", metavar="SERVERS", help="Kafka brokers with the topic in which the events end")
+    add("--topic", default="oncegate.events", metavar="NAME", help="of --kafka (default: %(default)s)")
+
+
+def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
+    needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.sort, "coap") for plan in scenario.fleets}
+    missing = sorted(needed - targets.keys())
+    if missing:
+        parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")
+
+
+def _target(text: str) -> tuple[str, tuple[str, int]]:
+    url = urlsplit(text)
+    if url.scheme not in PORTS or not url.hostname or url.path not in ("", "/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no coap://HOST[:PORT], http:// or mqtt://")
+    return url.scheme, (url.hostname, url.port or PORTS[url.scheme])
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
+    return int(text)

@@ -1,0 +1,123 @@
+"""All parts of the path on this machine: Kafka, one agent or two, the Spark job with its table, mosquitto if needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulators.parts.kafka import Broker
+from simulators.parts.mosquitto import Mosquitto
+from simulators.parts.process import Process
+from simulators.run.display import Display
+from simulators.run.gateway import Gateway, GatewayOptions
+from simulators.run.job import Job
+from simulators.scenario import Scenario, Sort, What
+
+LOG_TAIL_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """How the parts differ from what is installed: for mutants, and for `compare`."""
+
+    delivery: str | None = None
+    agent_patches: tuple[str, ...] = ()
+    job_patches: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts under test, and which of them are down because they shall be."""
+
+    broker: Broker
+    gateways: list[Gateway]
+    job: Job
+    mosquitto: Mosquitto | None = None
+    down: set[str] = field(default_factory=set)
+
+    @property
+    def agents(self) -> dict[str, Gateway]:
+        """Give the agents by the names that faults have for them."""
+        return {"agent" if number == 1 else f"agent-{number}": one for number, one in enumerate(self.gateways, start=1)}
+
+    def dead(self) -> str | None:
+        """Name a part that has ended by itself, with the end of its log."""
+        processes = {name: gateway.process for name, gateway in self.agents.items()}
+        processes |= {"kafka": self.broker.process, "job": self.job.process}
+        for name, process in processes.items():
+            if name not in self.down and not process.alive:
+                return (
+                    f"{name}: ended by itself with status {process.exit_status}; the end of its log:\n{_tail(process)}"
+                )
+        return None
+
+    def stop(self) -> None:
+        """End job and agents; the broker stays, to be read."""
+        self.down |= {"job", *self.agents}
+        self.job.process.terminate()
+        for gateway in self.gateways:
+            gateway.process.terminate()
+
+
+@asynccontextmanager
+async def started(scenario: Scenario, folder: Path, seams: Seams, display: Display) -> AsyncIterator[Parts]:
+    """Start all parts; on the way out none is left."""
+    logs = folder / "logs"
+    broker = Broker(folder / "kafka")
+    (logs / "kafka.log").symlink_to(broker.log_file)
+    has_zigbee = any(plan.sort is Sort.ZIGBEE for plan in scenario.fleets)
+    mosquitto = Mosquitto(folder / "mosquitto") if has_zigbee else None
+    try:
+        display.phase("starting Kafka")
+        await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(broker.create_topics)
+        if mosquitto is not None:
+            await asyncio.to_thread(mosquitto.start)
+        gateways = [
+            Gateway(
+                folder / f"gateway-{number}",
+                logs / f"agent-{number}.log",
+                broker.bootstrap_servers,
+                _options(scenario, seams, number, mosquitto),
+            )
+            for number in range(1, scenario.gateway.count + 1)
+        ]
+        job = Job(folder / "cloud", logs / "job.log", broker.bootstrap_servers, seams.job_patches)
+        try:
+            display.phase("starting the Spark job and the agent")
+            await asyncio.to_thread(job.start)
+            for gateway in gateways:
+                if scenario.gateway.clock_offset_seconds:
+                    gateway.set_clock(scenario.gateway.clock_offset_seconds)
+                await asyncio.to_thread(gateway.start)
+            await asyncio.to_thread(job.wait)
+            yield Parts(broker, gateways, job, mosquitto)
+        finally:
+            for gateway in gateways:
+                gateway.process.kill()
+            job.process.kill()
+    finally:
+        if mosquitto is not None:
+            mosquitto.kill()
+        broker.kill()
+
+
+def _options(scenario: Scenario, seams: Seams, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
+    plan = scenario.gateway
+    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is What.CLOCK for fault in scenario.faults)
+    return GatewayOptions(
+        id=f"gw{number}",
+        clock=plan.clock,
+        fake_clock=sets_clock,
+        store_max_bytes=plan.store_max_bytes,
+        delivery=seams.delivery,
+        mqtt_port=None if mosquitto is None else mosquitto.port,
+        patches=seams.agent_patches,
+    )
+
+
+def _tail(process: Process) -> str:
+    return "\n".join(f"  {line}" for line in process.log().splitlines()[-LOG_TAIL_LINES:])

@@ -1,0 +1,132 @@
+"""Play the sensors of a scenario over its link, while faults happen and somebody watches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from simulators import fleet
+from simulators.ledger import Ledger
+from simulators.link.tcp import StreamLink
+from simulators.link.udp import Link
+from simulators.link.weather import line, weather
+from simulators.run.display import Display
+from simulators.scenario import Scenario, Sort
+from simulators.sensors.endpoint import Timing
+from simulators.sensors.field import Field, Ways
+
+SAMPLE_SECONDS = 1.0
+STATUS_SECONDS_MAX = 2.0
+Address = tuple[str, int]
+
+
+class Stop:
+    """Tells that a run shall end early: no new events, and nobody waits for the old ones."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def __call__(self) -> None:
+        """Ask."""
+        self.asked.set()
+
+
+def clock() -> int:
+    """Tell the time in milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def link_to(
+    scenario: Scenario,
+    seed: int,
+    coap: Sequence[Address],
+    http: Address | None,
+    mqtt: Address | None,
+    token: str | None,
+) -> AsyncIterator[tuple[Ways, Link | None]]:
+    """Open the bad links that the scenario's sensors need, in front of their targets."""
+    sorts = {plan.sort for plan in scenario.fleets}
+    async with AsyncExitStack() as stack:
+        radio: Link | None = None
+        if sorts - {Sort.HTTP, Sort.ZIGBEE}:
+            radio = await stack.enter_async_context(Link(coap, weather(scenario.link), seed))
+
+        async def stream(sort: Sort, target: Address | None) -> Address | None:
+            if sort not in sorts or target is None:
+                return None
+            proxy = StreamLink(target, line(scenario.link), scenario.link.resets, seed)
+            return (await stack.enter_async_context(proxy)).address
+
+        ways = Ways(
+            coap=None if radio is None else radio.address,
+            http=await stream(Sort.HTTP, http),
+            http_token=token,
+            mqtt=await stream(Sort.ZIGBEE, mqtt),
+            introduce=(lambda _port, _name: None) if radio is None else radio.introduce,
+        )
+        yield ways, radio
+
+
+async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, stop: Stop) -> None:
+    """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop."""
+    field = Field(
+        ledger=ledger,
+        seed=seed,
+        ways=ways,
+        timing=Timing().faster(scenario.speed),
+        is_over=lambda moment: moment >= scenario.seconds or stop.asked.is_set(),
+        clock=clock,
+    )
+    playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
+    stopping = asyncio.ensure_future(stop.asked.wait())
+    try:
+        await asyncio.wait(
+            (playing, stopping),
+            timeout=scenario.seconds + scenario.settle_seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if playing.done():
+            playing.result()
+    finally:
+        playing.cancel()
+        stopping.cancel()
+        await asyncio.gather(playing, stopping, return_exceptions=True)
+
+
+async def watch(
+    scenario: Scenario, ledger: Ledger, statuses: Sequence[Address], radio: Link | None, display: Display
+) -> None:
+    """Show the progress, and enter what the gateways say of themselves, until cancelled."""
+    begin = time.monotonic()
+    while True:
+        display.progress(ledger.counts, time.monotonic() - begin, scenario.seconds)
+        values = await asyncio.to_thread(_ask_all, statuses)
+        if radio is not None:
+            traffic = radio.traffic
+            values |= {
+                "requests": traffic.requests,
+                "requests_lost": traffic.requests_lost,
+                "answers": traffic.answers,
+                "answers_lost": traffic.answers_lost,
+            }
+        if values:
+            ledger.sample(values)
+        await asyncio.sleep(SAMPLE_SECONDS)
+
+
+def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for host, port in addresses:
+        try:
+            with urllib.request.urlopen(f"http://{host}:{port}/api/v1/status", timeout=STATUS_SECONDS_MAX) as answer:
+                status = json.load(answer)
+        except (OSError, ValueError):
+            continue  # it is away, or lets nobody read: then there is no sample of it
+        for name, value in {**status["events"], "accepted": status["accepted"], "copies": status["duplicates"]}.items():
+            values[name] = values.get(name, 0) + int(value)
+    return values

@@ -1,0 +1,114 @@
+"""An HTTP relay: it collects the events of several devices, and posts them until it hears 200."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from random import Random
+
+from contract.event import Event
+from simulators.coap import Request
+from simulators.scenario import FleetPlan
+from simulators.sensors.field import Field
+from simulators.voice import Voice
+
+PATH = "/api/v1/events"
+ANSWER_SECONDS_MAX = 10.0
+OK = 200
+RETRYABLE = frozenset({408, 429})
+"""Besides all of 5xx."""
+_MEDIA_TYPES = {
+    50: "application/json",
+    60: "application/cbor",
+    110: "application/senml+json",
+    112: "application/senml+cbor",
+}
+
+
+class Relay:
+    """Several devices behind one sender; one connection for each request."""
+
+    def __init__(self, field: Field, voices: list[Voice], plan: FleetPlan, random: Random) -> None:
+        self._voices = voices
+        self._field = field
+        self._plan = plan
+        self._random = random
+        self._queue: deque[tuple[int, Event]] = deque()
+
+    async def live(self, says: Random) -> None:
+        """Collect and post until the run is over and nothing is left."""
+        turn = 0
+        async for moment in self._field.moments(says, self._plan.every_seconds):
+            voice = self._voices[turn % len(self._voices)]
+            turn += 1
+            event = voice.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+            self._queue.append((self._field.ledger.tell(event), event))
+            if len(self._queue) >= self._random.randint(1, self._plan.pack_max):
+                await self._post()
+        for _ in range(self._plan.tries):
+            if not self._queue:
+                return
+            await self._post()
+
+    async def _post(self) -> None:
+        """Post the queue's head once; what has no answer stays."""
+        head = list(self._queue)[: self._plan.pack_max]
+        marks = [mark for mark, _ in head]
+        request = self._voices[0].request(*(event for _, event in head))
+        self._field.ledger.sent(*marks)
+        status = await self._answer_to(request)
+        if status == OK:
+            self._field.ledger.acked(*marks)
+        elif status is not None and 400 <= status < 500 and status not in RETRYABLE:
+            self._field.ledger.refused(*marks, code=str(status))
+        else:
+            await asyncio.sleep(self._random.uniform(0.0, self._field.timing.pause_seconds_max))
+            return
+        for _ in marks:
+            self._queue.popleft()
+
+    async def _answer_to(self, request: Request) -> int | None:
+        """Give the status of a whole answer, None where none came."""
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                assert self._field.ways.http is not None
+                reader, writer = await asyncio.open_connection(*self._field.ways.http)
+                writer.write(self._message(request))
+                await writer.drain()
+                return _status(await reader.read())
+        except (OSError, TimeoutError, ValueError):
+            return None
+        finally:
+            if writer is not None:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+    def _message(self, request: Request) -> bytes:
+        query = f"?{'&'.join(request.query)}" if request.query else ""
+        host, port = self._field.ways.http or ("", 0)
+        token = self._field.ways.http_token
+        fields = [
+            f"POST {PATH}{query} HTTP/1.1",
+            f"Host: {host}:{port}",
+            f"Content-Type: {_MEDIA_TYPES[request.content_format]}",
+            f"Content-Length: {len(request.payload)}",
+            "Connection: close",
+            *([f"Authorization: Bearer {token}"] if token else []),
+        ]
+        return "\r\n".join([*fields, "", ""]).encode() + request.payload
+
+
+def _status(answer: bytes) -> int:
+    """Read the status; raise ValueError where the answer is not whole."""
+    head, separator, body = answer.partition(b"\r\n\r\n")
+    if not separator:
+        raise ValueError("the answer ends before its body")
+    lines = head.split(b"\r\n")
+    for line in lines[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and len(body) < int(value):
+            raise ValueError("the answer is cut off")
+    return int(lines[0].split()[1])

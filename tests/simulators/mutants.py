@@ -1,0 +1,143 @@
+"""Agents and jobs with one mistake each, made by exchanging a function in the real process (simulators/launch.py).
+
+Each is a mistake that somebody could make in earnest; the whole path has to show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+LATE_SECONDS = 2.0
+FAILING_SHARE = 0.25
+BEFORE_SECONDS = 5.0
+
+
+def ack_before_commit() -> None:
+    """Ack at once, and commit a while later."""
+    from agent.store.event_store import EventStore
+    from agent.store.port import Outcome, Submission
+
+    def submit(self: EventStore, submission: Submission) -> None:
+        submission.done(Outcome(accepted=len(submission.candidates)))
+        unheard = replace(submission, done=lambda _: None)
+        asyncio.get_running_loop().call_later(LATE_SECONDS, self._writer.put, unheard)
+
+    EventStore.submit = submit  # type: ignore[method-assign]
+
+
+def fingerprint_forgotten() -> None:
+    """Recognise no event that is on disk."""
+    from agent.store.fingerprints import Fingerprints
+
+    Fingerprints.position = lambda *_: None  # type: ignore[method-assign]
+
+
+def fingerprint_remembered_before_commit() -> None:
+    """Remember an event before its commit, on a disk some of whose commits fail."""
+    from agent.store.committer import Committer
+    from agent.store.decision import Decision
+    from agent.store.port import Outcome, Submission
+
+    remembered: set[bytes] = set()
+    random = Random(1)
+    add, transact = Decision.add, Committer.transact
+
+    def add_remembering(self: Decision, submission: Submission) -> None:
+        names = [candidate.fingerprint for candidate in submission.candidates]
+        known = [name for name in names if name is not None]
+        if names and len(known) == len(names) and remembered.issuperset(known):
+            self.at_once.append((submission, Outcome(duplicates=len(names), fingerprints=tuple(known))))
+            return
+        remembered.update(known)
+        add(self, submission)
+
+    def transact_or_fail(self: Committer, write: Any) -> None:
+        if random.random() < FAILING_SHARE:
+            raise sqlite3.OperationalError("disk I/O error")
+        transact(self, write)
+
+    Decision.add = add_remembering  # type: ignore[method-assign]
+    Committer.transact = transact_or_fail  # type: ignore[method-assign]
+
+
+def sequence_reused() -> None:
+    """Go on in the epoch that the store knows, so that an older copy of it gives its labels again."""
+    from agent.store.committer import Committer
+
+    opened = Committer.open
+
+    def open_in_old_epoch(self: Committer, connection: sqlite3.Connection) -> None:
+        opened(self, connection)
+        last = self._memory.epochs.last()
+        if last is not None and self._opening is not None:
+            self._epoch_first, epoch = last
+            self._opening = replace(self._opening, epoch=epoch)
+
+    Committer.open = open_in_old_epoch  # type: ignore[method-assign]
+
+
+def key_too_wide() -> None:
+    """Let the moment of receipt enter the fingerprint."""
+    from hashlib import blake2b
+
+    from agent import identity
+
+    module: Any = identity
+    real = module.fingerprint
+
+    def with_moment(*arguments: Any, **named: Any) -> bytes:
+        return blake2b(real(*arguments, **named) + time.time_ns().to_bytes(8, "big"), digest_size=16).digest()
+
+    module.fingerprint = with_moment
+
+
+def last_of_pack_dropped() -> None:
+    """Store all but the last event of a pack, and ack the pack."""
+    from agent.store.event_store import EventStore
+    from agent.store.port import Submission
+
+    submit = EventStore.submit
+
+    def submit_most(self: EventStore, submission: Submission) -> None:
+        if len(submission.candidates) > 1:
+            submission = replace(submission, candidates=submission.candidates[:-1])
+        submit(self, submission)
+
+    EventStore.submit = submit_most  # type: ignore[method-assign]
+
+
+def late_event_dropped() -> None:
+    """Write what is fresh, and forget what would have to be looked up."""
+    from pyspark.sql import functions as F
+
+    from cloud import lookup
+
+    lookup.without_found = lambda survivors, found: survivors.filter(F.col("fresh"))
+
+
+def receipt_before_commit() -> None:
+    """Give the receipts of a batch, and then write it."""
+    from cloud import batch
+
+    write = batch.BatchWriter._write
+
+    def receipt_first(self: batch.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
+        self._receipts.give(batch.next_commit(self._last, planned, self._rules.window_seconds))
+        time.sleep(BEFORE_SECONDS)
+        return write(self, survivors, planned, standing)
+
+    batch.BatchWriter._write = receipt_first  # type: ignore[method-assign]
+
+
+def copies_not_dropped_in_the_cloud() -> None:
+    """Write every record that comes."""
+    from cloud import job, lookup
+
+    module: Any = job
+    module.drop_duplicates = lambda records, *_: records
+    lookup.without_found = lambda survivors, found: survivors

@@ -1,0 +1,117 @@
+"""Each fault alone, and the laws of their composition."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators.link.faults import (
+    HELD_BACK_SECONDS,
+    Bursts,
+    Channel,
+    Corrupt,
+    Dead,
+    Duplicate,
+    Fault,
+    Flight,
+    Loss,
+    Reorder,
+    TooLarge,
+    play,
+)
+from simulators.link.weather import weather
+from simulators.scenario import LinkPlan, Outage
+
+MANY = 20_000
+
+
+def _arrived(fault: Fault, datagram: bytes = b"x") -> list[bool]:
+    return [bool(fault.play(Flight(datagram))) for _ in range(MANY)]
+
+
+def test_one_lost_frame_loses_the_whole_datagram() -> None:
+    arrived = sum(_arrived(Loss(0.1, Random(1), frame_bytes=96), bytes(300)))  # four frames
+    assert abs(arrived / MANY - 0.9**4) < 0.02
+
+
+def test_bursts_have_their_length_and_share() -> None:
+    arrived = _arrived(Bursts(loss=1.0, begins=0.02, ends=0.2, random=Random(1)))
+    lost = arrived.count(False)
+    bursts = sum(not now and before for before, now in pairwise(arrived))
+    assert abs(lost / MANY - 0.02 / 0.22) < 0.02
+    assert 4 < lost / bursts < 6
+
+
+def test_airtime_is_shared_and_heeds_the_duty_cycle() -> None:
+    channel = Channel(bits_per_second=8_000, duty_cycle=0.5, frame_bytes=0)
+    flights = [channel.play(Flight(bytes(69), now=0.0))[0] for _ in range(3)]  # with overhead 100 bytes: 0.1 s
+    assert [round(flight.seconds, 6) for flight in flights] == [0.1, 0.3, 0.5]
+    (later,) = channel.play(Flight(bytes(69), now=10.0))
+    assert round(later.seconds, 6) == 0.1
+
+
+def test_a_datagram_above_the_mtu_is_dropped() -> None:
+    assert TooLarge(1280).play(Flight(bytes(1280)))
+    assert not TooLarge(1280).play(Flight(bytes(1281)))
+
+
+def test_an_outage_has_its_span() -> None:
+    dead = Dead([(1.0, 2.0), (5.0, 6.0)])
+    moments = (0.0, 1.0, 1.9, 2.0, 5.5, 6.0)
+    assert [bool(dead.play(Flight(b"x", now=now))) for now in moments] == [True, False, False, True, False, True]
+
+
+def test_answers_alone_may_be_lost_by_schedule() -> None:
+    sky = weather(LinkPlan(outages=(Outage(1.0, 2.0, answers_only=True),)))
+    flight = Flight(b"x", now=1.5)
+    assert play(sky.requests(Random(1)), flight)
+    assert not play(sky.answers(Random(1)), flight)
+
+
+def test_noise_never_holds_the_datagram() -> None:
+    corrupt, datagram = Corrupt(1.0, Random(1)), bytes(range(100))
+    damaged = [corrupt.play(Flight(datagram))[0].datagram for _ in range(500)]
+    assert all(len(one) <= 4 or (len(one) == 100 and one != datagram) for one in damaged)
+
+
+def test_some_are_held_back_and_some_come_twice() -> None:
+    held = [Reorder(0.3, Random(seed)).play(Flight(b"x"))[0].seconds for seed in range(500)]
+    assert set(held) == {0.0, HELD_BACK_SECONDS}
+    copies = [len(Duplicate(0.3, Random(seed)).play(Flight(b"x"))) for seed in range(500)]
+    assert set(copies) == {1, 2}
+    assert 100 < copies.count(2) < 200
+
+
+RATES = st.floats(0, 1)
+
+
+@given(
+    plan=st.builds(
+        LinkPlan,
+        request_loss=RATES,
+        burst_loss=RATES,
+        jitter_seconds=RATES,
+        reordered=RATES,
+        duplicated=RATES,
+        corrupted=RATES,
+        frame_bytes=st.sampled_from([0, 20, 96]),
+        bits_per_second=st.sampled_from([0, 250_000]),
+    ),
+    seed=st.integers(0, 1 << 32),
+    datagrams=st.lists(st.binary(max_size=200), max_size=30),
+)
+def test_the_same_seed_gives_the_same_fates(plan: LinkPlan, seed: int, datagrams: list[bytes]) -> None:
+    def fates() -> list[list[Flight]]:
+        faults = weather(plan).requests(Random(seed))
+        return [list(play(faults, Flight(datagram, now=float(n)))) for n, datagram in enumerate(datagrams)]
+
+    first = fates()
+    assert first == fates()
+    assert all(flight.seconds >= 0 for flights in first for flight in flights)
+    if not plan.corrupted:
+        assert all(
+            flight.datagram == said for said, flights in zip(datagrams, first, strict=True) for flight in flights
+        )

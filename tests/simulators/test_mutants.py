@@ -1,0 +1,75 @@
+"""Real agents and jobs with one mistake each, through the whole path: the oracle catches every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from simulators.oracle.verdict import Verdict
+from simulators.run.display import Display
+from simulators.run.options import Options
+from simulators.run.parts import Seams
+from simulators.run.play import Stop
+from simulators.run.run import run
+from simulators.scenario import Fault, FleetPlan, LinkPlan, Part, Scenario, Sort, What
+from simulators.voice import Kind
+
+pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
+
+KILLS = (Fault(5.0, Part.AGENT, What.KILL, 0.5), Fault(9.0, Part.AGENT, What.KILL, 0.5))
+RESTORED_CARD = (Fault(3.0, Part.AGENT, What.BACKUP), Fault(9.0, Part.AGENT, What.RESTORE))
+JOB_KILLED = tuple(Fault(at, Part.JOB, What.KILL, 0.0) for at in (8.0, 26.0))
+
+MUTANTS = {
+    "ack_before_commit": ("agent", KILLS, "lost"),
+    "fingerprint_forgotten": ("agent", KILLS, "mislabelled"),
+    "fingerprint_remembered_before_commit": ("agent", (), "lost"),
+    "sequence_reused": ("agent", RESTORED_CARD, "mislabelled"),
+    "key_too_wide": ("agent", (), "doubled"),
+    "last_of_pack_dropped": ("agent", (), "lost"),
+    "late_event_dropped": ("job", (), "lost"),
+    "receipt_before_commit": ("job", JOB_KILLED, "premature"),
+    "copies_not_dropped_in_the_cloud": ("job", RESTORED_CARD, "doubled"),
+}
+
+
+def _judged(folder: Path, faults: tuple[Fault, ...], seams: Seams) -> Verdict:
+    scenario = Scenario(
+        name="mutant",
+        shows="Whether a mistake is seen.",
+        seconds=max(14.0, *(fault.at + 4 for fault in faults)) if faults else 14.0,
+        fleets=(
+            FleetPlan(Sort.COAP, sensors=40, every_seconds=1.0, known_by=tuple(Kind)),
+            FleetPlan(Sort.MOTE, sensors=6, every_seconds=0.3, pack_max=8),
+        ),
+        speed=10,
+        settle_seconds=60,
+        link=LinkPlan(request_loss=0.05, answer_loss=0.4, delay_seconds=0.002, jitter_seconds=0.02),
+        faults=faults,
+    )
+    options = Options(scenario, seed=7, folder=folder, seams=seams)
+    verdict = asyncio.run(run(options, Display(Console()), Stop()))
+    print(verdict)
+    return verdict
+
+
+@pytest.mark.parametrize("faults", [KILLS, RESTORED_CARD, JOB_KILLED], ids=["kills", "restored-card", "job-killed"])
+def test_the_product_as_it_is_keeps_the_promise(tmp_path: Path, faults: tuple[Fault, ...]) -> None:
+    verdict = _judged(tmp_path / "run", faults, Seams())
+    assert verdict.faults == {}
+    assert verdict.rows is not None
+    assert verdict.acked > 300
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_caught(tmp_path: Path, mutant: str) -> None:
+    program, faults, expected = MUTANTS[mutant]
+    patch = (f"tests.simulators.mutants:{mutant}",)
+    seams = Seams(agent_patches=patch) if program == "agent" else Seams(job_patches=patch)
+    verdict = _judged(tmp_path / "run", faults, seams)
+    assert expected in verdict.faults
+    caught = [violation for violation in verdict.violations if violation.what == expected]
+    assert caught or expected == "premature"

@@ -1,0 +1,199 @@
+"""`oncegate-sim run` against a gateway that is already there, and `report`, as their users start them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators import command_line, ledger
+from simulators.ledger import Acked, Begun, Ledger, Told
+from simulators.oracle.verdict import Verdict
+from simulators.report import page
+from simulators.report.observations import observe, quantiles
+from simulators.report.page import Arrivals
+from simulators.run import folder
+from simulators.run.error import RunError
+from simulators.run.options import Options, Place, parse
+from simulators.run.run import judge_there
+from tests.simulators.tiny_gateway import tiny_gateway
+
+SECONDS_MAX = 120
+SCENARIO = """
+name = "small"
+shows = "Whether it works."
+seconds = {seconds}
+[[fleets]]
+sort = "coap"
+sensors = 5
+every_seconds = 0.2
+[link]
+answer_loss = 0.2
+"""
+
+
+def _command(tmp_path: Path, port: int, seconds: float) -> list[str]:
+    (tmp_path / "small.toml").write_text(SCENARIO.format(seconds=seconds))
+    target = f"coap://[::1]:{port}"
+    places = ("--ledger", str(tmp_path / "out.jsonl"), "--folder", str(tmp_path / "run"))
+    run = ("run", str(tmp_path / "small.toml"), "--target", target, "--seed", "7", *places)
+    return [sys.executable, "-m", "simulators.command_line", *run]
+
+
+async def _run(command: Sequence[str], interrupt_when: Path | None = None) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file signals nobody)
+                await asyncio.sleep(0.05)
+            if interrupt_when is not None:
+                process.send_signal(signal.SIGINT)
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode, output.decode()
+
+
+def _has_acks(file: Path) -> bool:
+    return file.exists() and b'"acked"' in file.read_bytes()
+
+
+async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp_path: Path) -> None:
+    async with tiny_gateway() as gateway:
+        status, output = await _run(_command(tmp_path, gateway.address[1], 1.5))
+    assert status == 0, output
+    assert "No table was looked at" in output
+    lines = list(ledger.read(tmp_path / "out.jsonl"))
+    assert isinstance(lines[0], Begun)
+    assert lines[0].run["seed"] == 7
+    told = sum(isinstance(line, Told) for line in lines)
+    assert told == sum(isinstance(line, Acked) for line in lines) > 10
+    assert json.loads((tmp_path / "run" / "verdict.json").read_text())["acked"] == told
+    assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
+
+
+async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
+    async with tiny_gateway() as gateway:
+        status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")
+    assert status == 0, output
+    assert "interrupted" in output
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def _options(arguments: Sequence[str]) -> Options:
+    return parse(arguments, "oncegate-sim run")
+
+
+def test_targets_have_the_ports_that_are_usual() -> None:
+    options = _options(
+        ["quiet-house", "--target", "coap://[fd00::1]", "--target", "http://gw.lan", "--kafka", "k:9092"]
+    )
+    assert options.targets == {"coap": ("fd00::1", 5683), "http": ("gw.lan", 8580)}
+    assert options.place == Place(kafka="k:9092")
+    assert options.ledger_file == Path("build/field/quiet-house/ledger.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["quiet-house"], "either --local or at least one --target"),
+        (["quiet-house", "--local", "--target", "coap://x"], "either --local or at least one --target"),
+        (["quiet-house", "--target", "coap://x"], "need --target http://HOST"),
+        (["lossy", "--local"], "no file and no scenario 'lossy'"),
+        (["lost-acks", "--target", "udp://x"], "is no coap://HOST"),
+        (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
+    ],
+)
+def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _options(arguments)
+    assert ended.value.code == 2
+    assert complaint in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "scenarios"])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 0
+    assert "three-days-offline  A gateway comes back" in capsys.readouterr().out
+
+
+def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(RunError, match="choose another"):
+        folder.empty(tmp_path)
+    folder.empty(tmp_path / "mine")
+    (tmp_path / "mine" / "old").touch()
+    folder.empty(tmp_path / "mine")
+    assert not (tmp_path / "mine" / "old").exists()
+
+
+def _ledger(tmp_path: Path) -> Path:
+    moments = iter(range(1_763_706_000_000, 1_763_706_999_000, 100))
+    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as written:
+        written.begin({"seed": 7, "scenario": {"name": "<b>", "shows": "Much."}, "targets": "here"})
+        for number in range(30):
+            mark = written.tell(Event(f"urn:dev:mac:{number % 3:016x}", id=number, data={"a": number}))
+            written.sent(mark)
+            for _ in range(number % 4):
+                written.sent(mark, again=True)
+            written.acked(mark) if number % 10 else written.given_up(mark)
+        written.happened("agent", "killed")
+    return tmp_path / "ledger.jsonl"
+
+
+def test_a_table_that_is_not_there_has_lost_all_that_was_acked(tmp_path: Path) -> None:
+    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "none"), complete=True)
+    assert (verdict.lost, verdict.rows) == (27, 0)
+    assert "byte for byte" in str(verdict.violations[-1])
+
+
+def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
+    seen = observe(ledger.read(_ledger(tmp_path)))
+    assert {name: (one.events, one.acked, one.given_up) for name, one in seen.devices.items()} == {
+        f"urn:dev:mac:{number:016x}": (10, 9, 1) for number in range(3)
+    }
+    assert seen.times_sent == {1: 8, 2: 8, 3: 7, 4: 7}
+    assert sum(seen.sent.values()) == 8 + 16 + 21 + 28
+    (half, slowest) = quantiles(sum(seen.latencies.values(), start=type(seen.times_sent)()), 0.5, 1.0)
+    assert 100 <= half <= slowest <= 500
+
+
+def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
+    file = _ledger(tmp_path)
+    verdict = replace(judge_there(file, Place(table=tmp_path / "none"), complete=True), declared={"equal-events": 2})
+    page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "The promise was broken: 27 lost." in text
+    assert "Field test: &lt;b&gt;" in text
+    assert text.count("<svg") == 5
+    assert "equal-events: 2" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "@import" not in text
+    assert text.index("verdict bad") < text.index("<svg")
+
+
+def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _ledger(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "report", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 0
+    assert "No table was looked at" in (tmp_path / "report.html").read_text()
+
+
+def test_a_verdict_that_is_broken_names_all_that_is() -> None:
+    verdict = Verdict(events=1, acked=1, refused=0, given_up=0, transmissions=1, rows=2, doubled=1, premature=3)
+    assert verdict.faults == {"doubled": 1, "premature": 3}
+    assert not verdict.kept

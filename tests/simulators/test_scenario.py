@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulators import strict_toml
+from simulators.scenario import Bug, Part, Scenario, Sort, What, find, shipped
+from simulators.sensors import zigbee_house
+from simulators.strict_toml import TomlError
+
+NAMES = (
+    "quiet-house lossy-radio lost-acks ack-storm-after-outage three-days-offline two-gateways-one-sensor clock-chaos "
+    "brownouts card-full firmware-bug zigbee-house"
+)
+SMALL = """
+name = "small"
+shows = "Something."
+seconds = 5
+[[fleets]]
+sort = "coap"
+sensors = 2
+every_seconds = 1
+"""
+
+
+def _parse(text: str) -> Scenario:
+    return strict_toml.parse(text, Scenario, "my.toml")
+
+
+def test_the_scenarios_come_along_under_their_own_names() -> None:
+    scenarios = shipped()
+    assert set(NAMES.split()) <= scenarios.keys()
+    assert all(name == scenario.name for name, scenario in scenarios.items())
+    assert find("lossy-radio") == scenarios["lossy-radio"]
+
+
+def test_together_they_play_every_sort_bug_part_and_fault() -> None:
+    scenarios = shipped().values()
+    fleets = [fleet for scenario in scenarios for fleet in scenario.fleets]
+    assert {fleet.sort for fleet in fleets} == set(Sort)
+    assert {bug for fleet in fleets for bug in fleet.bugs} == set(Bug)
+    faults = [fault for scenario in scenarios for fault in scenario.faults]
+    assert {fault.what for fault in faults} == set(What)
+    assert {fault.part for fault in faults} == set(Part)
+
+
+def test_the_house_has_thirty_real_models() -> None:
+    house = find("zigbee-house").fleets[0]
+    models = {model["model"] for model in zigbee_house.models()}
+    assert min(house.sensors, len(models)) >= 30
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    scenario = _parse(SMALL)
+    assert (scenario.seconds, scenario.link.request_loss, scenario.gateway.count) == (5.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (SMALL + "sensor = 3", r"my.toml: unknown key 'fleets\[1\].sensor'; did you mean 'sensors'\?"),
+        ("second = 5\n" + SMALL, r"my.toml: unknown key 'second'; did you mean 'seconds'\?"),
+        (SMALL + "[link]\nrequest_los = 0.1", r"unknown key 'link.request_los'; did you mean 'request_loss'\?"),
+        (
+            SMALL + "bugs = ['counter-restart']",
+            r"'fleets\[1\].bugs\[1\]' is 'counter-restart'; did you mean 'count",
+        ),
+        (SMALL + "[link]\nrequest_loss = 2", r"my.toml: link: request_loss is 2.0; expected a rate from 0 to 1"),
+        (SMALL + "[link]\nrequest_loss = 'no'", r"'link.request_loss' is 'no'; expected a number"),
+        (SMALL.replace("sensors = 2", "sensors = true"), r"'fleets\[1\].sensors' is True; expected a whole number"),
+        (SMALL.replace("seconds = 5", ""), r"'seconds' is missing"),
+        (SMALL.replace("sensors = 2", "sensors = 0"), r"fleets\[1\]: sensors, every_seconds"),
+        (SMALL.replace('"coap"', '"mote"') + "known_by = ['neither']", "a mote needs an id or a time"),
+        (SMALL + "[[faults]]\nat = 1\npart = 'kafka'\nwhat = 'clock'", "clock happens to an agent, not to kafka"),
+        (SMALL + "link = 3", r"unknown key 'fleets\[1\].link'"),
+        ("fleets = 3\n", r"'name' is missing"),
+        ("name = ", r"my.toml: Invalid value"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_key(text: str, complaint: str) -> None:
+    with pytest.raises(TomlError, match=complaint):
+        _parse(text)
+
+
+def test_an_unknown_scenario_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(TomlError, match="there are: ack-storm"):
+        find("lossy")
+    with pytest.raises(TomlError, match=r"none\.toml"):
+        find(str(tmp_path / "none.toml"))

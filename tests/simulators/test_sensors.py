@@ -1,0 +1,273 @@
+"""Every sort of sensor before a gateway of a few lines: what it sends, when it stops, what its ledger says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import cbor2
+import pytest
+
+from contract.event import Event
+from simulators import fleet
+from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
+from simulators.link.udp import Link
+from simulators.link.weather import weather
+from simulators.scenario import Bug, FleetPlan, LinkPlan, Sort
+from simulators.sensors.endpoint import Timing
+from simulators.sensors.field import Field, Ways
+from simulators.sensors.reporter import Reporter
+from simulators.voice import Form, Kind, Nature, Voice
+from tests.simulators.tiny_gateway import (
+    BAD_REQUEST,
+    UNAVAILABLE,
+    Answer,
+    TinyGateway,
+    acked,
+    separate,
+    tiny_gateway,
+)
+
+QUICK = Timing().faster(200)
+PLAN = FleetPlan(Sort.COAP, sensors=1, every_seconds=0.05)
+CONTINUE = 0x5F
+
+
+def _field(
+    ledger: Ledger, address: tuple[str, int], seconds: float = 0.5, timing: Timing = QUICK, seed: int = 1
+) -> Field:
+    return Field(ledger, seed, Ways(coap=address), timing, lambda moment: moment >= seconds, lambda: 1_763_706_000_000)
+
+
+@asynccontextmanager
+async def reporter(
+    tmp_path: Path, kind: Kind, answer: Answer, timing: Timing = QUICK, plan: FleetPlan = PLAN
+) -> AsyncIterator[tuple[Reporter, TinyGateway, Ledger]]:
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
+        async with tiny_gateway(answer) as gateway:
+            voice = Voice(Nature("urn:dev:mac:02005e0000000001", kind, Form.JSON), Random(1))
+            sensor = Reporter(_field(ledger, gateway.address, timing=timing), voice, plan, Random(1))
+            await sensor.endpoint.open(gateway.address)
+            yield sensor, gateway, ledger
+            sensor.endpoint.close()
+
+
+class Deaf:
+    """Hear nothing of the first requests."""
+
+    def __init__(self, count: int, then: Answer = acked) -> None:
+        self._left = count
+        self._then = then
+
+    def __call__(self, request: bytes) -> Sequence[bytes]:
+        self._left -= 1
+        return self._then(request) if self._left < 0 else ()
+
+
+def _lines(tmp_path: Path) -> list[Line]:
+    return list(read(tmp_path / "ledger.jsonl"))
+
+
+async def test_an_ack_ends_the_event(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.ID, acked) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
+        assert len(gateway.requests) == 1
+
+
+async def test_a_retransmission_is_the_same_datagram(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.ID, Deaf(4)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert len(gateway.requests) == 5
+        assert len({datagram for _, datagram in gateway.requests}) == 1
+        assert (ledger.counts.transmissions, ledger.counts.acked) == (5, 1)
+    assert [line.again for line in _lines(tmp_path) if isinstance(line, Sent)] == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize("kind", [Kind.ID, Kind.TIME])
+async def test_after_max_retransmit_the_event_is_sent_anew(tmp_path: Path, kind: Kind) -> None:
+    async with reporter(tmp_path, kind, Deaf(5)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        first, again = gateway.requests[0][1], gateway.requests[5][1]
+        assert first[2:4] != again[2:4]
+        assert first[8:] == again[8:]
+        assert ledger.counts.acked == 1
+
+
+async def test_an_event_with_neither_id_nor_time_keeps_its_datagram(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.NEITHER, Deaf(12)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert len(gateway.requests) == 13
+        assert len({datagram for _, datagram in gateway.requests}) == 1
+        assert ledger.counts.acked == 1
+    assert [line.again for line in _lines(tmp_path) if isinstance(line, Sent)].count(False) == 1
+
+
+async def test_two_equal_events_with_neither_are_two_requests(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.NEITHER, acked) as (sensor, gateway, _):
+        event = Event(sensor.voice.nature.device, data={"temperature": 21.0})
+        await sensor.report(event)
+        await sensor.report(event)
+        (_, first), (_, second) = gateway.requests
+        assert first[2:4] != second[2:4]
+        assert first[8:] == second[8:]
+
+
+async def test_an_event_with_neither_is_given_up_when_its_message_id_expires(tmp_path: Path) -> None:
+    timing = replace(QUICK, exchange_lifetime_seconds=0.2)
+    async with reporter(tmp_path, Kind.NEITHER, lambda _: (), timing) as (sensor, _, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert (ledger.counts.given_up, ledger.counts.acked) == (1, 0)
+
+
+async def test_an_application_gives_up_after_its_tries(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.ID, lambda _: (), plan=replace(PLAN, tries=2)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert (ledger.counts.given_up, len(gateway.requests)) == (1, 10)
+
+
+async def test_a_refusal_ends_the_event_and_a_full_store_does_not(tmp_path: Path) -> None:
+    def busy(request: bytes) -> Sequence[bytes]:
+        return acked(request, UNAVAILABLE)
+
+    async with reporter(tmp_path, Kind.ID, lambda request: acked(request, BAD_REQUEST)) as (sensor, _, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert ledger.counts.refused == 1
+    (tmp_path / "ledger.jsonl").unlink()
+
+    class BusyFirst:
+        left = 2
+
+        def __call__(self, request: bytes) -> Sequence[bytes]:
+            self.left -= 1
+            return busy(request) if self.left >= 0 else acked(request)
+
+    async with reporter(tmp_path, Kind.ID, BusyFirst()) as (sensor, _, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert (ledger.counts.refused, ledger.counts.acked) == (0, 1)
+
+
+async def test_a_separate_answer_counts_and_is_acked(tmp_path: Path) -> None:
+    async with reporter(tmp_path, Kind.ID, separate) as (sensor, gateway, ledger):
+        await sensor.report(sensor.voice.next_event(0))
+        assert ledger.counts.acked == 1
+        async with asyncio.timeout(60):
+            while not gateway.acks:  # noqa: ASYNC110 (nobody signals)
+                await asyncio.sleep(0.01)
+        assert gateway.acks == [b"\x60\x00\xab\xcd"]
+
+
+async def test_a_large_body_goes_block_by_block_and_counts_once(tmp_path: Path) -> None:
+    bodies: list[bytes] = []
+
+    def blockwise(request: bytes) -> Sequence[bytes]:
+        bodies.append(request.split(b"\xff", 1)[1])
+        return acked(request, CONTINUE if len(bodies[-1]) == 64 else 0x44)
+
+    nature = Nature("urn:dev:mac:02005e0000000001", Kind.ID, Form.JSON, talkative=True)
+    plan = replace(PLAN, block_bytes=64)
+    async with reporter(tmp_path, Kind.ID, blockwise, plan=plan) as (sensor, _, ledger):
+        sensor.voice = Voice(nature, Random(1))
+        event = sensor.voice.next_event(0)
+        await sensor.report(event)
+        assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
+    assert len(bodies) > 2
+    assert json.loads(b"".join(bodies))["data"] == event.data
+
+
+async def _play(
+    tmp_path: Path, plan: FleetPlan, answer: Answer, seconds: float = 0.5, link: LinkPlan | None = None, seed: int = 1
+) -> tuple[TinyGateway, list[Line]]:
+    file = tmp_path / f"{uuid4()}.jsonl"
+    with Ledger(file, lambda: 0) as ledger:
+        async with tiny_gateway(answer) as gateway, Link([gateway.address], weather(link or LinkPlan()), seed) as radio:
+            field = _field(ledger, radio.address, seconds, seed=seed)
+            field.ways = Ways(coap=radio.address, introduce=radio.introduce)
+            async with asyncio.timeout(60):
+                await fleet.play([plan], field)
+    return gateway, list(read(file))
+
+
+async def test_a_mote_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=0.01, pack_max=10, forms=(Form.CBOR,))
+    gateway, lines = await _play(tmp_path, plan, Deaf(25), seconds=0.3)
+    packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
+    sizes = [len(pack) if isinstance(pack, list) else 1 for pack in packs]
+    assert len(set(sizes)) > 1
+    told = [line.mark for line in lines if isinstance(line, Told)]
+    assert sorted(line.mark for line in lines if isinstance(line, Acked)) == told
+    assert sum(sizes) == sum(isinstance(line, Sent) for line in lines) > len(told)
+
+
+async def test_a_mote_begins_with_what_it_has_stored(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=60, backlog_seconds=3_600, known_by=(Kind.TIME,))
+    _, lines = await _play(tmp_path, plan, acked, seconds=0.01)
+    times = [line.event.time or 0 for line in lines if isinstance(line, Told)]
+    assert len(times) >= 60
+    assert times == sorted(times)
+    assert times[0] == 1_763_706_000_000 - 3_600_000
+
+
+async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=0.01, forms=(Form.CBOR,), bugs=(Bug.NAN_IN_PACK,))
+    gateway, _ = await _play(tmp_path, plan, acked)
+    packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
+    dead = [
+        pack
+        for pack in packs
+        if isinstance(pack, list) and pack[-1]["data"].get("probe") != pack[-1]["data"].get("probe")
+    ]
+    assert dead
+    assert all(len(pack) > 1 for pack in dead)
+
+
+async def test_a_chirper_says_an_event_a_few_times_and_never_comes_back_to_it(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=Sort.CHIRPER, repeats=3)
+    gateway, lines = await _play(tmp_path, plan, lambda _: ())
+    assert all(datagram[0] >> 4 == 0b0101 for _, datagram in gateway.requests)
+    told = sum(isinstance(line, Told) for line in lines)
+    assert len(gateway.requests) == 3 * told
+    assert sum(isinstance(line, GivenUp) for line in lines) == told > 0
+
+
+async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=Sort.SLEEPY, known_by=(Kind.ID,), forms=(Form.JSON,), boot=True)
+    gateway, lines = await _play(tmp_path, plan, acked)
+    assert len(gateway.requests) > 2
+    assert len({datagram[:8] for _, datagram in gateway.requests}) == 1
+    boots = [line.event.boot for line in lines if isinstance(line, Told)]
+    assert boots == list(range(1, len(boots) + 1))
+
+
+async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
+    quick = replace(PLAN, every_seconds=0.005, known_by=(Kind.ID,), forms=(Form.JSON,))
+    _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.COUNTER_RESTARTS,)), acked)
+    ids = [line.event.id for line in lines if isinstance(line, Told)]
+    assert ids.count(1) > 2
+    _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.IDS_REPEATED,)), acked)
+    events = [line.event for line in lines if isinstance(line, Told)]
+    assert len({event.id for event in events}) < len(events) == len({(event.id, str(event.data)) for event in events})
+    restamping = replace(quick, known_by=(Kind.TIME,), bugs=(Bug.RESTAMPED_RESENDS,))
+    _, lines = await _play(tmp_path, restamping, Deaf(5), seconds=0.1)
+    assert any(line.time is not None for line in lines if isinstance(line, Sent))
+
+
+async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
+    """What sensors say and when follows from the seed alone; so do the radio's fates (test_link.py)."""
+    plan = FleetPlan(Sort.COAP, sensors=12, every_seconds=0.1, known_by=tuple(Kind))
+    radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
+
+    async def told(seed: int) -> dict[str, list[Event]]:
+        _, lines = await _play(tmp_path, plan, acked, link=radio, seed=seed)
+        events = [line.event for line in lines if isinstance(line, Told)]
+        return {device: [one for one in events if one.device == device] for device in {one.device for one in events}}
+
+    first, again, other = await told(7), await told(7), await told(8)
+    assert first == again
+    assert first != other
