@@ -14,7 +14,6 @@ PACKAGES = {
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
-    "faketime": "faketime",
     "openssl": "openssl",
     "faketime": "faketime",
     "initdb": "postgresql",
