@@ -51,7 +51,7 @@ def spans(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted((row["first"], row["last"]) for row in frame.collect())
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12), st.integers(0, 50))
 def test_ranges_and_holes_are_the_labels_and_the_others(
     spark: SparkSession, drawn: list[tuple[int, int]], end: int
@@ -186,6 +186,7 @@ def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Si
 
 
 @pytest.mark.kafka
+@pytest.mark.heavy
 def test_a_doubled_event_is_flagged(side: Side) -> None:
     events = readings(2)
     side.send([*Gateway().records(events), Gateway("gw-2", "00000000000000b2").record(events[0])])
