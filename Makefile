@@ -52,8 +52,9 @@ test: lint programs ## Check style, types and dependencies, then run the tests, 
 	@$(BIN)/pytest -m 'not heavy'
 
 .PHONY: test-all
-test-all: lint programs ## Run everything that `test` runs, and the heavy suites
-	@$(BIN)/pytest
+test-all: lint ## Run everything that `test` runs, and the heavy suites
+	@$(BIN)/python -m simulators.parts programs heavy
+	$(BIN)/pytest
 
 .PHONY: bench
 bench: bench-agent bench-store bench-cloud ## Measure everything, beside what a user would pick instead
@@ -61,6 +62,14 @@ bench: bench-agent bench-store bench-cloud ## Measure everything, beside what a 
 .PHONY: bench-agent bench-store bench-cloud
 bench-agent bench-store bench-cloud: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
+
+.PHONY: install
+install: ## As root: install the gateway's agent, its service and its configuration on this machine
+	@packaging/install.sh
+
+.PHONY: deb
+deb: ## Build the Debian 12 package into dist/; ARCH=arm64 for a Raspberry Pi
+	@DIST=$(DIST) packaging/deb.sh $(ARCH)
 
 .PHONY: lint
 lint: setup ## Check style (ruff), types (mypy strict) and the rules between the packages (import-linter)

@@ -76,3 +76,8 @@ def _admits(settings: DevicesSettings, device: str) -> bool:
 
 def _matches(device: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(device, pattern) for pattern in patterns)
+
+
+def is_denial(reason: str) -> bool:
+    """Tell whether an event was put aside for whose it is, and not for what it says."""
+    return reason.endswith((_DENIED, _UNPROVEN))

@@ -31,7 +31,7 @@ bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 takes effect when the agent is started again. An environment variable goes before the file.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
-_TABLES = (units.properties, topics.read_subscriptions, read_rules)
+TABLES = (units.properties, topics.read_subscriptions, read_rules)
 """Readers of TOML tables, which have no form as one environment variable."""
 _DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
 _SIZES = {1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
@@ -50,17 +50,17 @@ def document() -> str:
 def _section(name: str, kind: type[Any]) -> str:
     options = fields(kind)
     rows = (_row(option) for option in options)
-    scalar = (option for option in options if option.metadata["read"] not in _TABLES)
+    scalar = (option for option in options if option.metadata["read"] not in TABLES)
     example = override_of(name, key_of(next(scalar)))
     return "\n".join([f"## [{name}]\n", f"From the environment: `{example}` and so on.\n", _TABLE_HEAD, *rows, ""])
 
 
 def _row(option: Field[Any]) -> str:
-    cells = (f"`{key_of(option)}`", _default(option), _expected(option.metadata["read"]), option.metadata["help"])
+    cells = (f"`{key_of(option)}`", default_of(option), expected_by(option.metadata["read"]), option.metadata["help"])
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def _expected(read: units.Read) -> str:
+def expected_by(read: units.Read) -> str:
     """Ask the reader itself, by giving it what it does not take: zero perhaps, an object never."""
     for probe in (0, object()):
         try:
@@ -70,7 +70,8 @@ def _expected(read: units.Read) -> str:
     raise TypeError("a reader of settings takes anything")
 
 
-def _default(option: Field[Any]) -> str:
+def default_of(option: Field[Any]) -> str:
+    """Write an option's default as the reference shows it: `required`, `none`, or TOML between backticks."""
     if option.default is MISSING and option.default_factory is MISSING:
         return "required"
     value = option.default if option.default_factory is MISSING else option.default_factory()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import monotonic
 
-from agent.admission import Admission, ForbiddenError
+from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
@@ -14,6 +14,7 @@ from agent.identity_warnings import IdentityWarnings
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
+from agent.watch import Watch
 from contract.record import Clock as Trust
 
 
@@ -29,6 +30,7 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
+        self.watch = Watch()
         self.warnings = IdentityWarnings()
 
     def protect(self, devices: Iterable[str]) -> None:
@@ -82,6 +84,12 @@ class Pipeline:
         respond: Respond,
     ) -> None:
         def ack(outcome: Outcome) -> None:
+            if not outcome.refusal:
+                tally = self.tallies[delivery.via]
+                tally.possible_duplicates += len(outcome.suspected)
+                for reject in rejects:
+                    tally.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
+                self.watch.stored(delivery.via, candidates, rejects, outcome)
             self.warnings.look(candidates, outcome, monotonic())
             self._tell(delivery, respond, _answer(outcome, len(rejects)))
 
@@ -89,6 +97,8 @@ class Pipeline:
 
     def _tell(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         self.tallies[delivery.via].add(answer)
+        if answer.status is not Status.DURABLE:
+            self.watch.refused(delivery, answer, self._clock.wall())
         respond(answer)
 
 

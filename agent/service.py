@@ -9,7 +9,6 @@ import asyncio
 import logging
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from random import Random
@@ -23,10 +22,10 @@ from agent.forward.receipts import Receipts
 from agent.notify import Notifier
 from agent.pipeline import Pipeline
 from agent.settings import Settings
-from agent.status import read_status
 from agent.store.database import DamagedStoreError
 from agent.store.event_store import EventStore
 from agent.supervision import supervise
+from agent.watch import LastWords
 
 if TYPE_CHECKING:
     from agent.http.server import HttpServer
@@ -65,6 +64,8 @@ async def _run(
 ) -> None:
     """Startup, main loop, shutdown: the ways in close first, so that the way out sees all that was accepted."""
     way_out = threading.Event()
+    words = LastWords()
+    logging.getLogger().addHandler(words)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
     receipts = Receipts(settings.kafka, settings.receipts, store, Random())
@@ -74,7 +75,7 @@ async def _run(
         mqtt = tasks.create_task(_take_from_broker(settings, pipeline, asked_to_stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
-                ways_in = await _open_ways_in(settings, pipeline, store, stack)
+                ways_in = await _open_ways_in(settings, clock, pipeline, store, words, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
@@ -85,10 +86,11 @@ async def _run(
             await mqtt
         finally:
             way_out.set()
+            logging.getLogger().removeHandler(words)
 
 
 async def _open_ways_in(
-    settings: Settings, pipeline: Pipeline, store: EventStore, stack: AsyncExitStack
+    settings: Settings, clock: Clock, pipeline: Pipeline, store: EventStore, words: LastWords, stack: AsyncExitStack
 ) -> dict[str, CoapServer | HttpServer]:
     """Open what is enabled; leaving the stack closes it."""
     ways_in: dict[str, CoapServer | HttpServer] = {}
@@ -104,33 +106,25 @@ async def _open_ways_in(
         copies_at_the_door["coap"] = lambda: coap.counters.duplicates
         store.also_count(copies_at_the_door["coap"])
     if settings.http.enabled:
-        ways_in["http"] = await stack.enter_async_context(_http(settings, pipeline, store, copies_at_the_door))
+        http = _http(settings, clock, pipeline, store, words, copies_at_the_door)
+        ways_in["http"] = await stack.enter_async_context(http)
     return ways_in
 
 
 def _http(
-    settings: Settings, pipeline: Pipeline, store: EventStore, copies_at_the_door: Mapping[str, Callable[[], int]]
+    settings: Settings,
+    clock: Clock,
+    pipeline: Pipeline,
+    store: EventStore,
+    words: LastWords,
+    copies_at_the_door: Mapping[str, Callable[[], int]],
 ) -> HttpServer:
     # What only HTTP needs costs a gateway without it neither time nor memory.
-    from agent.http.metrics import Metrics, Sources
     from agent.http.server import HttpServer
-    from agent.http.views import Views
+    from agent.observation import observe
 
-    responses: Counter[int] = Counter()
-    sources = Sources(
-        pipeline.tallies,
-        copies_at_the_door,
-        responses,
-        pipeline.warnings.counts,
-        store.commit_durations,
-        store.counts,
-        store.bytes_on_disk,
-    )
-    views = Views(
-        store.trouble,
-        lambda: read_status(settings.gateway.state_dir, settings.gateway.id).document(),
-        Metrics(sources).text,
-    )
+    folder, gateway = settings.gateway.state_dir, settings.gateway.id
+    views, responses = observe(folder, gateway, store, pipeline, clock, words, copies_at_the_door)
     return HttpServer(settings.http, pipeline.receive, views, responses)
 
 

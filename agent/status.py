@@ -42,6 +42,10 @@ class Status:
     store_bytes: int
     oldest_unprocessed: int | None
     """When the first event was accepted that the table does not have yet, in milliseconds since 1970 UTC."""
+    oldest_new: int | None
+    """The same of the first event that no broker has."""
+    oldest_forwarded: int | None
+    """The same of the first event that waits for its receipt."""
     table: str | None
     """The table whose receipts count; None before the first."""
 
@@ -76,7 +80,9 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         epoch=None if last is None else last[1],
         sequence=0 if last is None else end - last[0] + 1,
         store_bytes=database.bytes_on_disk(path),
-        oldest_unprocessed=_oldest_unprocessed(connection, end),
+        oldest_unprocessed=_oldest(connection, end, "new", "forwarded"),
+        oldest_new=_oldest(connection, end, "new"),
+        oldest_forwarded=_oldest(connection, end, "forwarded"),
         table=tables.read_fact(connection, TABLE_FACT),
     )
 
@@ -89,13 +95,25 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
     return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
 
 
-def _oldest_unprocessed(connection: sqlite3.Connection, end: int) -> int | None:
-    done = States(connection).done
+def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | None:
+    """Give the moment at which the first event in one of these states was accepted."""
+    states = States(connection)
     position = tables.first_event(connection)
-    while position is not None and (covered := done.end_of(position)) is not None:
-        position = covered + 1
-    if position is None or position > end:
-        return None
+    while position is not None and position <= end:
+        batch = states.batch(position)
+        if (covered := states.done.end_of(position)) is not None:
+            position = covered + 1
+        elif ("new" if batch is None else "forwarded") in wanted:
+            return _received(connection, position)
+        elif batch is not None:
+            position = batch.last + 1
+        else:
+            starts = [batch.first for batch in states.batches if batch.first > position]
+            position = min(starts) if starts else None
+    return None
+
+
+def _received(connection: sqlite3.Connection, position: int) -> int | None:
     try:
         return next((read_front(packed.tail).received for packed in read_packed(connection, position, position)), None)
     except DamagedEventError:

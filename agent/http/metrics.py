@@ -18,11 +18,16 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from agent.clock import Clock
 from agent.identity_warnings import Danger
+from agent.status import Status
 from agent.store.durations import Durations
 from agent.tally import Tally
+from contract.record import Clock as Trust
 
 STATES = ("new", "forwarded", "processed")
+REASONS = ("invalid", "denied")
+GOOD_STATES = ("reachable", "flowing", "pinned", "connected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,11 @@ class Sources:
     commits: Durations
     outbox: Callable[[], tuple[int, int, int]]
     store_bytes: Callable[[], int]
+    store_bytes_max: int
+    written_bytes: Callable[[], int]
+    status: Callable[[], Status]
+    clock: Clock
+    links: Callable[[], Mapping[str, Mapping[str, object]]]
 
 
 class Metrics:
@@ -90,18 +100,50 @@ class _Agent(Collector):
             outbox.add_metric((state,), count)
         yield outbox
         yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
+        yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
+        yield CounterMetricFamily(
+            "oncegate_bytes_written", "Written to disk in all the store's life.", value=sources.written_bytes()
+        )
+        yield from _ages(sources)
+        trusted = sources.clock.trust() is Trust.TRUSTED
+        yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
+        up = GaugeMetricFamily("oncegate_link_up", "1 while the way to it is as it should be.", labels=("link",))
+        for link, told in sources.links().items():
+            up.add_metric((link,), told["state"] in GOOD_STATES)
+        yield up
 
 
 def _events(sources: Sources) -> Iterator[Metric]:
     accepted = CounterMetricFamily("oncegate_events_accepted", "Events that are on disk.", labels=("via",))
     duplicates = CounterMetricFamily("oncegate_events_duplicates", "Copies recognised.", labels=("via",))
-    rejected = CounterMetricFamily("oncegate_events_rejected", "Invalid events beside valid ones.", labels=("via",))
+    possible = CounterMetricFamily(
+        "oncegate_events_possible_duplicates", "New events that may repeat an earlier one.", labels=("via",)
+    )
+    rejected = CounterMetricFamily(
+        "oncegate_events_rejected", "Events not taken, beside valid ones.", labels=("via", "reason")
+    )
+    acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, tally in sources.tallies.items():
         at_the_door = sources.copies_at_the_door.get(via, int)()
         accepted.add_metric((via,), tally.accepted)
         duplicates.add_metric((via,), tally.duplicates + at_the_door)
-        rejected.add_metric((via,), tally.rejected)
-    yield from (accepted, duplicates, rejected)
+        possible.add_metric((via,), tally.possible_duplicates)
+        acks.add_metric((via,), tally.acks)
+        for reason in REASONS:
+            rejected.add_metric((via, reason), tally.rejected[reason])
+    yield from (accepted, duplicates, possible, rejected, acks)
+
+
+def _ages(sources: Sources) -> Iterator[Metric]:
+    """Tell how long events wait; 0 where none does."""
+    status, now = sources.status(), sources.clock.wall()
+    for name, meaning, moment in (
+        ("unprocessed", "that the table does not have", status.oldest_unprocessed),
+        ("new", "that no broker has", status.oldest_new),
+        ("forwarded", "that waits for its receipt", status.oldest_forwarded),
+    ):
+        age = 0.0 if moment is None else max(0, now - moment) / 1000
+        yield GaugeMetricFamily(f"oncegate_oldest_{name}_seconds", f"Age of the first event {meaning}.", value=age)
 
 
 def _buckets(sources: Sources) -> list[tuple[float, int]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
+from urllib.parse import parse_qsl
 
 from agent.http.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
+from agent.http.page import page_resources
 from agent.http.reply import Reply, document, refusal, retry_after
-from agent.http.site import Resources
+from agent.http.site import Handler, Resources
+from agent.status import Status
 from agent.store.database import StoreError
 
 FRESH_SECONDS = 1.0
@@ -19,7 +24,29 @@ FRESH_SECONDS = 1.0
 VIEW_SECONDS_MAX = 10.0
 RETRY_SECONDS = 10
 
+FINGERPRINT = re.compile("[0-9a-f]{32}")
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What can be looked at; each may block but `feed`."""
+
+    trouble: Callable[[], str]
+    """Says why nothing can be stored."""
+    status: Callable[[], Status]
+    """That of `oncegate status`."""
+    metrics: Callable[[], tuple[str, bytes]]
+    """Gives media type and text for Prometheus."""
+    live: Callable[[], Mapping[str, object]]
+    """Gives what the status page shows, but for its feed."""
+    feed: Callable[[int], Sequence[Mapping[str, object]]]
+    """Gives the latest outcomes after a number."""
+    trace: Callable[[bytes], Sequence[Mapping[str, object]]]
+    """Gives the way of the events under a fingerprint."""
+    latest: Callable[[str], Sequence[Mapping[str, object]]]
+    """Gives the latest events of the devices whose name holds a text."""
 
 
 class Recent(Generic[T]):
@@ -47,27 +74,23 @@ class Recent(Generic[T]):
 class Views:
     """The resources to be read; what is given may block.
 
-    `trouble` says why nothing can be stored, `status` is the document of `oncegate status --json`, `metrics` gives
-    the media type and the text for Prometheus.
+    They are shared by all who ask within a second, but for those that depend on what is asked.
     """
 
-    def __init__(
-        self,
-        trouble: Callable[[], str],
-        status: Callable[[], Mapping[str, object]],
-        metrics: Callable[[], tuple[str, bytes]],
-    ) -> None:
-        self._trouble = Recent(trouble)
-        self._status = Recent(status)
-        self._metrics = Recent(metrics)
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
+        self._trouble = Recent(looks.trouble)
+        self._status = Recent(lambda: looks.status().document())
+        self._metrics = Recent(looks.metrics)
+        self._live = Recent(looks.live)
 
     def resources(self, access: Access) -> Resources:
         """Lay out the resources; alive and ready are for everybody, since what asks for them has no token."""
 
-        def readers_only(view: Callable[[], Awaitable[Reply]]) -> Callable[[Head, ReadBody], Awaitable[Reply]]:
+        def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Reply]]) -> Handler:
             async def serve(head: Head, _: ReadBody) -> Reply:
                 access.check_reader(head)
-                return await view()
+                return await view(dict(parse_qsl(head.query)))
 
             return serve
 
@@ -75,7 +98,11 @@ class Views:
             "/healthz": {"GET": _alive},
             "/readyz": {"GET": self._show_readiness},
             "/api/v1/status": {"GET": readers_only(self._show_status)},
+            "/api/v1/live": {"GET": readers_only(self._show_live)},
+            "/api/v1/trace": {"GET": readers_only(self._show_trace)},
+            "/api/v1/latest": {"GET": readers_only(self._show_latest)},
             "/metrics": {"GET": readers_only(self._show_metrics)},
+            **page_resources(),
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Reply:
@@ -85,12 +112,27 @@ class Views:
             raise refusal(503, "not ready", trouble.partition(":")[0], retry_after(RETRY_SECONDS))
         return document(200, {"ready": True})
 
-    async def _show_status(self) -> Reply:
+    async def _show_status(self, _: Mapping[str, str]) -> Reply:
         return document(200, await self._status.get())
 
-    async def _show_metrics(self) -> Reply:
+    async def _show_metrics(self, _: Mapping[str, str]) -> Reply:
         media_type, text = await self._metrics.get()
         return Reply(200, text, media_type)
+
+    async def _show_live(self, asked: Mapping[str, str]) -> Reply:
+        after = asked.get("after", "0")
+        if not after.isdecimal():
+            raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
+        return document(200, {**await self._live.get(), "feed": self._looks.feed(int(after))})
+
+    async def _show_trace(self, asked: Mapping[str, str]) -> Reply:
+        text = asked.get("fingerprint", "")
+        if not FINGERPRINT.fullmatch(text):
+            raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
+        return document(200, await Recent(lambda: self._looks.trace(bytes.fromhex(text))).get())
+
+    async def _show_latest(self, asked: Mapping[str, str]) -> Reply:
+        return document(200, await Recent(lambda: self._looks.latest(asked.get("device", ""))).get())
 
 
 async def _alive(_: Head, __: ReadBody) -> Reply:

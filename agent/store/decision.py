@@ -39,6 +39,8 @@ class Decision:
     rejects: list[Reject] = field(default_factory=list)
     duplicates: list[tuple[bytes, int]] = field(default_factory=list)
     """Copies with the position of the event that each repeats."""
+    suspected: list[bytes] = field(default_factory=list)
+    """Fingerprints of new events that name an earlier one."""
     declares: int = 0
     """Position of the last event that declares what is given up; 0 where there is none."""
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
@@ -69,9 +71,12 @@ class Decision:
     def _add_events(self, submission: Submission) -> None:
         start = self.next_position
         given: list[bytes] = []
+        new: list[bool] = []
+        suspected = len(self.suspected)
         in_work, labelled = False, False
         for candidate in submission.candidates:
             position = self._position(candidate)
+            new.append(position is None)
             if position is None:
                 labelled |= candidate.fingerprint is None
                 given.append(self.add_new(candidate))
@@ -92,7 +97,8 @@ class Decision:
         if labelled and submission.proof is not None:
             self.proofs[submission.proof] = start
         in_work |= accepted > 0 or bool(rejects)
-        self._answer(submission, Outcome(accepted, len(given) - accepted, tuple(given)), in_work=in_work)
+        outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
+        self._answer(submission, outcome, in_work=in_work)
 
     def add_new(self, candidate: Candidate) -> bytes:
         """Give a new event its place, and its fingerprint back."""
@@ -118,6 +124,8 @@ class Decision:
             candidate.likeness, self.monotonic, candidate.likeness_seconds
         )
         self.likenesses[candidate.likeness] = fingerprint
+        if earlier is not None:
+            self.suspected.append(fingerprint)
         return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()
 
     def _position(self, candidate: Candidate) -> int | None:

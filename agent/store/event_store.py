@@ -128,6 +128,11 @@ class EventStore:
         return self._committer.wear.bytes
 
     @property
+    def bytes_max(self) -> int:
+        """The bound of the store."""
+        return self._settings.max_bytes
+
+    @property
     def commit_durations(self) -> Durations:
         """How long the commits took, since the start."""
         return self._committer.durations

@@ -64,6 +64,10 @@ class Outcome:
     accepted: int = 0
     duplicates: int = 0
     fingerprints: tuple[bytes, ...] = ()
+    new: tuple[bool, ...] = ()
+    """For each of the fingerprints whether its event is new; without them, all are copies."""
+    suspected: tuple[bytes, ...] = ()
+    """Those of new events that name an earlier one in `possible_duplicate_of`."""
     refusal: str = ""
     """Why nothing was stored; empty where all is durable."""
     retry_seconds: int = 0

@@ -125,7 +125,8 @@ def mosquitto(server: Server, seconds: float) -> Result:
     before, start = server.cpu_seconds(), time.monotonic()
     with _broker(server.port) as broker:
         acked = 0
-        for acked in _published(broker, _MANY):
+        for published in _published(broker, _MANY):
+            acked = published
             if time.monotonic() - start > seconds:
                 break
     return Result(acked, time.monotonic() - start, server.cpu_seconds() - before)

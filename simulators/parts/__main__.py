@@ -1,6 +1,7 @@
 """Prepare the real parts: `python -m simulators.parts` finds or installs Java and fills the cache of jars.
 
-`python -m simulators.parts programs` installs the programs of Debian that only tests need.
+`python -m simulators.parts programs` installs the programs of Debian that only tests need, and with `heavy` behind it
+those of the heavy tests, too.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from simulators.parts.error import PartError
 
 def main() -> int:
     """Prepare what was asked for, and say where it lies."""
-    if sys.argv[1:] == ["programs"]:
-        _install_programs()
+    if sys.argv[1:2] == ["programs"]:
+        _install_programs(heavy=sys.argv[2:] == ["heavy"])
         return 0
     try:
         print(f"java: {java.install()}")
@@ -27,10 +28,10 @@ def main() -> int:
     return 0
 
 
-def _install_programs() -> None:
+def _install_programs(*, heavy: bool) -> None:
     """Install what some tests need; where we may not, say how, and go on: the other tests run without."""
     try:
-        programs.install()
+        programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
     except PartError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
 

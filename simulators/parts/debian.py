@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
+from simulators.parts import cache
 from simulators.parts.error import PartError
 
 
@@ -20,6 +23,21 @@ def install(*packages: str) -> None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+
+
+def unpack(package: str) -> Path:
+    """Give the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
+    folder = cache.folder() / f"debian-{package}"
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        for command in (["apt-get", "download", package], ["sh", "-c", "dpkg-deb -x *.deb files"]):
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
+        (Path(name) / "files").rename(folder)
+    return folder
 
 
 def by_hand(*packages: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from simulators.parts import debian
@@ -20,6 +21,14 @@ PACKAGES = {
     "postgres": "postgresql",
     "systemd-analyze": "systemd",
 }
+HEAVY_PACKAGES = {
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+    "lintian": "lintian",
+    "chromium": "chromium",
+    "npm": "npm",
+}
+"""Those that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where servers lie; not in everybody's PATH."""
 _POSTGRESQL = Path("/usr/lib/postgresql")
@@ -36,12 +45,12 @@ def require(program: str) -> str:
     """Give a program's path; without it, the error names the command that installs it."""
     found = find(program)
     if found is None:
-        raise PartError(f"no {program}; run: {debian.by_hand(PACKAGES[program])}")
+        raise PartError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")
     return found
 
 
-def install() -> None:
+def install(packages: Mapping[str, str] = PACKAGES) -> None:
     """Install the packages whose program is missing."""
-    missing = sorted({package for program, package in PACKAGES.items() if find(program) is None})
+    missing = sorted({package for program, package in packages.items() if find(program) is None})
     if missing:
         debian.install(*missing)

@@ -54,7 +54,7 @@ def take(
     )
     (answer,) = answers
     tally = pipeline.tallies["http"]
-    assert (tally.accepted, tally.rejected) == (answer.accepted, answer.rejected)
+    assert (tally.accepted, tally.rejected.total()) == (answer.accepted, answer.rejected)
     assert tally.refused.total() == (answer.status is not Status.DURABLE)
     return answer, intake
 

@@ -1,24 +1,20 @@
 """The agent under a service manager: the test listens where systemd would."""
 
-import ctypes
-import os
 import re
 import socket
 import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from simulators.parts.process import Command, Process
+from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
 WATCHDOG_SECONDS = 3
-_PTRACE_SEIZE, _PTRACE_INTERRUPT, _PTRACE_DETACH = 0x4206, 0x4207, 17
-_WALL = 0x40000000
 
 
 class Manager:
@@ -65,26 +61,6 @@ def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
     process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
     yield process
     process.kill()
-
-
-@contextmanager
-def hung(pid: int, thread: str) -> Iterator[None]:
-    """Let one thread of a process stand still, as one that waits for a disk that never answers."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    number = next(int(task.name) for task in tasks if (task / "comm").read_text().strip() == thread)
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ptrace(request: int) -> None:
-        if libc.ptrace(request, number, None, None) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-    ptrace(_PTRACE_SEIZE)
-    ptrace(_PTRACE_INTERRUPT)
-    os.waitpid(number, _WALL)
-    try:
-        yield
-    finally:
-        ptrace(_PTRACE_DETACH)
 
 
 def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: Manager, tmp_path: Path) -> None:

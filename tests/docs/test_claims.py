@@ -23,7 +23,13 @@ def test_the_reference_of_the_configuration_is_the_settings() -> None:
 
 
 def test_every_configuration_in_the_documents_is_taken() -> None:
-    pages = (DOCS / "configuration.md", DOCS / "zigbee2mqtt.md", DOCS / "oscore.md", ROOT / "README.md")
+    pages = (
+        DOCS / "configuration.md",
+        DOCS / "operations.md",
+        DOCS / "zigbee2mqtt.md",
+        DOCS / "oscore.md",
+        ROOT / "README.md",
+    )
     examples = [example for page in pages for example in blocks(page, "toml")]
     assert examples
     for example in examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from typing import Any
 
 from agent.delivery import Receive
 from agent.http.limits import Limits
-from agent.http.metrics import Metrics, Sources
 from agent.http.server import HttpServer
-from agent.http.views import Views
+from agent.observation import observe
 from agent.pipeline import Pipeline
 from agent.settings import DevicesSettings, HttpSettings, IdentitySettings
-from agent.status import read_status
 from agent.store import database
 from agent.store.event_store import EventStore
+from agent.watch import LastWords
 from tests.http.client import Client
 from tests.store.stores import GATEWAY, HandClock, make_store
 
@@ -53,17 +51,7 @@ async def serving(
     http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
-        responses: Counter[int] = Counter()
-        sources = Sources(
-            pipeline.tallies,
-            {"coap": lambda: 5},
-            responses,
-            pipeline.warnings.counts,
-            events.commit_durations,
-            events.counts,
-            events.bytes_on_disk,
-        )
-        views = Views(events.trouble, lambda: read_status(folder / "state", GATEWAY).document(), Metrics(sources).text)
+        views, responses = observe(folder / "state", GATEWAY, events, pipeline, clock, LastWords(), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
             yield Served(server, events, Client(server.port))
 

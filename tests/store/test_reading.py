@@ -39,7 +39,5 @@ async def test_a_reader_cannot_write(tmp_path: Path) -> None:
 
 
 def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
-    code = (
-        "import sys, agent.command_line, agent.service; print('sqlite_utils' in sys.modules)"
-    )
+    code = "import sys, agent.command_line, agent.service; print('sqlite_utils' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,70 @@
+"""What the HTTP server shows, put together from the parts of the agent: status, metrics, the page's live view."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from agent.clock import Clock
+from agent.events_command import read_events
+from agent.http.metrics import Metrics, Sources
+from agent.http.views import Looks, Views
+from agent.live import Live
+from agent.pipeline import Pipeline
+from agent.status import Status, read_status
+from agent.store.event_store import EventStore
+from agent.trace_command import read_trace
+from agent.watch import LastWords
+
+SEARCHED_EVENTS_MAX = 20_000
+"""How many of the latest events are searched for a device."""
+FOUND_EVENTS_MAX = 50
+
+
+def observe(
+    folder: Path,
+    gateway: str,
+    store: EventStore,
+    pipeline: Pipeline,
+    clock: Clock,
+    words: LastWords,
+    copies_at_the_door: Mapping[str, Callable[[], int]],
+) -> tuple[Views, Counter[int]]:
+    """Put the views together; the counter is for the server's responses, which the metrics show."""
+    responses: Counter[int] = Counter()
+    live = Live(store, clock, pipeline.watch, words)
+
+    def status() -> Status:
+        return read_status(folder, gateway)
+
+    def latest(device: str) -> list[Mapping[str, object]]:
+        events = list(read_events(folder, gateway, SEARCHED_EVENTS_MAX))
+        found = (event for event in reversed(events) if device.lower() in str(event.get("device", "")).lower())
+        return list(islice(found, FOUND_EVENTS_MAX))
+
+    sources = Sources(
+        tallies=pipeline.tallies,
+        copies_at_the_door=copies_at_the_door,
+        responses=responses,
+        dangers=pipeline.warnings.counts,
+        commits=store.commit_durations,
+        outbox=store.counts,
+        store_bytes=store.bytes_on_disk,
+        store_bytes_max=store.bytes_max,
+        written_bytes=store.written_bytes,
+        status=status,
+        clock=clock,
+        links=words.links,
+    )
+    looks = Looks(
+        trouble=store.trouble,
+        status=status,
+        metrics=Metrics(sources).text,
+        live=lambda: live.document(status),
+        feed=live.feed,
+        trace=lambda fingerprint: read_trace(folder, gateway, fingerprint),
+        latest=latest,
+    )
+    return Views(looks), responses

@@ -1,0 +1,155 @@
+"""What a person who looks at the gateway wants to see of the last minutes: devices, the latest outcomes, warnings.
+
+All of it is in memory, bounded, and forgotten with the process; the store knows what has to last.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from agent.delivery import Answer, Delivery, Status
+from agent.store.port import Candidate, Outcome, Reject
+
+DEVICES_MAX = 2_000
+"""The devices seen last; others leave."""
+FEED_MAX = 200
+ERRORS_MAX = 50
+_LINKS = ("kafka", "receipts", "mqtt")
+_STATE = re.compile(r"\b(kafka|receipts|mqtt)=([a-z-]+)")
+_REASON = re.compile(r"""\breason=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)""")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a device has said since the agent started."""
+
+    last_seen: int = 0
+    """In milliseconds since 1970 UTC, by the gateway's clock."""
+    events: int = 0
+    duplicates: int = 0
+    possible_duplicates: int = 0
+    rejected: int = 0
+    reason: str = ""
+    """Of the latest rejection."""
+
+
+class Entry(NamedTuple):
+    """One line of the live feed."""
+
+    number: int
+    received: int
+    outcome: str
+    device: str
+    via: str
+    fingerprint: bytes
+    reason: str
+
+
+class Watch:
+    """Notes outcomes as they are answered; runs in the event loop's thread, and is read from others."""
+
+    def __init__(self) -> None:
+        self._devices: OrderedDict[str, Seen] = OrderedDict()
+        self._feed: deque[Entry] = deque(maxlen=FEED_MAX)
+        self._number = 0
+
+    def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
+        """Note what became of a delivery that the store has taken."""
+        new, suspected = iter(outcome.new), outcome.suspected
+        fingerprints = iter(outcome.fingerprints)
+        for candidate in candidates:
+            device = candidate.event.device
+            fingerprint = next(fingerprints, candidate.fingerprint or b"")
+            seen = self._seen(device, candidate.received)
+            if next(new, False):
+                seen.events += 1
+                seen.possible_duplicates += fingerprint in suspected
+                self._add(candidate.received, "accepted", device, via, fingerprint, "")
+            else:
+                seen.duplicates += 1
+                self._add(candidate.received, "copy", device, via, fingerprint, "")
+        for reject in rejects:
+            seen = self._seen(reject.device, reject.received)
+            seen.rejected += 1
+            seen.reason = reject.reason
+            self._add(reject.received, "rejected", reject.device, reject.via, b"", reject.reason)
+
+    def refused(self, delivery: Delivery, answer: Answer, received: int) -> None:
+        """Note a delivery of which nothing was taken."""
+        if answer.status is not Status.DURABLE:
+            reason = f"{answer.status.value}: {answer.reason}"
+            self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
+
+    def devices(self) -> list[dict[str, object]]:
+        """Give the devices, the one seen last first."""
+        return [{"device": device, **asdict(seen)} for device, seen in reversed(list(self._devices.items()))]
+
+    def feed(self, after: int) -> list[dict[str, object]]:
+        """Give what is newer than a number, in order."""
+        return [
+            {**entry._asdict(), "fingerprint": entry.fingerprint.hex()}
+            for entry in list(self._feed)
+            if entry.number > after
+        ]
+
+    def _seen(self, device: str, received: int) -> Seen:
+        seen = self._devices.get(device)
+        if seen is None:
+            if len(self._devices) >= DEVICES_MAX:
+                self._devices.popitem(last=False)
+            seen = self._devices[device] = Seen()
+        else:
+            self._devices.move_to_end(device)
+        seen.last_seen = received
+        return seen
+
+    def _add(self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str) -> None:
+        self._number += 1
+        self._feed.append(Entry(self._number, received, outcome, device, via, fingerprint, reason))
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """How the way to something outside is, as the log says at each change."""
+
+    state: str
+    since: int
+    reason: str
+
+
+class LastWords(logging.Handler):
+    """Keeps the latest warnings, and of each link the latest state, from the log of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
+        self._links: dict[str, LinkState] = {}
+        self._guard = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a record."""
+        message = record.getMessage()
+        moment = int(record.created * 1000)
+        with self._guard:
+            if record.levelno >= logging.WARNING:
+                self._errors.append({"time": moment, "level": record.levelname.lower(), "message": message})
+            if (state := _STATE.match(message)) is not None:
+                reason = _REASON.search(message)
+                said = "" if reason is None else reason[1].strip("'\"")
+                self._links[state[1]] = LinkState(state[2], moment, said)
+
+    def errors(self) -> list[dict[str, object]]:
+        """Give the latest warnings and errors, in order."""
+        with self._guard:
+            return list(self._errors)
+
+    def links(self) -> dict[str, dict[str, object]]:
+        """Give the state of each link that has one."""
+        with self._guard:
+            return {name: asdict(self._links[name]) for name in _LINKS if name in self._links}

@@ -1,0 +1,97 @@
+"""A sensor in Python, as MicroPython takes it: keeps its events, and sends them in packs until they are on disk.
+
+    python3 sensor.py ::1 5683 urn:dev:mac:00158d0001a2b3c4
+
+What it needs of MicroPython: socket, json, time, random. A pack is an array of events in one request; one 2.04 answers
+for all of it. After a lost ACK the next pack may be cut otherwise: the gateway knows each event by itself.
+"""
+
+import json
+import random
+import socket
+import sys
+import time
+
+ACK_TIMEOUT = 2.0
+MAX_RETRANSMIT = 4
+PACK_BYTES = 1000  # with the headers below one frame of most networks; smaller on 6LoWPAN
+JSON = 50
+
+
+class Sensor:
+    """Events in a queue that outlives a lost answer; keep `boot` and the queue in flash where there is some."""
+
+    def __init__(self, gateway, port, device, boot):
+        self.device = device
+        self.boot = boot
+        self.number = 0
+        self.queue = []
+        self.message_id = random.getrandbits(16)
+        address = socket.getaddrinfo(gateway, port, 0, socket.SOCK_DGRAM)[0]
+        self.socket = socket.socket(address[0], socket.SOCK_DGRAM)
+        self.socket.connect(address[-1])
+
+    def measured(self, data):
+        """Keep an event. Boot count and number make it one of its own, however often it is sent."""
+        self.number += 1
+        self.queue.append({"device": self.device, "boot": self.boot, "id": self.number, "data": data})
+
+    def send(self):
+        """Send packs until the queue is empty; False where the gateway did not take one: try again later."""
+        while self.queue:
+            events, body = self.pack()
+            code = self.request(body)
+            if code == 0 or code >> 5 == 5:
+                return False  # nobody answered, or its store is full
+            # 2.04: on disk. 4.xx: these events will never be taken, so keeping them would only block the others.
+            del self.queue[:events]
+        return True
+
+    def pack(self):
+        """Cut as many of the oldest events as have room; at least one."""
+        events, body = 1, json.dumps(self.queue[:1])
+        while events < len(self.queue):
+            more = json.dumps(self.queue[: events + 1])
+            if len(more) > PACK_BYTES:
+                break
+            events, body = events + 1, more
+        return events, body.encode()
+
+    def request(self, body):
+        """Send a confirmable POST to /e, again as RFC 7252 says; give the answer's code, 0 without one."""
+        self.message_id = (self.message_id + 1) & 0xFFFF
+        token = bytes([random.getrandbits(8) for _ in range(4)])
+        sent = bytes([0x44, 0x02]) + self.message_id.to_bytes(2, "big") + token
+        sent += b"\xb1e" + bytes([0x11, JSON]) + b"\xff" + body
+        wait = ACK_TIMEOUT * (1 + random.getrandbits(8) / 512)
+        for _ in range(MAX_RETRANSMIT + 1):
+            self.socket.send(sent)  # the same bytes each time
+            code = self.answer(sent, wait)
+            if code:
+                return code
+            wait *= 2
+        return 0
+
+    def answer(self, sent, wait):
+        """Wait for the answer with our token."""
+        end = time.time() + wait
+        while time.time() < end:
+            self.socket.settimeout(max(0.01, end - time.time()))
+            try:
+                heard = self.socket.recv(256)
+            except OSError:
+                continue  # the time is over, or the gateway's port is closed for now
+            if len(heard) == 4 and heard[0] == 0x60 and heard[2:4] == sent[2:4]:
+                end = time.time() + 60  # an empty ACK: the answer comes by itself
+            elif len(heard) >= 8 and heard[0] & 15 == 4 and heard[4:8] == sent[4:8]:
+                if heard[0] >> 4 & 3 == 0:
+                    self.socket.send(bytes([0x60, 0]) + heard[2:4])
+                return heard[1]
+        return 0
+
+
+if __name__ == "__main__":
+    sensor = Sensor(sys.argv[1], int(sys.argv[2]), sys.argv[3], boot=1)
+    for reading in range(50):
+        sensor.measured({"temperature": 20 + reading / 10, "battery": 3012})
+    print("sent" if sensor.send() else "kept")

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Build the Debian package into dist/: packaging/deb.sh [amd64|arm64]. The wheels are those of that architecture.
+set -eu
+
+checkout=$(cd "$(dirname "$0")/.." && pwd)
+architecture=${1:-$(dpkg --print-architecture)}
+case $architecture in
+  amd64) machine=x86_64 ;;
+  arm64) machine=aarch64 ;;
+  *) echo "deb: $architecture is not offered: Kafka's client has no wheel for it" >&2; exit 1 ;;
+esac
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")
+date=$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)
+maintainer=${MAINTAINER:-'Oncegate maintainers <oncegate@packages.invalid>'}
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+chmod 755 "$root"
+
+DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=/lib/systemd/system \
+  DOCUMENTS=/usr/share/doc/oncegate MACHINE=$machine "$checkout/packaging/install.sh"
+rm -rf "$root/etc/oncegate/secrets"
+
+documents=$root/usr/share/doc/oncegate
+install -m 644 "$checkout/packaging/copyright" "$documents/copyright"
+{
+  printf 'oncegate (%s) unstable; urgency=medium\n\n  * See docs and CHANGELOG.md of the sources.\n\n' "$version"
+  printf ' -- %s  %s\n' "$maintainer" "$(date -R -u -d "@$date")"
+} | gzip -9n > "$documents/changelog.gz"
+install -D -m 644 "$checkout/packaging/lintian-overrides" "$root/usr/share/lintian/overrides/oncegate"
+install -D -m 644 "$checkout/packaging/oncegate.1" "$root/usr/share/man/man1/oncegate.1"
+gzip -9n "$root/usr/share/man/man1/oncegate.1"
+
+# Shared objects come from wheels with modes of their own.
+find "$root" -type d -exec chmod 755 {} +
+find "$root/usr/lib/oncegate" -type f ! -path '*/bin/*' -exec chmod 644 {} +
+
+mkdir "$root/DEBIAN"
+for script in postinst prerm postrm; do install -m 755 "$checkout/packaging/$script" "$root/DEBIAN/$script"; done
+echo /etc/oncegate/oncegate.toml > "$root/DEBIAN/conffiles"
+size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
+sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/; s/@MAINTAINER@/$maintainer/" \
+  "$checkout/packaging/control" > "$root/DEBIAN/control"
+(cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) \
+  > "$root/DEBIAN/md5sums"
+find "$root" -exec touch -h -d "@$date" {} +
+
+dist=${DIST:-$checkout/dist}
+mkdir -p "$dist"
+package=$dist/oncegate_${version}_$architecture.deb
+dpkg-deb --root-owner-group --uniform-compression -Zxz --build "$root" "$package" > /dev/null
+echo "$package"

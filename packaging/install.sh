@@ -1,0 +1,53 @@
+#!/bin/sh
+# Lay out everything that a gateway needs.
+#
+# DESTDIR is put before every place. LIBRARY, BIN, UNITS and DOCUMENTS are the places; `make deb` chooses others.
+# A configuration that is there is left as it is.
+set -eu
+
+checkout=$(cd "$(dirname "$0")/.." && pwd)
+destination=${DESTDIR:-}
+library=${LIBRARY:-/opt/oncegate} bin=${BIN:-/usr/local/bin} units=${UNITS:-/etc/systemd/system}
+documents=${DOCUMENTS:-/usr/local/share/doc/oncegate} machine=${MACHINE:-$(uname -m)}
+configuration=$destination/etc/oncegate
+
+"$checkout/packaging/environment.sh" "$destination$library" "$library" "$machine"
+
+install -d -m 755 "$destination$bin" "$destination$units" "$destination$documents/docs" "$configuration"
+install -d -m 700 "$configuration/secrets"
+ln -sf "$library/bin/oncegate" "$destination$bin/oncegate"
+for unit in oncegate.service; do
+  sed "s#/usr/bin/oncegate#$bin/oncegate#; s#/usr/share/doc/oncegate#$documents#" "$checkout/systemd/$unit" \
+    > "$destination$units/$unit"
+  chmod 644 "$destination$units/$unit"
+done
+if [ ! -e "$configuration/oncegate.toml" ]; then
+  (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+from agent.configuration_example import example
+print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml"
+  chmod 644 "$configuration/oncegate.toml"
+fi
+(cd "$checkout/docs" && find . -name '*.md' -o -name '*.svg' -o -name '*.yml' -o -path './monitoring/*.json') |
+  while read -r page; do install -D -m 644 "$checkout/docs/$page" "$destination$documents/docs/$page"; done
+install -m 644 "$checkout/README.md" "$destination$documents/README.md"
+
+[ -z "$destination" ] || exit 0
+
+# On the machine itself: user, state, compiled sources, and the unit.
+if ! getent passwd oncegate > /dev/null; then
+  useradd --system --user-group --home-dir /var/lib/oncegate --no-create-home --shell /usr/sbin/nologin oncegate
+fi
+install -d -m 750 -o oncegate -g oncegate /var/lib/oncegate
+"$library/bin/python3" -m compileall -q "$library/lib"
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+  systemctl enable --quiet oncegate.service
+fi
+if "$bin/oncegate" check > /dev/null 2>&1; then
+  if [ -d /run/systemd/system ]; then systemctl restart oncegate.service; fi
+  echo "install: done; see: oncegate doctor"
+else
+  echo "install: done; now edit /etc/oncegate/oncegate.toml, then: oncegate check && systemctl start oncegate"
+fi

@@ -1,0 +1,140 @@
+"""The example sensors, compiled and run against a real agent, over a link that loses datagrams."""
+
+from __future__ import annotations
+
+import json
+import re
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from simulators.parts.process import Process
+from tests.docs.pages import ROOT
+from tests.support.agent_process import agent_process
+
+EXAMPLES = ROOT / "docs" / "examples"
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+Lose = Callable[[int, bool], bool]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Process]:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
+        '[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    with agent_process(file) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        yield process
+
+
+@contextmanager
+def link(agent: Process, lose: Lose) -> Iterator[int]:
+    """Carry datagrams between one sensor and the agent; `lose` gets each one's number and whether it is an answer."""
+    (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
+    over = threading.Event()
+    with (
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as near,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as far,
+    ):
+        near.bind(("::1", 0))
+        far.connect(("::1", int(port)))
+
+        def carry() -> None:
+            sensor, numbers = None, {True: 0, False: 0}
+            selector = selectors.DefaultSelector()
+            for side in (near, far):
+                selector.register(side, selectors.EVENT_READ)
+            while not over.is_set():
+                for key, _ in selector.select(0.1):
+                    datagram, sender = key.fileobj.recvfrom(2048)  # type: ignore[union-attr]  # it is a socket
+                    is_answer = key.fileobj is far
+                    sensor = sensor if is_answer else sender
+                    numbers[is_answer] += 1
+                    if lose(numbers[is_answer], is_answer):
+                        continue
+                    if not is_answer:
+                        far.send(datagram)
+                    elif sensor is not None:
+                        near.sendto(datagram, sensor)
+
+        thread = threading.Thread(target=carry)
+        thread.start()
+        try:
+            yield near.getsockname()[1]
+        finally:
+            over.set()
+            thread.join()
+
+
+def events(folder: Path) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "agent.command_line", "events", "--limit", "1000"]
+    done = subprocess.run(
+        [*command, "--config", str(folder / "oncegate.toml")], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [event for event in found if event["device"] == DEVICE]
+
+
+@pytest.fixture(scope="module")
+def sensor_in_c(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler; run: sudo apt-get install gcc libc6-dev")
+    program = tmp_path_factory.mktemp("c") / "sensor"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2"]
+    subprocess.run([compiler, *flags, "-o", program, EXAMPLES / "sensor.c"], check=True)
+    return program
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [lambda number, is_answer: False, lambda number, is_answer: number == 1],
+    ids=["a good link", "the first request and the first answer are lost"],
+)
+def test_the_sensor_in_c_brings_its_event_once(sensor_in_c: Path, agent: Process, tmp_path: Path, lose: Lose) -> None:
+    with link(agent, lose) as port:
+        command = [str(sensor_in_c), "::1", str(port), DEVICE, "3", "17", "21.5"]
+        first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (first.returncode, first.stdout, again.stdout) == (0, "2.04\n", "2.04\n")
+    (event,) = events(tmp_path)
+    assert (event["boot"], event["id"], event["data"]) == (3, 17, {"temperature": 21.5})
+
+
+def test_the_sensor_in_c_says_what_it_has_to_keep(sensor_in_c: Path, agent: Process) -> None:
+    with link(agent, lambda number, is_answer: False) as port:
+        wrong = [str(sensor_in_c), "::1", str(port), "urn:oncegate:x", "3", "17", "21.5"]
+        done = subprocess.run(wrong, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "4.00\n")
+
+
+def test_the_sensor_in_python_brings_each_of_its_events_once_though_answers_are_lost(
+    agent: Process, tmp_path: Path
+) -> None:
+    with link(agent, lambda number, is_answer: is_answer and number in (1, 3)) as port:
+        command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), DEVICE]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "sent\n"
+    assert [event["id"] for event in events(tmp_path)] == list(range(1, 51))
+
+
+def test_the_sensor_in_python_keeps_what_nobody_took() -> None:
+    script = (
+        "import sensor; s = sensor.Sensor('::1', 1, 'urn:a', 1); s.measured({'x': 1}); print(s.send(), len(s.queue))"
+    )
+    faster = "import sensor; sensor.ACK_TIMEOUT = 0.01; " + script
+    done = subprocess.run(
+        [sys.executable, "-c", faster], capture_output=True, text=True, check=True, timeout=120, cwd=EXAMPLES
+    )
+    assert done.stdout == "False 1\n"

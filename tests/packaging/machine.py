@@ -1,0 +1,121 @@
+"""A Debian system that boots: systemd in a container, whose network is this machine's."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from simulators.parts import programs
+from simulators.parts.process import Command, Process
+from tests.packaging.roots import Root
+from tests.support.waiting import wait_until
+
+BOOT_SECONDS_MAX = 180.0
+STATE_MEGABYTES = 64
+_UNIT = "oncegate.service"
+
+
+class Machine:
+    """Boots a root with a small disk of its own for the agent's state, which outlives reboots."""
+
+    def __init__(self, root: Root, folder: Path) -> None:
+        self.root = root
+        state = root.path("/var/lib/oncegate")
+        script = (
+            f"mount -t tmpfs -o size={STATE_MEGABYTES}m,mode=750 state {state} && chown --reference={root.folder}"
+            f"/var/lib/oncegate.owner {state} && exec {programs.require('systemd-nspawn')} --register=no --keep-unit"
+            f" --boot --quiet --link-journal=no --resolv-conf=off --timezone=off -D {root.folder}"
+        )
+        owner = root.path("/var/lib/oncegate.owner")
+        owner.touch()
+        shutil.copystat(state, owner)
+        subprocess.run(["chown", f"--reference={state}", str(owner)], check=True)
+        unshare = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
+        self.process = Process(Command("machine", unshare, folder / "machine.log"))
+
+    def __enter__(self) -> Self:
+        self.process.start()
+        try:
+            self.wait_until_up()
+        except BaseException:
+            print(self.run("journalctl", "--no-pager", "--lines=50", check=False))
+            self.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Cut the power."""
+        leader = self.leader()
+        if leader is not None:
+            subprocess.run(["kill", "-KILL", str(leader)], check=False)  # its processes end with it
+        self.process.kill()
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Run a command on the machine."""
+        done = subprocess.run(
+            ["nsenter", "--target", str(self.leader()), "--all", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def show(self, name: str) -> str:
+        """Give a property of the agent's unit; empty while the machine does not answer."""
+        return self.run("systemctl", "show", "--value", "--property", name, _UNIT, check=False).strip()
+
+    def main_pid(self) -> int:
+        """Give the agent's process as this machine sees it."""
+        inner = self.show("MainPID")
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            except OSError:
+                continue  # it has ended
+            numbers = lines.get("NSpid", "").split()
+            if len(numbers) > 1 and numbers[-1] == inner and lines["Name"] != "systemd":
+                return int(numbers[0])
+        raise AssertionError(f"no process {inner} of the machine")
+
+    def kill_agent(self) -> None:
+        """Send SIGKILL to the agent."""
+        subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(self.main_pid())], check=True)
+
+    def wait_until_up(self) -> None:
+        """Wait until the agent says that it is ready."""
+        wait_until(self._is_up, "the agent is up on the machine", BOOT_SECONDS_MAX)
+
+    def reboot(self) -> None:
+        """Reboot, and wait until the agent is up again."""
+        before = self.leader()
+        self.run("systemctl", "reboot")
+        wait_until(lambda: self.leader() not in (None, before), "the machine boots again", BOOT_SECONDS_MAX)
+        self.wait_until_up()
+
+    def leader(self) -> int | None:
+        """Give the machine's first process: systemd, below systemd-nspawn."""
+        for entry in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = entry.read_text().rpartition(")")[2].split()
+                nspawn = self.process.pid
+            except OSError:
+                continue
+            if int(fields[1]) == nspawn and (entry.parent / "comm").read_text().strip() == "systemd":
+                return int(entry.parent.name)
+        return None
+
+    def _is_up(self) -> bool:
+        assert self.process.alive, self.process.log()
+        return self.leader() is not None and self.show("ActiveState") == "active"

@@ -1,0 +1,94 @@
+"""Clean Debian systems in folders, to install the package into."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from simulators.parts import programs
+from simulators.parts.error import PartError
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SUITE = "bookworm"
+INCLUDED = "python3,python3-venv,systemd,systemd-sysv,dbus,adduser,libcoap3-bin"
+BUILD_SECONDS_MAX = 1_800
+COMMAND_SECONDS_MAX = 1_200
+_SOURCES = Path("/etc/apt")
+
+
+class Root:
+    """A system in a folder; commands run in it by chroot."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(
+        self, *command: str, environment: dict[str, str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in it."""
+        given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
+        done = subprocess.run(
+            ["chroot", str(self.folder), *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=given,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    def path(self, place: str) -> Path:
+        """Give where a place of the system lies."""
+        return self.folder / place.lstrip("/")
+
+    def install(self, package: Path, *options: str) -> str:
+        """Install a package by dpkg."""
+        shutil.copy(package, self.path("/tmp/oncegate.deb"))
+        done = self.run("dpkg", *options, "-i", "/tmp/oncegate.deb", environment={"DEBIAN_FRONTEND": "noninteractive"})
+        return done.stdout + done.stderr
+
+    def configure(self, text: str = "") -> None:
+        """Write the two settings that have no default into the installed configuration, and more."""
+        file = self.path("/etc/oncegate/oncegate.toml")
+        written = file.read_text().replace('# id = "gw1"', 'id = "gw1"')
+        file.write_text(written.replace("# bootstrap_servers =", "bootstrap_servers =") + text)
+
+
+def build(archive: Path) -> None:
+    """Make an archive of a clean system, from where this machine gets its own packages."""
+    command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={INCLUDED}"]
+    done = subprocess.run(
+        [*command, SUITE, str(archive), "-"],
+        input=_sources(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS_MAX,
+    )
+    if done.returncode != 0:
+        raise PartError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
+
+
+def unpack(archive: Path, folder: Path) -> Root:
+    """Unpack a system."""
+    folder.mkdir()
+    subprocess.run(["tar", "-xf", str(archive), "-C", str(folder), "--numeric-owner"], check=True)
+    return Root(folder)
+
+
+def may_build() -> bool:
+    """Tell whether we may make systems at all."""
+    return os.geteuid() == 0
+
+
+def _sources() -> str:
+    """Give this machine's sources of Debian itself; others would bring what no gateway has."""
+    for file in (*sorted((_SOURCES / "sources.list.d").glob("*.sources")), _SOURCES / "sources.list"):
+        text = file.read_text() if file.exists() else ""
+        if SUITE in text and "debian" in text and "main" in text:
+            return text
+    raise PartError(f"no sources of Debian {SUITE} in {_SOURCES}")

@@ -1,0 +1,182 @@
+"""The Debian package: built, looked through, installed, upgraded, removed and purged in a clean system."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from contract.event import Event
+from simulators.parts import programs
+from tests.packaging.roots import CHECKOUT, Root
+from tests.store.stores import HandClock, accept, batch, make_store
+
+pytestmark = pytest.mark.heavy
+INSTALLED_MEGABYTES_MAX = 120
+STATE = "/var/lib/oncegate"
+AARCH64 = 183
+"""Of ELF's e_machine."""
+
+
+def fill(root: Root, *, processed: bool) -> None:
+    """Make a store of two events, as the installed agent's user."""
+
+    async def serve() -> None:
+        clock = HandClock()
+        async with make_store(root.path(STATE), clock, keep_processed_seconds=10**9) as store:
+            await accept(store, clock, Event("urn:a", id=1, data={"x": 1}))
+            if processed:
+                store.mark_forwarded(batch(1, 2))
+                store.mark_processed(store.forwarded())
+
+    asyncio.run(serve())
+    root.run("chown", "-R", "oncegate:oncegate", STATE)
+
+
+def events(root: Root) -> list[str]:
+    """Read the events with the installed program."""
+    return root.run("oncegate", "events").stdout.splitlines()
+
+
+def version_up(package: Path, folder: Path) -> Path:
+    """Make the next version's package: another version, and another default in the configuration."""
+    unpacked, following = folder / "unpacked", folder / "following.deb"
+    subprocess.run(["dpkg-deb", "-R", str(package), str(unpacked)], check=True)
+    control = unpacked / "DEBIAN" / "control"
+    control.write_text(control.read_text().replace("Version: 0.", "Version: 9."))
+    configuration = unpacked / "etc" / "oncegate" / "oncegate.toml"
+    configuration.write_text(configuration.read_text() + "# new in this version\n")
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(unpacked), str(following)], check=True)
+    return following
+
+
+def test_lintian_finds_no_error(package: Path) -> None:
+    command = [programs.require("lintian"), "--fail-on", "error", "--allow-root", str(package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_installs_and_asks_for_what_has_no_default(package: Path, root: Root) -> None:
+    said = root.install(package)
+    assert "edit /etc/oncegate/oncegate.toml" in said
+    assert root.run("oncegate", "version").stdout.startswith("oncegate ")
+    missing = root.run("oncegate", "check", check=False)
+    assert (missing.returncode, "[gateway] id: missing" in missing.stderr) == (2, True)
+    root.configure()
+    assert root.run("oncegate", "check").stdout == "/etc/oncegate/oncegate.toml: fine\n"
+    wants = root.path("/etc/systemd/system/multi-user.target.wants/oncegate.service")
+    assert wants.is_symlink()
+    state, secrets = root.path(STATE).stat(), root.path("/etc/oncegate/secrets").stat()
+    assert (oct(state.st_mode)[-3:], oct(secrets.st_mode)[-3:], secrets.st_uid) == ("750", "700", 0)
+    assert state.st_uid != 0
+    size = sum(os.lstat(file).st_size for file in root.path("/usr/lib/oncegate").rglob("*"))
+    assert size <= INSTALLED_MEGABYTES_MAX * 10**6
+
+
+def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: Root, tmp_path: Path) -> None:
+    root.install(package)
+    root.configure("# ours\n")
+    fill(root, processed=False)
+    before = events(root)
+    root.install(version_up(package, tmp_path), "--force-confdef", "--force-confold")
+    assert "9." in root.run("dpkg-query", "-W", "oncegate").stdout
+    assert root.path("/etc/oncegate/oncegate.toml").read_text().endswith("# ours\n")
+    assert events(root) == before
+    assert len(before) == 2
+
+
+def test_a_removal_keeps_configuration_and_store(package: Path, root: Root) -> None:
+    root.install(package)
+    root.configure()
+    fill(root, processed=False)
+    root.run("dpkg", "-r", "oncegate")
+    assert not root.path("/usr/lib/oncegate").exists()
+    assert root.path("/etc/oncegate/oncegate.toml").exists()
+    root.install(package)
+    assert len(events(root)) == 2
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_purge_keeps_what_was_not_processed_unless_told(package: Path, root: Root, *, told: bool) -> None:
+    root.install(package)
+    root.configure()
+    fill(root, processed=False)
+    root.run("dpkg", "-r", "oncegate")
+    done = root.run("dpkg", "-P", "oncegate", environment={"ONCEGATE_PURGE": "all"} if told else {})
+    assert root.path(STATE).exists() is not told
+    assert ("holds events that no table has" in done.stderr) is not told
+    assert not root.path("/etc/oncegate").exists()
+    if not told:
+        root.install(package)
+        root.configure()
+        assert len(events(root)) == 2
+
+
+def test_a_purge_in_one_step_keeps_them_too(package: Path, root: Root) -> None:
+    root.install(package)
+    root.configure()
+    fill(root, processed=False)
+    root.run("dpkg", "-P", "oncegate")
+    assert root.path(STATE).joinpath("events.db").exists()
+
+
+def test_a_purge_removes_what_is_processed(package: Path, root: Root) -> None:
+    root.install(package)
+    root.configure()
+    fill(root, processed=True)
+    root.run("dpkg", "-P", "oncegate")
+    assert not root.path(STATE).exists()
+    assert "oncegate" not in root.path("/etc/passwd").read_text()
+
+
+def test_a_store_that_cannot_be_read_is_never_purged(package: Path, root: Root) -> None:
+    root.install(package)
+    root.configure()
+    root.path(STATE).joinpath("events.db").write_bytes(b"damaged " * 4096)
+    root.run("dpkg", "-P", "oncegate")
+    assert root.path(STATE).joinpath("events.db").exists()
+
+
+def test_the_package_for_a_raspberry_pi_has_the_wheels_of_its_processor(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(CHECKOUT / "packaging" / "deb.sh"), "arm64"],
+        env={**os.environ, "DIST": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1_800,
+    )
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["dpkg-deb", "-x", done.stdout.split()[-1], str(tmp_path / "files")], check=True)
+    objects = [file for file in (tmp_path / "files").rglob("*.so*") if file.is_file()]
+    assert objects
+    assert {int.from_bytes(file.read_bytes()[18:20], "little") for file in objects} == {AARCH64}
+
+
+def test_a_processor_without_wheels_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(CHECKOUT / "packaging" / "deb.sh"), "armhf"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "armhf is not offered" in done.stderr) == (1, True)
+
+
+def test_make_install_from_a_checkout_makes_a_gateway(root: Root) -> None:
+    skipped = shutil.ignore_patterns(".git", ".venv", "build", "dist", ".*_cache", ".hypothesis", "__pycache__")
+    shutil.copytree(CHECKOUT, root.path("/root/checkout"), ignore=skipped, symlinks=True)
+    # What this machine needs to fetch packages; the system itself is not to know of it.
+    names = ("PIP_", "SSL_CERT", "REQUESTS_CA", "HTTP", "http", "no_proxy")
+    fetching = {name: value for name, value in os.environ.items() if name.startswith(names)}
+    for place in ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf"):
+        if Path(place).exists():
+            root.path(place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(place, root.path(place))
+    said = root.run("sh", "/root/checkout/packaging/install.sh", environment=fetching).stdout
+    assert "edit /etc/oncegate/oncegate.toml" in said
+    root.configure()
+    assert root.run("oncegate", "check", environment={"PATH": "/usr/local/bin:/usr/bin:/bin"}).returncode == 0
+    unit = root.path("/etc/systemd/system/oncegate.service").read_text()
+    assert "ExecStart=/usr/local/bin/oncegate run" in unit
+    again = root.run("sh", "/root/checkout/packaging/install.sh", environment=fetching).stdout
+    assert "install: done; see: oncegate doctor" in again
