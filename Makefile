@@ -57,10 +57,10 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	$(BIN)/pytest
 
 .PHONY: bench
-bench: bench-agent bench-store bench-cloud ## Measure everything, beside what a user would pick instead
+bench: bench-agent bench-store bench-cloud bench-simulators ## Measure everything, beside what a user would pick instead
 
-.PHONY: bench-agent bench-store bench-cloud
-bench-agent bench-store bench-cloud: setup
+.PHONY: bench-agent bench-store bench-cloud bench-simulators
+bench-agent bench-store bench-cloud bench-simulators: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

@@ -203,6 +203,11 @@ class KafkaSettings:
 
     bootstrap_servers: str = option(units.text, "Kafka brokers, host:port with commas between")
     topic: str = option(units.text, "topic of the events", default="oncegate.events")
+    delivery: str = option(
+        units.choice("at-least-once", "exactly-once", "at-most-once"),
+        "what a send to Kafka promises: docs/guarantees.md",
+        default="at-least-once",
+    )
     properties: Mapping[str, str] = option(
         units.properties, "librdkafka properties, such as security.protocol", default_factory=dict
     )

@@ -6,9 +6,10 @@ import sqlite3
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.link import STOPPED_FACT
 from agent.forward.records import read_front
 from agent.store import database, gaps, known_rows, tables
-from agent.store.coverage import Ranges
 from agent.store.damage import DamagedEventError
 from agent.store.reader import Epochs, read_packed
 from agent.store.states import States
@@ -23,7 +24,7 @@ class EventCounts:
     forwarded: int
     processed: int
     lost: int = 0
-    """Given up, since they could not be read any more; as far as the latest gaps say."""
+    """Given up, and declared by gateway.gap events; as far as the latest gaps say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,10 @@ class Status:
     """The same of the first event that waits for its receipt."""
     table: str | None
     """The table whose receipts count; None before the first."""
+    forwarding_stopped: str = ""
+    """Why nothing is forwarded until the next start; empty where it is."""
+    maybe_lost: int = 0
+    """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
     def document(self) -> dict[str, object]:
         """Give the status as JSON's types."""
@@ -84,6 +89,8 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oldest_new=_oldest(connection, end, "new"),
         oldest_forwarded=_oldest(connection, end, "forwarded"),
         table=tables.read_fact(connection, TABLE_FACT),
+        forwarding_stopped=tables.read_fact(connection, STOPPED_FACT) or "",
+        maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
     )
 
 
@@ -91,8 +98,8 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
     states = States(connection)
     forwarded = sum(batch.last - batch.first + 1 for batch in states.batches)
     first = tables.first_event(connection)
-    kept = 0 if first is None else _count(states.done, first) - _count(states.lost, first)
-    return EventCounts(end - forwarded - _count(states.done), forwarded, kept, _count(states.lost))
+    kept = 0 if first is None else states.done.count(first) - states.lost.count(first)
+    return EventCounts(end - forwarded - states.done.count(), forwarded, kept, states.lost.count())
 
 
 def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | None:
@@ -118,7 +125,3 @@ def _received(connection: sqlite3.Connection, position: int) -> int | None:
         return next((read_front(packed.tail).received for packed in read_packed(connection, position, position)), None)
     except DamagedEventError:
         return None
-
-
-def _count(ranges: Ranges, floor: int = 1) -> int:
-    return sum(max(0, last - max(first, floor) + 1) for first, last in ranges)

@@ -45,6 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         ("label", f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"),
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
     ]
+    if status.maybe_lost:
+        rows.append(("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when nobody could know"))
+    if status.forwarding_stopped:
+        rows.append(("forwarding", f"stopped: {status.forwarding_stopped}"))
     print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
     if not running:
         print(paint("events wait at their sensors while the agent does not run", Colour.WARNING))

@@ -22,7 +22,7 @@ class Store(Protocol):
     def trial(self) -> str:
         """Say why nothing can be stored now, empty where a trial write is on disk; blocks."""
 
-    def counts(self) -> tuple[int, int, int]:
+    def counts(self) -> tuple[int, int, int, int]:
         """Count the events that are new, forwarded, processed."""
 
     async def turn(self) -> None:
@@ -48,6 +48,6 @@ async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
     while True:
         await store.turn()
         notifier.alive()
-        new, forwarded, processed = store.counts()
+        new, forwarded, processed, _ = store.counts()
         notifier.status(f"{ways_in}; {new} new, {forwarded} forwarded, {processed} processed")
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)

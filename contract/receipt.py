@@ -2,12 +2,14 @@
 
 A receipt is the offset that the processing group has committed; this text stands beside it, as
 `oncegate:<table id>:<first>`. A job that succeeds another table names the old id too, as
-`oncegate:<table id>:<first>:<old table id>`.
+`oncegate:<table id>:<first>:<old table id>`. `first` is written with 20 digits, so that a reader whose client gives
+bytes beyond the metadata's end knows where the number ends; it is read with fewer, too.
 """
 
 from dataclasses import dataclass
 
 GROUP_DEFAULT = "oncegate-cloud"
+FIRST_DIGITS = 20
 _PREFIX = "oncegate"
 
 
@@ -21,7 +23,7 @@ class Receipt:
 
     def __str__(self) -> str:
         """Write the metadata."""
-        parts = [_PREFIX, self.table, str(self.first)]
+        parts = [_PREFIX, self.table, f"{self.first:0{FIRST_DIGITS}}"]
         if self.succeeds is not None:
             parts.append(self.succeeds)
         return ":".join(parts)

@@ -127,6 +127,14 @@ class Exchanges:
         else:
             self._send(datagram, exchange.endpoint)
 
+    def forget_answers(self) -> None:
+        """Ask the store again about whatever comes again: it has forgotten events that were acked.
+
+        All answers are forgotten, since nobody knows which answer was for which event. The store recognises the
+        copies of the others.
+        """
+        self._memory.clear()
+
     def settle(self, endpoint: Endpoint, message_id: bytes) -> bool:
         """Take note of an ACK or Reset; False where it is for none of our responses."""
         return self._separate.settle(endpoint.address, message_id)

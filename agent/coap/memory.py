@@ -34,6 +34,10 @@ class Memory:
         del self._answers[proof]
         return None
 
+    def clear(self) -> None:
+        """Forget all: whatever comes again is decided anew."""
+        self._answers.clear()
+
     def _forget(self, now: float) -> None:
         answers = self._answers
         while len(answers) > self._answers_max or (answers and self._outlived(now)):

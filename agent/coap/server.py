@@ -105,6 +105,10 @@ class CoapServer:
         await self._exchanges.finished()
         await self._events.finished()
 
+    def forget_answers(self) -> None:
+        """Give no answer from memory to a request from before this moment: the store has forgotten some of them."""
+        self._exchanges.forget_answers()
+
     @property
     def in_work(self) -> int:
         """How many requests wait for their outcome."""

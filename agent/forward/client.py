@@ -43,13 +43,11 @@ class LastError:
     def __init__(self) -> None:
         self.text: str | None = None
         self.fatal: str | None = None
-        self.all_down = False
 
     def __call__(self, error: KafkaError) -> None:
         """Take an error, in whichever thread the client reports it."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.all_down = True  # the cause was told before
-            return
+            return  # the cause was told before
         self.text = error.str()
         if error.fatal() or error.code() == KafkaError._FATAL:
             self.fatal = self.text

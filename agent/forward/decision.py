@@ -41,6 +41,8 @@ class PartitionView:
     """What stands beside that offset; None where it is not ours."""
     log_end: int | None = None
     """The offset of the next record that the partition will get."""
+    leader_epoch: int | None = None
+    """Since which election its leader leads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,16 @@ class KafkaSettingsError(ForwardError):
     """The settings can never work: no use in trying again."""
 
 
+class ClonedError(ForwardError):
+    """Another agent sends under our name: no use in trying again before one of the two is ended."""
+
+
 class SessionError(ForwardError):
     """A producer session is over; what was not marked is sent again by the next one."""
+
+
+class RefusedError(SessionError):
+    """The broker has refused a request as too large: its records have to go one by one."""
 
 
 class UnreachableError(SessionError):

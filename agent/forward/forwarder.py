@@ -3,37 +3,63 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Final
 
 from confluent_kafka import KafkaException
 
 from agent.clock import Clock
+from agent.forward.at_least_once import AtLeastOnce
+from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import SessionError
-from agent.forward.link import Link
-from agent.forward.mode import AtLeastOnce, Mode
-from agent.forward.session import Session, Way
+from agent.forward.error import ClonedError, RefusedError, SessionError
+from agent.forward.exactly_once import ExactlyOnce
+from agent.forward.link import STOPPED_FACT, Link
+from agent.forward.mode import Mode, Way
+from agent.forward.oversized import Suspects
 from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox
 
+SILENCE_MS: Final = 10_000
+"""How long there may be no delivery report before the broker counts as unreachable."""
+
+_MODES: Final[Mapping[str, Callable[[KafkaSettings, str], Mode]]] = {
+    "at-least-once": lambda settings, gateway: AtLeastOnce(),
+    "exactly-once": ExactlyOnce,
+    "at-most-once": lambda settings, gateway: AtMostOnce(),
+}
+
 
 class Forwarder:
-    """Drains the outbox into the topic.
+    """Drains the outbox into the topic, as the delivery mode promises.
 
     An event is marked forwarded only after the broker has acked it with an offset, together with all before it in
     its batch, in a topic that bore the same id before the first send and after the last ack. Until then it is new,
-    and a later session sends it again.
+    and a later session sends it again. At most once is the exception: there it is done with before it is sent.
     """
 
-    def __init__(self, settings: KafkaSettings, gateway: str, outbox: Outbox, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        gateway: str,
+        outbox: Outbox,
+        clock: Clock,
+        random: Random,
+        *,
+        silence_ms: int = SILENCE_MS,
+    ) -> None:
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
         self._clock = clock
         self._backoff = Backoff(random)
-        self._mode: Mode = AtLeastOnce(outbox)
+        self._mode = _MODES[settings.delivery](settings, gateway)
+        self._silence_ms = silence_ms
+        self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
+        """How the way to the topic is."""
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, so it wants a thread of its own.
@@ -43,41 +69,46 @@ class Forwarder:
         """
         config = producer_config(self._settings, self._mode.fixed)
         way = self._open_way()
+        if self._outbox.fact(STOPPED_FACT):
+            self._outbox.set_fact(STOPPED_FACT, "")
         while not stop.is_set():
             try:
                 self._run_session(way, config, stop)
+            except RefusedError:
+                continue
             except SessionError as failure:
                 if not stop.is_set():
                     way.link.down(failure)
                     stop.wait(self._backoff.next_seconds())
+            except ClonedError as error:
+                way.link.down(error)
+                self._outbox.set_fact(STOPPED_FACT, str(error))
+                stop.wait()
 
     def _open_way(self) -> Way:
         errors = LastError()
         admin = open_admin(self._settings, errors)
-        hint = create_command(self._settings.bootstrap_servers, self._settings.topic)
         return Way(
             topic=self._settings.topic,
             gateway=self._gateway,
             outbox=self._outbox,
-            mode=self._mode,
             watch=TopicWatch(admin, self._settings.topic, errors),
-            link=Link(self._clock, hint),
+            link=self.link,
             clock=self._clock,
-            oversized=set(),
+            suspects=Suspects(),
+            silence_ms=self._silence_ms,
         )
 
     def _run_session(self, way: Way, config: dict[str, object], stop: threading.Event) -> None:
-        topic_id = way.watch.read(stop)
+        topic = way.watch.look(stop)
         way.link.answered()
-        errors = LastError()
         try:
-            producer = self._mode.begin({**config, "error_cb": errors})
-        except KafkaException as error:  # such as a certificate that is just being replaced
+            session = self._mode.open(way, config, topic, stop)
+            try:
+                session.run(stop)
+            finally:
+                session.close()
+                if session.marked:
+                    self._backoff.reset()
+        except KafkaException as error:  # a certificate that is just being replaced; a fatal error, from any call
             raise SessionError(describe(error)) from error
-        session = Session(way, producer, errors, topic_id)
-        try:
-            session.run(stop)
-        finally:
-            session.close()
-            if session.marked:
-                self._backoff.reset()

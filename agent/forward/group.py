@@ -6,29 +6,22 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
+from confluent_kafka.admin import AdminClient
 
-from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of, wait_for
+from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of
 from agent.forward.decision import PartitionView, View
 from agent.forward.error import UnreachableError
-from agent.forward.topic import TopicWatch
+from agent.forward.metadata import WithMetadata, raw_metadata
+from agent.forward.topic import LogEnd, TopicWatch
 from contract import receipt
 
 ASK_SECONDS = 2.0
 """How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
 
+_FIXED_RECEIPT = re.compile(rb"oncegate:[^:]+:[0-9]{20}(?::[0-9A-Za-z-]+)?")
 _RECEIPT = re.compile(rb"oncegate:[^:]+:(?:0|[1-9][0-9]*)(?::[0-9A-Za-z-]+)?")
-
-
-class WithMetadata(Protocol):
-    """A committed offset, as far as its metadata goes."""
-
-    @property
-    def metadata(self) -> str | None:
-        """Give the metadata; raise UnicodeDecodeError where it is no text."""
 
 
 class Group:
@@ -39,7 +32,6 @@ class Group:
     """
 
     def __init__(self, admin: AdminClient, consumer: Consumer, topic: str, last_error: LastError) -> None:
-        self._admin = admin
         self._consumer = consumer
         self._topic = topic
         self._watch = TopicWatch(admin, topic, last_error)
@@ -53,7 +45,7 @@ class Group:
         wanted = sorted(partitions)
         try:
             committed = self._committed(wanted, stop) if wanted else {}
-            ends = self._log_ends(wanted, stop) if wanted else {}
+            ends = self._watch.ends(wanted, stop)
         except KafkaException as error:
             raise self._watch.explain(error) from error
         topic_id = self._watch.read(stop)
@@ -73,35 +65,20 @@ class Group:
                 return {offset.partition: offset for offset in answer if offset.error is None}
         raise UnreachableError("the agent stops")
 
-    def _log_ends(self, partitions: list[int], stop: threading.Event) -> dict[int, int]:
-        """Read where each partition ends; one that does not answer (it may have no leader now) is left out."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
-        question = {TopicPartition(self._topic, number): latest for number in partitions}
-        futures = self._admin.list_offsets(question, request_timeout=REQUEST_SECONDS_MAX)
-        ends: dict[int, int] = {}
-        for partition, future in futures.items():
-            try:
-                ends[partition.partition] = wait_for(future, stop).offset
-            except KafkaException:
-                continue
-        return ends
 
-
-def _view(committed: TopicPartition | None, log_end: int | None) -> PartitionView:
+def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView:
+    log_end, leader_epoch = (None, None) if end is None else (end.offset, end.leader_epoch)
     if committed is None or committed.offset < 0:
-        return PartitionView(log_end=log_end)
-    return PartitionView(committed.offset, receipt.parse(read_metadata(committed)), log_end)
+        return PartitionView(log_end=log_end, leader_epoch=leader_epoch)
+    return PartitionView(committed.offset, receipt.parse(read_metadata(committed)), log_end, leader_epoch)
 
 
 def read_metadata(committed: WithMetadata) -> str | None:
-    """Read the metadata, without what the client reads beyond its end.
+    """Read the metadata, without what does not belong to it.
 
-    librdkafka copies it without its closing NUL, and the client takes it for a C string (2.16). What is too much may
-    lengthen `first` by digits, unless that is 0: then batches are sent again. No receipt becomes true by it.
+    What is too much may lengthen a `first` of the older form by digits, unless that is 0: then batches are sent again.
+    No receipt becomes true by it.
     """
-    try:
-        raw = (committed.metadata or "").encode()
-    except UnicodeDecodeError as error:
-        raw = error.object
-    found = _RECEIPT.match(raw)
+    raw = raw_metadata(committed)
+    found = _FIXED_RECEIPT.match(raw) or _RECEIPT.match(raw)
     return None if found is None else found[0].decode()

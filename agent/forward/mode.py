@@ -1,19 +1,57 @@
-"""The delivery modes: what a send promises."""
+"""The delivery modes: what a send promises, and what all of them have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, Message, Producer
+from agent.clock import Clock
+from agent.forward.link import Link
+from agent.forward.oversized import Suspects
+from agent.forward.topic import TopicView, TopicWatch
+from agent.store.port import Outbox
 
-from agent.forward.records import Record
-from agent.store.port import Batch, Outbox
+START = 0
+"""Below every position: the outbox counts from 1."""
+IDLE_SECONDS_MAX = 0.5
+"""How long a session waits for an event; a stop is noticed after this at the latest."""
+POLL_SECONDS_MAX = 0.02
+"""How long it waits for a delivery report while there is one to wait for."""
+STOP_MS_MAX = 5_000
+"""How long what is in flight may take to be reported and marked when the agent stops."""
+FLIGHT_EVENTS_MAX = 1_000
+FLIGHT_BYTES_MAX = 512 * 1024
+"""Bounds of one batch, as it is read from the outbox."""
 
-if TYPE_CHECKING:
-    from confluent_kafka._types import HeadersType
 
-Delivered = Callable[[KafkaError | None, Message], None]
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What all sessions of a forwarder have in common."""
+
+    topic: str
+    gateway: str
+    outbox: Outbox
+    watch: TopicWatch
+    link: Link
+    clock: Clock
+    suspects: Suspects
+    silence_ms: int
+    """How long there may be no delivery report before the broker counts as unreachable."""
+
+
+class Session(Protocol):
+    """One producer's life: from the lowest new event on, until something fails or the agent stops."""
+
+    marked: int
+    """Batches that this session has brought home."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Send until the agent stops; raise SessionError where this producer is of no more use."""
+
+    def close(self) -> None:
+        """Give the producer up with all that it still holds; never blocks for long, whatever the broker does."""
 
 
 class Mode(Protocol):
@@ -21,43 +59,9 @@ class Mode(Protocol):
 
     fixed: Mapping[str, str | None]
     """The librdkafka properties that the promise depends on: nobody may override them, nor give those that are None."""
-    flights_max: int
-    """How many batches may be sent and not yet acked; with a batch's bounds it bounds the forwarder's memory."""
 
-    def begin(self, config: dict[str, Any]) -> Producer:
-        """Open a producer session; raise KafkaException where that fails."""
+    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
+        """Begin a session with the topic as it is now.
 
-    def send(self, producer: Producer, topic: str, record: Record, delivered: Delivered) -> None:
-        """Hand over one record; raise BufferError where the producer is full, KafkaException where it refuses."""
-
-    def end(self, batch: Batch) -> None:
-        """Remember a batch that the broker has acked in a topic that has been confirmed since."""
-
-
-class AtLeastOnce:
-    """Every event reaches the topic; a session sends it once, and one that is cut off may have it sent again."""
-
-    fixed: Mapping[str, str | None] = {
-        "acks": "all",
-        "enable.idempotence": "true",
-        "partitioner": "murmur2_random",
-        "delivery.report.only.error": None,
-        "transactional.id": None,
-    }
-    flights_max: int = 8
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-
-    def begin(self, config: dict[str, Any]) -> Producer:
-        """Open an idempotent producer: it repeats what it must without doubling or reordering."""
-        return Producer(config)
-
-    def send(self, producer: Producer, topic: str, record: Record, delivered: Delivered) -> None:
-        """Send a record that stays `new` in the outbox until its batch ends."""
-        headers = cast("HeadersType", record.headers)
-        producer.produce(topic, record.value, record.key, headers=headers, on_delivery=delivered)
-
-    def end(self, batch: Batch) -> None:
-        """Mark the batch forwarded."""
-        self._outbox.mark_forwarded(batch)
+        Raises KafkaException or SessionError where that fails, ClonedError where it must not be tried again.
+        """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
 from agent.forward.error import TopicMissingError, UnreachableError
@@ -17,8 +19,25 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a partition ends, and since which election its leader leads."""
+
+    offset: int
+    """Of the next record that the partition will get."""
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The topic at one moment; a partition without a leader is left out."""
+
+    id: str
+    ends: Mapping[int, LogEnd]
+
+
 class TopicWatch:
-    """Reads the topic's id."""
+    """Reads the topic's id, and where its partitions end."""
 
     def __init__(self, admin: AdminClient, name: str, last_error: LastError) -> None:
         self._admin = admin
@@ -33,17 +52,42 @@ class TopicWatch:
 
     def read(self, stop: threading.Event) -> str:
         """Ask, wait, and give the id."""
-        question = self.ask()
-        try:
-            return topic_id(wait_for(question, stop))
-        except KafkaException as error:
-            raise self.explain(error) from error
+        return topic_id(self._describe(stop))
+
+    def look(self, stop: threading.Event) -> TopicView:
+        """Look at the topic and all of its partitions."""
+        description = self._describe(stop)
+        return TopicView(topic_id(description), self.ends((part.id for part in description.partitions), stop))
+
+    def ends(self, partitions: Iterable[int], stop: threading.Event) -> dict[int, LogEnd]:
+        """Read where partitions end; one that does not answer (it may have no leader now) is left out."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
+        question = {TopicPartition(self._name, number): latest for number in partitions}
+        if not question:
+            return {}
+        futures = self._admin.list_offsets(question, request_timeout=REQUEST_SECONDS_MAX)
+        ends: dict[int, LogEnd] = {}
+        for partition, future in futures.items():
+            try:
+                answer = wait_for(future, stop)
+            except KafkaException:
+                continue
+            epoch = answer.leader_epoch
+            ends[partition.partition] = LogEnd(answer.offset, None if epoch is None or epoch < 0 else epoch)
+        return ends
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Tell a topic that is missing from a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
         return UnreachableError(self._last_error.text or describe(error))
+
+    def _describe(self, stop: threading.Event) -> TopicDescription:
+        question = self.ask()
+        try:
+            return wait_for(question, stop)
+        except KafkaException as error:
+            raise self.explain(error) from error
 
 
 def topic_id(description: TopicDescription) -> str:

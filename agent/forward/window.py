@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final, Protocol
 
+from confluent_kafka import KafkaError
+
+from agent.forward.oversized import TOO_LARGE_CODES
+from agent.forward.topic import LogEnd
 from agent.store.port import Batch, Offsets
 
-FLIGHT_EVENTS_MAX: Final = 1_000
-FLIGHT_BYTES_MAX: Final = 512 * 1024
-"""Bounds of one batch, as it is read from the outbox."""
 ACKED_MAX: Final = 1_000
 """Batches that are acked and wait for the topic to be confirmed; a few hundred bytes each."""
 
@@ -25,12 +27,14 @@ class Report(Protocol):
 class Flight:
     """A batch on its way: sent record by record, reported record by record in any order."""
 
-    __slots__ = ("_partitions", "_sent", "_unreported", "failure", "first", "last")
+    __slots__ = ("_partitions", "_sent", "_unreported", "failure", "first", "last", "refused")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.last = first - 1
         self.failure: str | None = None
+        self.refused = False
+        """Whether the broker has found a request too large that held some of it."""
         self._sent = 0
         self._unreported = 0
         self._partitions: dict[int, list[int]] = {}
@@ -41,12 +45,13 @@ class Flight:
         self._sent += 1
         self._unreported += 1
 
-    def report(self, error: object | None, message: Report) -> None:
+    def report(self, error: KafkaError | None, message: Report) -> None:
         """Take a delivery report; one without an offset counts as not sent."""
         self._unreported -= 1
         offset, partition = message.offset(), message.partition()
         if error is not None:
             self.failure = str(error)
+            self.refused |= error.code() in TOO_LARGE_CODES
         elif offset is None or offset < 0 or partition is None:
             self.failure = "a delivery was reported without an offset"
         else:
@@ -67,9 +72,16 @@ class Flight:
     def events(self) -> int:
         return self._sent
 
-    def batch(self, topic_id: str) -> Batch:
-        """Give what the outbox has to remember."""
-        spans = {partition: Offsets(low, high) for partition, (low, high) in sorted(self._partitions.items())}
+    @property
+    def unreported(self) -> int:
+        return self._unreported
+
+    def batch(self, topic_id: str, ends: Mapping[int, LogEnd]) -> Batch:
+        """Give what the outbox has to remember; `ends` is what was known of the topic before the first send."""
+        spans: dict[int, Offsets] = {}
+        for partition, (low, high) in sorted(self._partitions.items()):
+            end = ends.get(partition)
+            spans[partition] = Offsets(low, high, None if end is None else end.leader_epoch)
         return Batch(self.first, self.last, topic_id, spans)
 
 
@@ -105,12 +117,21 @@ class Window:
         """Take a flight that begins after all others."""
         self._flying.append(flight)
 
-    def settle(self) -> str | None:
-        """Move what is acked in order; give the reason of a failure where there is one."""
+    @property
+    def unreported(self) -> int:
+        """How many records are sent and not reported."""
+        return sum(flight.unreported for flight in self._flying)
+
+    def settle(self) -> Flight | None:
+        """Move what is acked in order; give a flight that has failed where there is one."""
         while self._flying and self._flying[0].acked:
             self._acked.append(self._flying.popleft())
-        return next((flight.failure for flight in self._flying if flight.failure is not None), None)
+        return next((flight for flight in self._flying if flight.failure is not None), None)
 
-    def take_confirmed(self, count: int, topic_id: str) -> list[Batch]:
-        """Remove the oldest acked flights, whose topic was confirmed, as the batches to mark."""
-        return [self._acked.popleft().batch(topic_id) for _ in range(count)]
+    def drop(self, flight: Flight) -> None:
+        """Forget a flight that has failed for good."""
+        self._flying.remove(flight)
+
+    def take_confirmed(self, count: int) -> list[Flight]:
+        """Remove the oldest acked flights, whose topic was confirmed: they are to be marked."""
+        return [self._acked.popleft() for _ in range(count)]

@@ -25,7 +25,7 @@ from agent.store.durations import Durations
 from agent.tally import Tally
 from contract.record import Clock as Trust
 
-STATES = ("new", "forwarded", "processed")
+STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
 GOOD_STATES = ("reachable", "flowing", "pinned", "connected")
 
@@ -41,7 +41,7 @@ class Sources:
     """Of HTTP, by their code."""
     dangers: Counter[Danger]
     commits: Durations
-    outbox: Callable[[], tuple[int, int, int]]
+    outbox: Callable[[], tuple[int, int, int, int]]
     store_bytes: Callable[[], int]
     store_bytes_max: int
     written_bytes: Callable[[], int]

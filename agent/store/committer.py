@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import database, gaps, known_rows, segments, tables
+from agent.store import database, gaps, known_rows, letting_go, tables
 from agent.store.copy_count import CopyCount
 from agent.store.damage import is_damage
 from agent.store.decision import STORE_FULL, Decision
@@ -73,6 +73,8 @@ class Committer:
         self.copies = CopyCount()
         self.damaged: Callable[[BaseException], None] = lambda _: None
         """Is told of an error that means a damaged file."""
+        self.forgotten: Callable[[], None] = lambda: None
+        """Is told when events are forgotten, so that their resend is stored as new."""
         self._failing = ""
         self.wear = Wear(memory.written)
         self.durations = Durations()
@@ -125,22 +127,25 @@ class Committer:
         self._give_up(gap)
         self.declare()
 
+    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        """Be done with events for good, with a fact in the same transaction, and purge them."""
+        letting_go.release(self.transact, self._memory, first, last, note)
+        if (processed_to := self._room.purgeable()) is not None:
+            self.purge(processed_to)
+
+    def epoch(self) -> str:
+        """Give the epoch of this opening, whether or not anything is stored under it."""
+        assert self._opening is not None
+        return self._opening.epoch
+
     def purge(self, up_to: int) -> None:
         """Delete the commits all of whose events lie at or below this position."""
         self.transact(lambda connection: tables.delete_events(connection, up_to))
         self._memory.first_kept = up_to + 1
 
     def _give_up(self, gap: Gap) -> None:
-        undeclared: list[Gap] = []
-
-        def write(connection: sqlite3.Connection) -> None:
-            nonlocal undeclared
-            gaps.insert(connection, gap)
-            segments.forget(connection, gap.first, gap.last)
-            undeclared = gaps.undeclared(gaps.load(connection))
-
-        self.transact(write)
-        self._memory.give_up(gap, undeclared)
+        letting_go.give_up(self.transact, self._memory, gap)
+        self.forgotten()
 
     def declare(self) -> None:
         """Store the events that say what is given up, where there are any to come."""

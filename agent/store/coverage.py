@@ -32,6 +32,10 @@ class Ranges:
         self._firsts[low:high] = [first]
         self._lasts[low:high] = [last]
 
+    def count(self, floor: int = 1) -> int:
+        """Count the positions from `floor` on."""
+        return sum(max(0, last - max(first, floor) + 1) for first, last in self)
+
     def end_of(self, position: int) -> int | None:
         """Give the last position of the range that holds this one."""
         at = bisect_right(self._firsts, position) - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import sqlite3
@@ -24,6 +23,7 @@ from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
+from agent.store.lock import lock
 from agent.store.port import Batch, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
@@ -66,7 +66,7 @@ class EventStore:
         """Open the store, which may take seconds where it is large."""
         self._loop = asyncio.get_running_loop()
         self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        self._lock = _lock(self._path)
+        self._lock = lock(self._path)
         try:
             await asyncio.to_thread(self._open)
         except BaseException:
@@ -90,6 +90,14 @@ class EventStore:
     def also_count(self, copies: Callable[[], int]) -> None:
         """Count the copies, too, that the ways in recognise and answer themselves."""
         self._committer.copies.at_the_door = copies
+
+    def also_forget(self, forget: Callable[[], None]) -> None:
+        """Tell, in the loop's thread, when events are forgotten, so that their resend is stored as new."""
+
+        def tell() -> None:
+            self._loop.call_soon_threadsafe(forget)
+
+        self._committer.forgotten = tell
 
     # What it says of itself while it serves
 
@@ -115,8 +123,8 @@ class EventStore:
         self._writer.put(tell)
         await come_round
 
-    def counts(self) -> tuple[int, int, int]:
-        """Count the events that are new, forwarded, and processed and still kept."""
+    def counts(self) -> tuple[int, int, int, int]:
+        """Count the events that are new, forwarded, processed and still kept, and lost."""
         return self._memory.progress.counts(self._memory.first_kept)
 
     def bytes_on_disk(self) -> int:
@@ -169,9 +177,13 @@ class EventStore:
         """See Outbox."""
         return self._memory.progress.take_returned()
 
-    def mark_forwarded(self, batch: Batch) -> None:
+    def epoch(self) -> str:
         """See Outbox."""
-        self._memory.progress.mark_forwarded(batch)
+        return self._committer.epoch()
+
+    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
+        """See Outbox."""
+        self._memory.progress.mark_forwarded(batch, note)
         self._writer.put(_wake)
 
     def forwarded(self) -> Sequence[Batch]:
@@ -187,6 +199,16 @@ class EventStore:
         """See Outbox."""
         self._memory.progress.return_batches(batches)
         self._writer.put(_wake)
+
+    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        """See Outbox."""
+        with self._damage_reported():
+            self._writer.call(lambda: self._committer.release(first, last, note))
+
+    def give_up(self, position: int, reason: str) -> None:
+        """See Outbox."""
+        with self._damage_reported():
+            self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
 
     def fact(self, name: str) -> str | None:
         """See Outbox."""
@@ -321,14 +343,3 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 def _wake() -> None:
     """Do nothing: the writer's next turn sees that marks are pending."""
-
-
-def _lock(path: Path) -> int:
-    """Hold the store against a second agent; the kernel lets go of it when the process ends."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise database.StoreError(f"{path}: another agent is using this store; stop it first") from error
-    return descriptor

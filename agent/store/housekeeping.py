@@ -55,6 +55,7 @@ class Housekeeping:
         self._marks_since: int | None = None
         self._purge_at = now
         self._forget_at = now
+        self._retry_at = now
         self._shrink_at = now
         self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service, memory.proofs.lifetime_ms)
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
@@ -62,12 +63,15 @@ class Housekeeping:
     def turn(self) -> float | None:
         """Do what is due; give the seconds until something will be, None where nothing is foreseen."""
         now = self._clock.monotonic()
+        if now < self._retry_at:
+            return (self._retry_at - now) / 1000
         try:
             dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
             if is_damage(error):
                 self._committer.damaged(error)
             log.error("store=housekeeping-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
+            self._retry_at = now + RETRY_MS
             return RETRY_MS / 1000
         return max(min(due for due in dues if due is not None) - now, 1) / 1000
 

@@ -92,16 +92,14 @@ def load(connection: sqlite3.Connection, clock: Clock, spans: Spans, bounds: Ind
     end = tables.last_position(connection)
     first_kept = tables.first_event(connection)
     given_up = gaps.load(connection)
-    coverage = Coverage(
-        tables.load_batches(connection),
-        [*tables.load_processed(connection), *((gap.first, gap.last) for gap in given_up if gap.count)],
-    )
+    lost = [(gap.first, gap.last) for gap in given_up if gap.count]
+    coverage = Coverage(tables.load_batches(connection), [*tables.load_processed(connection), *lost])
     return Memory(
         fingerprints,
         proofs,
         Likenesses(spans.likeness_ms),
         Rejections(),
-        Progress(coverage, end),
+        Progress(coverage, end, lost),
         Epochs([(first, opening.epoch) for first, opening in openings]),
         end,
         end + 1 if first_kept is None else first_kept,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from agent.store import tables
-from agent.store.coverage import Coverage
+from agent.store.coverage import Coverage, Ranges
 from agent.store.port import Batch
 
 Change = Callable[[sqlite3.Connection], None]
@@ -20,9 +21,13 @@ MERGED_EVENTS_MAX = 10_000
 class Progress:
     """Thread-safe; a change that a crash forgets is made again by sending or asking again."""
 
-    def __init__(self, coverage: Coverage, end: int) -> None:
+    def __init__(self, coverage: Coverage, end: int, lost: Iterable[tuple[int, int]] = ()) -> None:
         self._coverage = coverage
         self._end = end
+        self._lost = Ranges(lost)
+        """What is given up; of what is covered as processed, a part."""
+        self._releasing = Ranges()
+        """What is processed once the transaction in work is on disk."""
         self._changes: list[Change] = []
         self._unwritten: Batch | None = None
         """The latest batch, while it is not on disk and may still grow."""
@@ -60,8 +65,8 @@ class Progress:
         with self._changed:
             return self._coverage.forwarded()
 
-    def mark_forwarded(self, batch: Batch) -> None:
-        """Cover a batch; a neighbour that is not on disk yet grows instead."""
+    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
+        """Cover a batch, with a fact to write beside it; a neighbour that is not on disk yet grows instead."""
         with self._changed:
             merged = _merge(self._unwritten, batch)
             if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
@@ -69,6 +74,8 @@ class Progress:
             self._coverage.add_forwarded(batch)
             self._unwritten = batch
             self._changes.append(lambda connection: tables.insert_batch(connection, batch))
+            if note is not None:
+                self._changes.append(lambda connection: tables.write_fact(connection, *note))
 
     def mark_processed(self, batches: Sequence[Batch], monotonic: int, floor: int) -> None:
         """Move batches to processed; `floor` is the lowest position that is still kept."""
@@ -85,11 +92,25 @@ class Progress:
             self._returned = True
             self._changed.notify_all()
 
+    @contextmanager
+    def releasing(self, first: int, last: int) -> Iterator[Change]:
+        """Cover positions once the block has brought the change that says so to the disk; not where it raises."""
+        with self._changed:
+            self._releasing.add(first, last)
+        try:
+            yield self._write_processed
+            with self._changed:
+                self._coverage.processed.add(first, last)
+        finally:
+            with self._changed:
+                self._releasing = Ranges()
+
     def give_up(self, first: int, last: int) -> None:
         """Cover positions that are given up; that they are must be on disk already."""
         with self._changed:
             self._take([batch for batch in self._coverage.forwarded() if first <= batch.first and batch.last <= last])
             self._coverage.processed.add(first, last)
+            self._lost.add(first, last)
             self._append_processed()
 
     def may_cut_after(self, position: int) -> bool:
@@ -114,13 +135,13 @@ class Progress:
         with self._changed:
             return self._coverage.processed_to(floor)
 
-    def counts(self, floor: int) -> tuple[int, int, int]:
-        """Count the events that are new, forwarded, and processed; of the last those from `floor` on."""
+    def counts(self, floor: int) -> tuple[int, int, int, int]:
+        """Count the events that are new, forwarded, processed and lost; of the processed those from `floor` on."""
         with self._changed:
             forwarded = sum(batch.last - batch.first + 1 for batch in self._coverage.forwarded())
-            processed = tuple(self._coverage.processed)
-            kept = sum(max(0, last - max(first, floor) + 1) for first, last in processed)
-            return self._end - forwarded - sum(last - first + 1 for first, last in processed), forwarded, kept
+            done, lost = self._coverage.processed, self._lost
+            kept = done.count(floor) - lost.count(floor)
+            return self._end - forwarded - done.count(), forwarded, kept, lost.count()
 
     def pending(self) -> tuple[Change, ...]:
         """Give the changes that are not on disk, in their order; each may run twice."""
@@ -138,8 +159,13 @@ class Progress:
         return bool(self._changes)
 
     def _append_processed(self) -> None:
-        ranges = tuple(self._coverage.processed)
-        self._changes.append(lambda connection: tables.replace_processed(connection, ranges))
+        self._changes.append(self._write_processed)
+
+    def _write_processed(self, connection: sqlite3.Connection) -> None:
+        """Write the ranges of this moment, which hold those of any moment before."""
+        with self._changed:
+            ranges = Ranges([*self._coverage.processed, *self._releasing])
+        tables.replace_processed(connection, ranges)
 
     def _take(self, batches: Sequence[Batch]) -> list[Batch]:
         taken = [batch for batch in batches if self._coverage.take(batch)]
@@ -149,7 +175,7 @@ class Progress:
 
 
 def _merge(left: Batch | None, right: Batch) -> Batch | None:
-    """Unite two neighbouring batches of one topic; None where they are no neighbours or grow too large."""
+    """Unite two neighbouring batches of one topic and leader; None where they are none, or grow too large."""
     if left is None or left.last + 1 != right.first or left.topic_id != right.topic_id:
         return None
     if right.last - left.first >= MERGED_EVENTS_MAX:
@@ -157,5 +183,7 @@ def _merge(left: Batch | None, right: Batch) -> Batch | None:
     partitions = dict(left.partitions)
     for number, offsets in right.partitions.items():
         earlier = partitions.get(number)
+        if earlier is not None and earlier.leader_epoch != offsets.leader_epoch:
+            return None
         partitions[number] = offsets if earlier is None else earlier.united(offsets)
     return Batch(left.first, right.last, left.topic_id, partitions)

@@ -174,6 +174,7 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
     for gap in gaps.load(connection):
         if gap.count:
             covered.add(gap.first, gap.last)
+            segments.forget(connection, gap.first, gap.last)  # its own row may be lost
     end = tables.last_position(connection)
     position, lost = 1, 0
     while position <= end:

@@ -84,7 +84,7 @@ def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> Non
 
 def insert_batch(connection: sqlite3.Connection, batch: Batch) -> None:
     """Remember that the broker has a batch."""
-    partitions = json.dumps({number: [offsets.lowest, offsets.highest] for number, offsets in batch.partitions.items()})
+    partitions = json.dumps({number: _written(offsets) for number, offsets in batch.partitions.items()})
     row = (batch.first, batch.last, batch.topic_id, partitions)
     connection.execute(
         "INSERT OR REPLACE INTO batches (first, last, topic_id, partitions, checksum) VALUES (?, ?, ?, ?, ?)",
@@ -192,5 +192,10 @@ def count_rejects(connection: Reads) -> int:
     return number
 
 
+def _written(offsets: Offsets) -> list[int]:
+    known = [] if offsets.leader_epoch is None else [offsets.leader_epoch]
+    return [offsets.lowest, offsets.highest, *known]
+
+
 def _offsets(partitions: str) -> dict[int, Offsets]:
-    return {int(number): Offsets(lowest, highest) for number, (lowest, highest) in json.loads(partitions).items()}
+    return {int(number): Offsets(*offsets) for number, offsets in json.loads(partitions).items()}

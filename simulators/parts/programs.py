@@ -11,6 +11,7 @@ from simulators.parts import debian
 from simulators.parts.error import PartError
 
 PACKAGES = {
+    "chromium": "chromium",
     "mosquitto": "mosquitto",
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from simulators.ledger import Happened
 from simulators.report.observations import STEP_MILLISECONDS, Observations, quantiles
 from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
 
 _ENDS = frozenset({"runs again", "goes on", "disk has room"})
-_LABELS_MAX = 14
-"""So many faults are named in a chart; of more, the page's own list tells."""
+_NEAR = 0.025
+"""Faults nearer to one another than this share of the picture have one label."""
 TIMES_SENT_MAX = 20
 
 
@@ -67,8 +68,9 @@ def latency(seen: Observations) -> str:
         axes.set_yscale("log")
         _mark(axes, seen)
         finish(axes, "seconds to the ACK", from_zero=False)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         return svg(figure, "Seconds from the first transmission to the ACK")
 
 
@@ -92,15 +94,25 @@ def times_sent(seen: Observations) -> str:
         return svg(figure, "Events by how often they were sent")
 
 
+def begun(seen: Observations) -> list[Happened]:
+    """Give the faults that begin, in the order of the numbers that the charts have for them."""
+    return [fault for fault in seen.faults if fault.what not in _ENDS]
+
+
 def _mark(axes: Axes, seen: Observations) -> None:
-    """Mark faults: a line where one begins, with its name above the picture as far as there is room."""
-    begins = [fault for fault in seen.faults if fault.what not in _ENDS]
-    for fault in begins:
-        axes.axvline(_second(seen, fault), color=COLOURS["bad"], linestyle=":", linewidth=1.2)
-    if begins and len(begins) <= _LABELS_MAX:
+    """Mark where faults begin, by a line and by their numbers above the picture."""
+    labels: list[tuple[float, list[str]]] = []
+    width = axes.get_xlim()[1]
+    for number, fault in enumerate(begun(seen), start=1):
+        second = _second(seen, fault)
+        axes.axvline(second, color=COLOURS["bad"], linestyle=":", linewidth=1.2)
+        if labels and second - labels[-1][0] < _NEAR * width:
+            labels[-1][1].append(str(number))
+        else:
+            labels.append((second, [str(number)]))
+    if labels:
         top = axes.secondary_xaxis("top")
-        seconds = [_second(seen, fault) for fault in begins]
-        top.set_xticks(seconds, [f"{fault.part} {fault.what}" for fault in begins], rotation=45, ha="left", fontsize=8)
+        top.set_xticks([second for second, _ in labels], [",".join(numbers) for _, numbers in labels], fontsize=8)
         top.spines["top"].set_visible(False)
         top.tick_params(length=0)
 

@@ -82,7 +82,8 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
         Station("acked", verdict.acked, "acked"),
     ]
     accepted = next((one.values["accepted"] for one in reversed(seen.samples) if "accepted" in one.values), None)
-    if accepted is not None:
+    # A card that was replaced by an older copy has forgotten how much it had accepted.
+    if accepted is not None and accepted >= verdict.acked:
         stations.append(Station("accepted as new", accepted, "acked"))
     if verdict.records is not None:
         stations.append(Station("records in Kafka", verdict.records, "kafka", "repeats"))
@@ -115,15 +116,16 @@ def _violations(verdict: Verdict) -> str:
 def _faults(seen: Observations) -> str:
     if not seen.faults:
         return ""
-    begin = seen.begin or 0
+    begin, numbers = seen.begin or 0, {id(fault): number for number, fault in enumerate(charts.begun(seen), start=1)}
     rows = "".join(
-        f"<tr><td class=number>{max(0, fault.at - begin) / 1000:.1f} s</td><td>{escape(fault.part)}</td>"
+        f"<tr><td class=number>{numbers.get(id(fault), '')}</td>"
+        f"<td class=number>{max(0, fault.at - begin) / 1000:.1f} s</td><td>{escape(fault.part)}</td>"
         f"<td>{escape(fault.what)}</td></tr>"
         for fault in seen.faults
     )
-    head = '<thead><tr><th class="number">at</th><th>part</th><th>what happened</th></tr></thead>'
-    table = f'<div class="wide"><table>{head}<tbody>{rows}</tbody></table></div>'
-    return f"<section><h2>Faults</h2>{table}</section>"
+    head = '<tr><th class="number">no.</th><th class="number">at</th><th>part</th><th>what happened</th></tr>'
+    table = f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return f"<section><h2>Faults</h2><p>The charts mark them by these numbers.</p>{table}</section>"
 
 
 def _sensors(seen: Observations) -> str:

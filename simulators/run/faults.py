@@ -16,6 +16,8 @@ from simulators.run.parts import Parts
 from simulators.scenario import Fault, Part, What
 
 EMPTY_SECONDS_MAX = 60.0
+BATCH_SECONDS_MAX = 60.0
+INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
@@ -46,6 +48,8 @@ class _Player:
     async def _happen(self, fault: Fault) -> None:
         match fault.what:
             case What.KILL:
+                if self._part is Part.JOB:
+                    await self._reach_batch()
                 await self._away("killed", self._kill, fault.seconds)
             case What.RESTART | What.DOWN:
                 await self._away("stopped", self._stop, fault.seconds)
@@ -56,11 +60,7 @@ class _Player:
                 await asyncio.to_thread(self._process.resume)
                 self._say("goes on")
             case What.DISK_FULL:
-                self._gateway.limit_disk(full=True)
-                self._say("disk full")
-                await asyncio.sleep(fault.seconds)
-                self._gateway.limit_disk(full=False)
-                self._say("disk has room")
+                await self._fill_disk(fault.seconds)
             case What.CLOCK:
                 self._gateway.set_clock(fault.by_seconds)
                 self._say(f"clock {fault.by_seconds:+.0f} s")
@@ -69,6 +69,20 @@ class _Player:
             case What.RESTORE:
                 await self._delivered()
                 await self._away(RESTORED, lambda: self._at_rest(self._gateway.restore), 0.0)
+
+    async def _fill_disk(self, seconds: float) -> None:
+        """Fill the disk for a while; an agent that ends by that is started again, as its supervisor would."""
+        self._parts.down.add(self._part)
+        self._gateway.limit_disk(full=True)
+        self._say("disk full")
+        await asyncio.sleep(seconds)
+        if self._process.alive:
+            self._gateway.limit_disk(full=False)
+            self._say("disk has room")
+        else:
+            self._say(f"had ended with status {self._process.exit_status}; disk has room, started again")
+            await asyncio.to_thread(self._start)
+        self._parts.down.discard(self._part)
 
     async def _away(self, what: str, end: Callable[[], Awaitable[None]], seconds: float) -> None:
         self._parts.down.add(self._part)
@@ -80,6 +94,17 @@ class _Player:
         await asyncio.to_thread(self._start)
         self._parts.down.discard(self._part)
         self._say("runs again")
+
+    async def _reach_batch(self) -> None:
+        """Wait until the job is in the middle of a batch, where a kill can do harm; not for ever, where none comes."""
+        loop, job = asyncio.get_running_loop(), self._parts.job
+        deadline = loop.time() + BATCH_SECONDS_MAX
+        while loop.time() < deadline:
+            if job.in_a_batch:
+                await asyncio.sleep(INTO_BATCH_SECONDS)
+                if job.in_a_batch:
+                    return
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _check_receipts(self) -> None:
         """Look, while the job is down, whether Kafka has receipts for what the table has not."""
@@ -104,6 +129,8 @@ class _Player:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EMPTY_SECONDS_MAX
         while True:
+            while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_SECONDS)
             self._parts.down.add(self._part)
             await asyncio.to_thread(gateway.process.terminate)
             if (await asyncio.to_thread(gateway.status)).new == 0:

@@ -9,18 +9,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from simulators.parts import ports, programs
-from simulators.parts.error import PartError
+from contract.event import Event
+from simulators.parts import ports
 from simulators.parts.process import Command, Process
+from simulators.run import clock_patch
 from simulators.run.error import RunError
 
 READY = "agent=ready"
 LISTENS = "mqtt=connected"
 COMMAND_SECONDS_MAX = 60
-_PRELOADED = "libfaketimeMT.so.1"
+_CLOCK_PATCH = "simulators.run.clock_patch:install"
+_LOG_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class GatewayOptions:
     id: str = "gw1"
     clock: str = "trusted"
     fake_clock: bool = False
-    """Whether the wall clock can be set (libfaketime)."""
+    """Whether the wall clock can be set (clock_patch.py)."""
     store_max_bytes: str = "1GiB"
     delivery: str | None = None
     mqtt_port: int | None = None
@@ -84,25 +86,40 @@ class Gateway:
         events = status["events"]
         return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
 
+    def fingerprint(self, event: Event) -> str | None:
+        """Ask for the name of an event; None where it has neither id nor time, and so only a label names it."""
+        said = {name: value for name, value in asdict(event).items() if value is not None}
+        done = subprocess.run(
+            [self._program, "fingerprint", "-"],
+            input=json.dumps(said),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        name = done.stdout.strip()
+        return None if done.returncode != 0 or name == "-" else name
+
     def trace(self, fingerprint: str) -> Sequence[str]:
         """Ask the store for one event's way; what it does not know gives no lines."""
         try:
-            return self._ask("trace", fingerprint, "--json").splitlines()
+            return [f"{self.options.id}: {line}" for line in self._ask("trace", fingerprint, "--json").splitlines()]
         except RunError as error:
-            return [str(error)]
+            return [f"{self.options.id}: {error}"]
 
     def set_clock(self, offset_seconds: float) -> None:
         """Let the agent's wall clock be off by so much, from now on."""
         if not self.options.fake_clock:
             raise RunError("the agent was not started with a clock that can be set")
-        (self._folder / "clock").write_text(f"{offset_seconds:+.0f}\n")
+        # Replaced as a whole: the agent may read it at any moment.
+        written = self._folder / "clock.new"
+        written.write_text(f"{round(offset_seconds * 1000)}\n")
+        written.replace(self._folder / "clock")
 
     def limit_disk(self, *, full: bool) -> None:
-        """Let no file of the agent grow beyond what the largest of them has, or lift that again."""
+        """Let no file of the agent grow any more (EFBIG), but for the little that its log needs; or lift that again."""
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
-        # The store's own files are all that grows: the next write beyond the log's present end fails (EFBIG).
-        sizes = [file.stat().st_size for file in self._state.glob("events.db-wal")]
-        limit = max(sizes, default=0) if full else hard
+        limit = self.process.command.log_file.stat().st_size + _LOG_BYTES if full else hard
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
 
     def back_up(self) -> None:
@@ -127,21 +144,18 @@ class Gateway:
 
     def _command(self) -> tuple[str, ...]:
         run = ("run", "--config", str(self._config))
-        if not self.options.patches:
+        patches = self.options.patches
+        if self.options.fake_clock:
+            patches = (_CLOCK_PATCH, *patches)
+        if not patches:
             return (self._program, *run)
-        return (sys.executable, "-m", "simulators.launch", "agent", *self.options.patches, "--", *run)
+        return (sys.executable, "-m", "simulators.launch", "agent", *patches, "--", *run)
 
     def _environment(self) -> dict[str, str]:
         environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         if self.options.fake_clock:
             self.set_clock(0)
-            environment |= {
-                "LD_PRELOAD": str(_faketime()),
-                "FAKETIME_TIMESTAMP_FILE": str(self._folder / "clock"),
-                "FAKETIME_CACHE_DURATION": "1",
-                # Durations go on as they are: it is the wall clock that people and NTP set.
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
+            environment[clock_patch.VARIABLE] = str(self._folder / "clock")
         return environment
 
     def _ask(self, *arguments: str) -> str:
@@ -182,11 +196,3 @@ bootstrap_servers = "{bootstrap_servers}"
 [receipts]
 poll_seconds = 1
 """
-
-
-def _faketime() -> Path:
-    programs.require("faketime")
-    found = sorted(Path("/usr/lib").glob(f"*/faketime/{_PRELOADED}"))
-    if not found:
-        raise PartError(f"no {_PRELOADED} below /usr/lib, where Debian's libfaketime has it")
-    return found[0]

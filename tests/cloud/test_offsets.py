@@ -14,6 +14,7 @@ from cloud.offsets import Standing, compare
 from cloud.receipts import Receipts
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
+from contract.receipt import Receipt
 
 LAST = Commit(
     table="t",
@@ -162,4 +163,4 @@ def test_receipts_are_repeated_when_due() -> None:
     receipts.repeat()
     moment = 3600.0
     receipts.repeat()
-    assert given == [{0: "oncegate:t:3:old", 1: "oncegate:t:0:old"}] * 2
+    assert given == [{0: str(Receipt("t", 3, "old")), 1: str(Receipt("t", 0, "old"))}] * 2

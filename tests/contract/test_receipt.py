@@ -14,8 +14,13 @@ def test_a_receipt_is_read_as_it_was_written(table: str, first: int, succeeds: s
 
 
 def test_a_receipt_looks_as_documented() -> None:
-    assert str(Receipt("t1", 7)) == "oncegate:t1:7"
-    assert str(Receipt("t2", 9, "t1")) == "oncegate:t2:9:t1"
+    assert str(Receipt("t1", 7)) == "oncegate:t1:00000000000000000007"
+    assert str(Receipt("t2", 9, "t1")) == "oncegate:t2:00000000000000000009:t1"
+
+
+def test_a_first_offset_without_leading_zeros_is_read_too() -> None:
+    assert parse("oncegate:t1:7") == Receipt("t1", 7)
+    assert parse("oncegate:t2:9:t1") == Receipt("t2", 9, "t1")
 
 
 @pytest.mark.parametrize(

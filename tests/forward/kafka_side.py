@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     KafkaException,
     Message,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from agent.forward.topic import topic_id
 from agent.settings import KafkaSettings
@@ -22,6 +30,7 @@ from tests.support.waiting import wait_until
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
 ANSWER_SECONDS_MAX = 60.0
+READ_SECONDS_MAX = 120.0
 
 
 class KafkaSide:
@@ -32,11 +41,10 @@ class KafkaSide:
         self.topic = topic
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "2"})
 
-    def settings(self, **properties: str) -> KafkaSettings:
+    def settings(self, delivery: str = "at-least-once", **properties: str) -> KafkaSettings:
         """Give the agent's settings for this topic; `_` stands for the dots of a property."""
-        return KafkaSettings(
-            self.bootstrap_servers, self.topic, {name.replace("_", "."): value for name, value in properties.items()}
-        )
+        dotted = {name.replace("_", "."): value for name, value in properties.items()}
+        return KafkaSettings(self.bootstrap_servers, self.topic, delivery, dotted)
 
     def create_topic(self) -> str:
         """Create the topic and give its id once all of its partitions answer."""
@@ -44,6 +52,12 @@ class KafkaSide:
         self._admin.create_topics([new])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(self._answers, "the topic's partitions answer")
         return str(self.topic_id())
+
+    def configure_topic(self, name: str, value: str) -> None:
+        """Set one of the topic's properties."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=[entry])
+        self._admin.incremental_alter_configs([resource])[resource].result(ANSWER_SECONDS_MAX)
 
     def delete_topic(self) -> None:
         self._admin.delete_topics([self.topic])[self.topic].result(ANSWER_SECONDS_MAX)
@@ -76,16 +90,21 @@ class KafkaSide:
             }
 
     def records(self) -> list[Message]:
-        """Give all records, each partition's in its order."""
-        ends = self.ends()
+        """Give all records that are committed, each partition's in its order."""
         records: list[Message] = []
+        unread = set(range(PARTITIONS))
+        deadline = time.monotonic() + READ_SECONDS_MAX
         with self._consumer() as consumer:
-            consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
-            while missing := sum(ends.values()) - len(records):
-                taken = consumer.consume(min(missing, 10_000), ANSWER_SECONDS_MAX)
-                assert taken, f"{missing} records did not come"
-                records += taken
-        assert all(record.error() is None for record in records)
+            consumer.assign([TopicPartition(self.topic, number, 0) for number in sorted(unread)])
+            while unread:
+                assert time.monotonic() < deadline, f"partitions {unread} are not read to their ends"
+                for message in consumer.consume(10_000, 0.5):
+                    error = message.error()
+                    if error is None:
+                        records.append(message)
+                    else:
+                        assert error.code() == KafkaError._PARTITION_EOF, error
+                        unread.discard(cast("int", message.partition()))
         return records
 
     def _answers(self) -> bool:
@@ -101,6 +120,7 @@ class KafkaSide:
                 "group.id": "tests",
                 "enable.auto.commit": "false",
                 "isolation.level": "read_committed",
+                "enable.partition.eof": "true",
             }
         )
 

@@ -15,14 +15,17 @@ from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Outbox
 
 STOP_SECONDS_MAX = 60.0
+SILENCE_MS = 1_000
+"""After how much silence the broker counts as unreachable: less than outside the tests."""
 GATEWAY = "gw-1"
 
 
 @contextmanager
-def forwarding(settings: KafkaSettings, outbox: Outbox) -> Iterator[None]:
+def forwarding(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> Iterator[Forwarder]:
     """Forward while the block runs."""
-    with running(Forwarder(settings, GATEWAY, outbox, SystemClock(), Random(7)).run):
-        yield
+    forwarder = Forwarder(settings, gateway, outbox, SystemClock(), Random(7), silence_ms=SILENCE_MS)
+    with running(forwarder.run):
+        yield forwarder
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_only_a_fatal_error_ends_the_producer_and_the_cause_outlives_its_effect(
     errors(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "out of order", fatal=True))
 
     assert (before, errors.fatal) == (None, "out of order")
-    assert errors.all_down
+    assert errors.text == "out of order"
 
 
 def test_a_wait_for_an_answer_ends_when_the_agent_stops() -> None:

@@ -18,6 +18,7 @@ from agent.settings import KafkaSettings
 from contract.event import Event
 from contract.record import HEADERS
 from simulators.parts.kafka import Broker
+from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence
 from tests.forward.running import GATEWAY, forwarding
@@ -25,30 +26,6 @@ from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
-
-
-def wait_until_forwarded(outbox: MemoryOutbox) -> None:
-    wait_until(lambda: outbox.new == 0, "everything is forwarded")
-
-
-def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
-    """Every event is in the topic, and its batch names a place where it really is."""
-    places: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for record in kafka.records():
-        partition, offset = record.partition(), record.offset()
-        assert partition is not None
-        assert offset is not None
-        places[sequence(record)].add((partition, offset))
-    covered = 0
-    for batch in outbox.forwarded():
-        for position in range(batch.first, batch.last + 1):
-            covered += 1
-            assert any(
-                partition in batch.partitions
-                and batch.partitions[partition].lowest <= offset <= batch.partitions[partition].highest
-                for partition, offset in places[position]
-            ), f"{position} is not where its batch says"
-    assert covered == len(outbox.stored()) == len(places)
 
 
 def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaSide) -> None:
@@ -202,20 +179,6 @@ def test_returned_batches_are_sent_again(kafka: KafkaSide) -> None:
 
     assert_nothing_lost(kafka, outbox)
     assert len(kafka.records()) > 3_100
-
-
-def test_an_event_that_is_too_large_stays_and_the_rest_goes_on(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox = MemoryOutbox()
-    large = Event(device(1), id=7, data={"trace": "x" * 5_000})
-    outbox.append(*readings(5), large, *readings(5, 5), large)
-
-    with forwarding(kafka.settings(message_max_bytes="3000", batch_size="3000"), outbox):
-        wait_until(lambda: outbox.new == 2, "all others are forwarded")
-
-    assert {sequence(record) for record in kafka.records()} == set(range(1, 6)) | set(range(7, 12))
-    assert caplog.text.count("event=too-large") == 2
 
 
 def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaSide) -> None:

@@ -4,6 +4,7 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.forward.topic import LogEnd
 from agent.forward.window import Flight, Window
 from agent.store.port import Batch, Offsets
 
@@ -21,6 +22,10 @@ def flight(first: int, count: int) -> Flight:
     return sending
 
 
+def batches(window: Window, count: int) -> list[Batch]:
+    return [confirmed.batch("id", {}) for confirmed in window.take_confirmed(count)]
+
+
 def test_a_flight_is_acked_by_its_last_report_only() -> None:
     sending = flight(5, 2)
 
@@ -29,7 +34,7 @@ def test_a_flight_is_acked_by_its_last_report_only() -> None:
     sending.report(None, delivered(3, 71))
 
     assert (before, sending.acked) == (False, True)
-    assert sending.batch("id") == Batch(5, 6, "id", {3: Offsets(70, 71)})
+    assert sending.batch("id", {3: LogEnd(60, 4)}) == Batch(5, 6, "id", {3: Offsets(70, 71, 4)})
 
 
 def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
@@ -39,6 +44,16 @@ def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
 
     assert not sending.acked
     assert sending.failure == "a delivery was reported without an offset"
+
+
+def test_only_a_refusal_for_its_size_makes_a_flight_refused() -> None:
+    expired, large = flight(1, 1), flight(2, 1)
+
+    expired.report(KafkaError(KafkaError._MSG_TIMED_OUT), delivered(0, None))
+    large.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), delivered(0, None))
+
+    assert (expired.refused, large.refused) == (False, True)
+    assert None not in (expired.failure, large.failure)
 
 
 def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
@@ -75,9 +90,9 @@ def test_marks_cover_every_position_once_and_in_order_whatever_order_reports_com
         unreported.discard(position)
         assert window.settle() is None
         if window.acked and data.draw(st.booleans()):
-            marked += window.take_confirmed(data.draw(st.integers(1, window.acked)), "id")
+            marked += batches(window, data.draw(st.integers(1, window.acked)))
         assert not any(batch.first <= position <= batch.last for batch in marked for position in unreported)
-    marked += window.take_confirmed(window.acked, "id")
+    marked += batches(window, window.acked)
 
     assert window.empty
     covered = [position for batch in marked for position in range(batch.first, batch.last + 1)]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.store.stores import (
     batch,
     crash_image,
     make_store,
+    open_faulty,
     stored_events,
     submit,
 )
@@ -375,3 +377,28 @@ async def test_the_writer_logs_nothing_per_event(
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
     assert not caplog.records
+
+
+async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_at_each_delivery(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(FaultyConnection):
+        pass
+
+    clock = HandClock()
+    async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
+        await accept(store, clock, ONE)
+        store.mark_forwarded(batch(1, 2))
+        store.trouble()
+        clock.pass_seconds(3)
+        Failing.fault = "INSERT OR REPLACE INTO batches"
+        for _ in range(10):
+            assert (await accept(store, clock, ONE)).duplicates == 1
+        assert Failing.hits == 1
+        assert sum("housekeeping-failed" in record.getMessage() for record in caplog.records) == 1
+        Failing.fault = ""
+        clock.pass_seconds(6)
+        for _ in range(2):
+            store.trouble()
+        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+            assert connection.execute("SELECT last FROM batches").fetchone() == (2,)

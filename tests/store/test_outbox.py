@@ -112,3 +112,31 @@ async def test_facts_are_remembered(case: Case) -> None:
     case.outbox.set_fact("name", "one")
     case.outbox.set_fact("name", "two")
     assert case.outbox.fact("name") == "two"
+
+
+async def test_a_note_is_a_fact_beside_the_mark(case: Case) -> None:
+    await case.append(3)
+    case.outbox.mark_forwarded(batch(1, 3), ("name", "noted"))
+    case.outbox.set_fact("other", "so that the mark is on disk")
+    assert case.outbox.fact("name") == "noted"
+
+
+async def test_what_is_released_is_never_read_again(case: Case) -> None:
+    await case.append(9)
+    case.outbox.release(1, 4, ("flight", "1-4"))
+    assert positions(case.outbox) == [5, 6, 7, 8, 9]
+    assert case.outbox.fact("flight") == "1-4"
+    assert case.outbox.forwarded() == [] or case.outbox.forwarded() == ()
+
+
+async def test_what_is_given_up_is_not_read_again_and_its_neighbours_are(case: Case) -> None:
+    await case.append(5)
+    case.outbox.give_up(3, "too large")
+    assert positions(case.outbox) == [1, 2]
+    assert positions(case.outbox, after=2)[:2] == [4, 5]
+
+
+async def test_an_opening_keeps_its_epoch(case: Case) -> None:
+    before = case.outbox.epoch()
+    await case.append(2)
+    assert case.outbox.epoch() == before != ""

@@ -127,6 +127,20 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
 
 
+async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_alone(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        for number in range(100):
+            await accept(store, clock, event(number))
+        await settle(store)
+        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
+    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+        connection.execute("DELETE FROM forgotten")
+    aside.suspect(tmp_path / database.FILE_NAME, "the test says so")
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
+
+
 async def test_a_proof_lives_on_when_its_row_is_sealed(tmp_path: Path) -> None:
     clock = HandClock()
     nameless = Event(DEVICE, data={"t": 21})

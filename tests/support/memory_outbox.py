@@ -25,6 +25,9 @@ class MemoryOutbox:
         self._lowest_new = 1
         self._returned = False
         self._facts: dict[str, str] = {}
+        self._epoch = EPOCH
+        self.given_up: dict[int, str] = {}
+        self.released: list[tuple[int, int]] = []
         self.processed: list[Batch] = []
         self.reads = 0
         """How many reads have given something."""
@@ -68,8 +71,17 @@ class MemoryOutbox:
             returned, self._returned = self._returned, False
             return returned
 
-    def mark_forwarded(self, batch: Batch) -> None:
+    def epoch(self) -> str:
+        return self._epoch
+
+    def reopen(self, epoch: str) -> None:
+        """Go on as after a restart of the agent, which gives each opening an epoch of its own."""
+        self._epoch = epoch
+
+    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         with self._changed:
+            if note is not None:
+                self._facts[note[0]] = note[1]
             positions = range(batch.first, batch.last + 1)
             assert self._covered.isdisjoint(positions), f"{batch} is forwarded already"
             assert not self._forwarded or batch.last <= len(self._events), f"{batch} is not stored"
@@ -95,6 +107,22 @@ class MemoryOutbox:
                 self._covered.difference_update(range(batch.first, batch.last + 1))
                 self._lowest_new = min(self._lowest_new, batch.first)
             self._returned = True
+            self._changed.notify_all()
+
+    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        with self._changed:
+            positions = range(first, last + 1)
+            assert self._covered.isdisjoint(positions), f"{positions} are not new"
+            self._covered.update(positions)
+            self.released.append((first, last))
+            self._facts[note[0]] = note[1]
+            self._changed.notify_all()
+
+    def give_up(self, position: int, reason: str) -> None:
+        with self._changed:
+            assert position not in self.given_up
+            self._covered.add(position)
+            self.given_up[position] = reason
             self._changed.notify_all()
 
     def fact(self, name: str) -> str | None:

@@ -1,0 +1,177 @@
+"""At least once: every event reaches the topic; what a session did not bring home, the next one sends again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from agent.forward import oversized
+from agent.forward.client import LastError
+from agent.forward.confirmation import Confirmation
+from agent.forward.error import RefusedError, SessionError, UnreachableError
+from agent.forward.link import Silence
+from agent.forward.mode import (
+    FLIGHT_BYTES_MAX,
+    FLIGHT_EVENTS_MAX,
+    IDLE_SECONDS_MAX,
+    POLL_SECONDS_MAX,
+    START,
+    STOP_MS_MAX,
+    Way,
+)
+from agent.forward.records import encode
+from agent.forward.sending import discard, hand_over
+from agent.forward.topic import TopicView
+from agent.forward.window import Flight, Window
+from agent.store.port import StoredEvent
+
+FLIGHTS_MAX: Final = 8
+"""How many batches may be sent and not yet acked; with a batch's bounds it bounds the forwarder's memory."""
+
+
+class AtLeastOnce:
+    """An idempotent producer: it repeats what it must without doubling or reordering, as long as it lives."""
+
+    fixed: Mapping[str, str | None] = {
+        "acks": "all",
+        "request.required.acks": None,
+        "enable.idempotence": "true",
+        "partitioner": "murmur2_random",
+        "delivery.report.only.error": None,
+        "transactional.id": None,
+    }
+
+    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> PipelinedSession:
+        """See Mode."""
+        errors = LastError()
+        return PipelinedSession(way, Producer({**config, "error_cb": errors}), errors, topic)
+
+
+class PipelinedSession:
+    """Sends what is new in order, several batches at a time, and marks it in order."""
+
+    def __init__(self, way: Way, producer: Producer, errors: LastError, topic: TopicView) -> None:
+        self._way = way
+        self._producer = producer
+        self._errors = errors
+        self._topic = topic
+        self._window = Window(FLIGHTS_MAX)
+        self._cursor = START
+        self._rewind = False
+        self._alone: StoredEvent | None = None
+        """The event that is on its way alone, since it may be too large."""
+        self._silence = Silence(way.clock, way.silence_ms)
+        self._confirmation = Confirmation(way.watch, topic.id, way.clock)
+        self.marked = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """See Session."""
+        while not stop.is_set():
+            self._fill(stop)
+            self._wait()
+            self._advance()
+        self._finish()
+
+    def close(self) -> None:
+        """See Session."""
+        discard(self._producer)
+
+    def _fill(self, stop: threading.Event) -> None:
+        """Send batches as long as there is room for them and something new."""
+        while self._may_read() and not stop.is_set():
+            events = self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
+            if not events:
+                return
+            suspicious = self._way.suspects.holds(events[0].position)
+            if suspicious and self._window.flying:
+                return  # it goes alone, or a refusal would not tell which it was
+            self._send(self._way.suspects.cut(events))
+            self._alone = events[0] if suspicious and self._window.flying else None
+            self._producer.poll(0)
+            self._advance()
+
+    def _may_read(self) -> bool:
+        if self._way.outbox.take_returned():
+            self._rewind = True
+        if self._rewind and self._window.empty:
+            # Only now: what is in flight is still new in the outbox, and would be read a second time.
+            self._cursor, self._rewind = START, False
+        if self._rewind or self._alone is not None or not self._window.has_room:
+            return False
+        return self._way.outbox.wait(self._cursor, 0)
+
+    def _send(self, events: Sequence[StoredEvent]) -> None:
+        """Send consecutive events as one batch, or as several around those that the producer refuses."""
+        flight = Flight(events[0].position)
+        for event in events:
+            record = encode(event, self._way.gateway)
+            if hand_over(self._producer, self._way.topic, record, flight.report, self._check):
+                flight.sent(event.position)
+            else:
+                self._launch(flight)
+                oversized.give_up(self._way.outbox, event, len(record.value))
+                flight = Flight(event.position + 1)
+            self._cursor = event.position
+        self._launch(flight)
+
+    def _launch(self, flight: Flight) -> None:
+        if flight.events:
+            self._window.launch(flight)
+
+    def _wait(self) -> None:
+        """Wait for whatever comes first of what can be waited for."""
+        if self._window.flying or self._rewind or not self._window.has_room:
+            self._producer.poll(POLL_SECONDS_MAX)
+        else:
+            self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
+            self._producer.poll(0)
+
+    def _advance(self, *, at_once: bool = False) -> None:
+        """Bring home what is acked and confirmed."""
+        self._check()
+        self._confirmation.ask(self._window.acked, at_once=at_once)
+        try:
+            confirmed = self._confirmation.take()
+        except UnreachableError as error:
+            self._way.link.down(error)
+            return
+        for flight in self._window.take_confirmed(confirmed):
+            self._way.outbox.mark_forwarded(flight.batch(self._topic.id, self._topic.ends))
+            self._way.link.took()
+            self.marked += 1
+
+    def _check(self) -> None:
+        """Raise SessionError where a delivery has failed or the producer as a whole."""
+        if self._errors.fatal is not None:
+            raise SessionError(self._errors.fatal)
+        failed = self._window.settle()
+        if failed is not None:
+            self._refuse(failed)
+        elif self._alone is not None and not self._window.flying:
+            self._way.suspects.clear(self._alone.position)
+            self._alone = None
+        if self._silence.lasts(self._window.unreported):
+            self._way.link.down(UnreachableError(self._errors.text or str(self._silence)))
+
+    def _refuse(self, failed: Flight) -> None:
+        """Give up an event that was refused alone; raise SessionError for any other failure."""
+        if failed.refused and self._alone is not None:
+            alone, self._alone = self._alone, None
+            oversized.give_up(self._way.outbox, alone, len(encode(alone, self._way.gateway).value))
+            self._way.suspects.clear(alone.position)
+            self._window.drop(failed)
+        elif failed.refused:
+            self._way.suspects.add(failed.first, failed.last)
+            raise RefusedError(f"{failed.failure}: sending {failed.events} events one by one")
+        else:
+            raise SessionError(failed.failure)
+
+    def _finish(self) -> None:
+        """Give what is in flight a moment to be reported and marked."""
+        deadline = self._way.clock.monotonic() + STOP_MS_MAX
+        while not self._window.empty and self._way.clock.monotonic() < deadline:
+            self._producer.poll(POLL_SECONDS_MAX)
+            self._advance(at_once=True)

@@ -1,0 +1,291 @@
+"""Exactly once into the topic: one batch, one Kafka transaction, and a marker in it that says which batch it was."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from agent.forward import oversized
+from agent.forward.attempt import attempt
+from agent.forward.client import LastError, describe, open_reader
+from agent.forward.error import ClonedError, RefusedError, SessionError, TopicReplacedError, UnreachableError
+from agent.forward.link import Silence
+from agent.forward.metadata import raw_metadata
+from agent.forward.mode import (
+    FLIGHT_BYTES_MAX,
+    FLIGHT_EVENTS_MAX,
+    IDLE_SECONDS_MAX,
+    POLL_SECONDS_MAX,
+    START,
+    STOP_MS_MAX,
+    Way,
+)
+from agent.forward.records import encode
+from agent.forward.sending import discard, hand_over
+from agent.forward.topic import TopicView
+from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
+from agent.forward.window import Flight
+from agent.settings import KafkaSettings
+from agent.store.port import Outbox, StoredEvent
+
+TRANSACTION_MS: Final = 10_000
+"""After this the broker ends an open transaction, which holds back every reader of its partitions."""
+STEP_SECONDS_MAX: Final = 12.0
+"""How long one step may take before its producer is given up."""
+INTENT_FACT: Final = "transaction.intent"
+"""The durable fact that says what the latest transaction holds."""
+SETTLED_FACT: Final = "transaction.settled"
+"""The number of the latest transaction whose events are marked; on disk together with the mark."""
+_MARKER_PARTITION: Final = 0
+
+_log = logging.getLogger(__name__)
+
+
+class ExactlyOnce:
+    """A transactional producer under the gateway's name.
+
+    After init_transactions, which ends whatever an earlier producer of this name had begun, the marker in Kafka says
+    whether the latest intent was carried out; then exactly its events are marked, and nothing is sent twice.
+    """
+
+    fixed: Mapping[str, str | None]
+
+    def __init__(self, settings: KafkaSettings, gateway: str) -> None:
+        self._settings = settings
+        self._gateway = gateway
+        self._group = GROUP_PREFIX + gateway
+        self._has_begun = False
+        """Whether a session of this run has held the name."""
+        self.fixed = {
+            "acks": "all",
+            "request.required.acks": None,
+            "enable.idempotence": "true",
+            "partitioner": "murmur2_random",
+            "delivery.report.only.error": None,
+            "transactional.id": gateway,
+            "transaction.timeout.ms": str(TRANSACTION_MS),
+            "message.timeout.ms": str(TRANSACTION_MS),
+            "delivery.timeout.ms": None,
+        }
+
+    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> TransactionalSession:
+        """See Mode."""
+        errors = LastError()
+        producer = Producer({**config, "error_cb": errors})
+        _step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
+        marker, group = _step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
+        latest = self._recover(way, marker, topic, stop)
+        self._has_begun = True
+        return TransactionalSession(way, _Transactions(producer, errors, group), topic, marker, latest)
+
+    def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
+        """Read the marker, by a client of its own: one that has lost a coordinator may never find another."""
+        with closing(open_reader(self._settings, self._group, errors)) as reader:
+            answer = reader.committed([TopicPartition(topic, _MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            marker = parse_marker(raw_metadata(answer)) if answer.offset >= 0 else None
+            return marker, reader.consumer_group_metadata()
+
+    def _recover(self, way: Way, marker: Marker | None, topic: TopicView, stop: threading.Event) -> int:
+        """Mark what the latest transaction holds, where it was carried out and nobody knows; give its number."""
+        intent = read_intent(way.outbox.fact(INTENT_FACT))
+        latest = 0 if intent is None else intent.marker.number
+        if intent is not None and marker == intent.marker:
+            if latest > int(way.outbox.fact(SETTLED_FACT) or 0):
+                self._mark(way, intent, topic, stop)
+        elif marker is not None and (intent is None or marker != intent.previous):
+            if self._has_begun:
+                raise ClonedError(
+                    f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: end it, or give one of the two"
+                    " another gateway.id; then restart this agent"
+                )
+            _log.warning(
+                "delivery=exactly-once marker=foreign epoch=%s effect=%r",
+                marker.epoch,
+                "the store is older than what was sent: what was sent since its backup is sent again",
+            )
+        return latest
+
+    def _mark(self, way: Way, intent: Intent, topic: TopicView, stop: threading.Event) -> None:
+        if intent.topic_id != topic.id:
+            return  # the topic that took it is gone, and its records with it
+        ends = way.watch.ends(topic.ends, stop)
+        if ends.keys() != topic.ends.keys():
+            raise UnreachableError("not all partitions have a leader")
+        note = (SETTLED_FACT, str(intent.marker.number))
+        count = 0
+        for events in _still_new(way.outbox, intent):
+            first, last = events[0].position, events[-1].position
+            way.outbox.mark_forwarded(intent.recovered(first, last, ends), note)
+            count += len(events)
+        if not count:
+            way.outbox.set_fact(*note)
+        _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
+
+
+class TransactionalSession:
+    """Sends what is new in order, one transaction at a time, begun only with a batch in hand."""
+
+    def __init__(
+        self, way: Way, transactions: _Transactions, topic: TopicView, marker: Marker | None, latest: int
+    ) -> None:
+        self._way = way
+        self._transactions = transactions
+        self._topic = topic
+        self._marker = marker
+        """What stands in Kafka."""
+        self._number = latest
+        self._lower = {partition: end.offset for partition, end in topic.ends.items()}
+        self._cursor = START
+        self.marked = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """See Session."""
+        outbox = self._way.outbox
+        while not stop.is_set():
+            if outbox.take_returned():
+                self._cursor = START
+            if outbox.wait(self._cursor, IDLE_SECONDS_MAX):
+                events = outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
+                if events:
+                    self._send(self._way.suspects.cut(events), stop)
+
+    def close(self) -> None:
+        """See Session."""
+        discard(self._transactions.producer)
+
+    def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
+        """Carry out one transaction, and mark its events."""
+        intent = self._intend(events)
+        flight = Flight(intent.first)
+        self._transactions.begin()
+        self._produce(events, flight)
+        self._await_reports(events, flight, stop)
+        self._transactions.commit(self._way.topic, intent.marker, stop)
+        self._marker = intent.marker
+        self._number = intent.marker.number
+        actual = self._way.watch.read(stop)
+        if actual != self._topic.id:
+            raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
+        batch = flight.batch(self._topic.id, self._topic.ends)
+        self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(intent.marker.number)))
+        self._lower.update((partition, offsets.highest + 1) for partition, offsets in batch.partitions.items())
+        self._cursor = intent.last
+        self._way.suspects.clear(intent.first)
+        self._way.link.took()
+        self.marked += 1
+
+    def _intend(self, events: Sequence[StoredEvent]) -> Intent:
+        """Write down what the transaction will hold, before it begins."""
+        outbox = self._way.outbox
+        intent = Intent(
+            Marker(outbox.epoch(), self._number + 1),
+            self._marker,
+            events[0].position,
+            events[-1].position,
+            (events[0].label, events[-1].label),
+            self._topic.id,
+            self._lower,
+        )
+        outbox.set_fact(INTENT_FACT, str(intent))
+        self._number = intent.marker.number
+        return intent
+
+    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> None:
+        for event in events:
+            record = encode(event, self._way.gateway)
+            check = self._transactions.check
+            if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
+                oversized.give_up(self._way.outbox, event, len(record.value))
+                raise RefusedError("an event is too large for the producer: the transaction begins anew without it")
+            flight.sent(event.position)
+
+    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> None:
+        """Wait until every record is reported; raise SessionError where one has failed."""
+        silence = Silence(self._way.clock, self._way.silence_ms)
+        deadline: int | None = None
+        while flight.unreported:
+            self._transactions.producer.poll(POLL_SECONDS_MAX)
+            self._transactions.check()
+            if silence.lasts(flight.unreported):
+                self._way.link.down(UnreachableError(self._transactions.errors.text or str(silence)))
+            if stop.is_set():
+                deadline = deadline or self._way.clock.monotonic() + STOP_MS_MAX
+                if self._way.clock.monotonic() > deadline:
+                    raise SessionError("the agent stops")
+        if flight.refused and len(events) == 1:
+            oversized.give_up(self._way.outbox, events[0], len(encode(events[0], self._way.gateway).value))
+            self._way.suspects.clear(events[0].position)
+            raise RefusedError("given up")
+        if flight.refused:
+            self._way.suspects.add(flight.first, flight.last)
+            raise RefusedError(f"{flight.failure}: sending {flight.events} events one by one")
+        if flight.failure is not None:
+            raise SessionError(flight.failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Transactions:
+    """A producer that holds the name, and its calls."""
+
+    producer: Producer
+    errors: LastError
+    group: Any
+    """The group's metadata, as the client wants it."""
+
+    def begin(self) -> None:
+        try:
+            self.producer.begin_transaction()
+        except KafkaException as error:
+            raise SessionError(describe(error)) from error
+
+    def commit(self, topic: str, marker: Marker, stop: threading.Event) -> None:
+        """Commit, the marker in it; where it raises, the marker tells at the next session whether it was done."""
+        offset = TopicPartition(topic, _MARKER_PARTITION, marker.number, str(marker))
+
+        def commit() -> None:
+            self.producer.send_offsets_to_transaction([offset], self.group, STEP_SECONDS_MAX)
+            self.producer.commit_transaction(STEP_SECONDS_MAX)
+
+        _step(commit, "the transaction's commit", self.errors, stop)
+
+    def check(self) -> None:
+        """Raise SessionError where the producer is of no more use."""
+        if self.errors.fatal is not None:
+            raise SessionError(self.errors.fatal)
+
+
+def _step(call: Any, what: str, errors: LastError, stop: threading.Event) -> Any:
+    """Make a call that may hang; raise SessionError where it fails."""
+    try:
+        return attempt(call, STEP_SECONDS_MAX, stop, what)
+    except UnreachableError as error:
+        raise UnreachableError(errors.text or str(error)) from error
+    except KafkaException as error:
+        raise SessionError(f"{what}: {describe(error)}") from error
+
+
+def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
+    """Give an intent's events that are new, in runs: what was given up since is a gap between them.
+
+    Raises SessionError where other labels stand at its positions.
+    """
+    after = intent.first - 1
+    while after < intent.last:
+        read = outbox.read(after, intent.last - after, FLIGHT_BYTES_MAX)
+        events = [event for event in read if event.position <= intent.last]
+        if not events:
+            return
+        labels = dict(zip((intent.first, intent.last), intent.labels, strict=True))
+        for event in events:
+            if labels.get(event.position, event.label) != event.label:
+                raise SessionError(f"transaction {intent.marker} was carried out with other events than are stored")
+        yield events
+        after = events[-1].position

@@ -1,0 +1,53 @@
+"""Handing records to a producer, and ending it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from agent.forward.client import code_of, describe
+from agent.forward.error import SessionError
+from agent.forward.mode import POLL_SECONDS_MAX
+from agent.forward.oversized import TOO_LARGE_CODES
+from agent.forward.records import Record
+
+if TYPE_CHECKING:
+    from confluent_kafka._types import HeadersType
+
+PURGE_POLLS_MAX: Final = 10
+"""Rounds of POLL_SECONDS_MAX in which a purged producer gives back what it holds."""
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+def hand_over(producer: Producer, topic: str, record: Record, delivered: Delivered, check: Callable[[], None]) -> bool:
+    """Give a record to the producer; False where it is too large for it.
+
+    While the producer is full, `check` is called, which raises where waiting has become pointless.
+    """
+    while True:
+        try:
+            headers = cast("HeadersType", record.headers)
+            producer.produce(topic, record.value, record.key, headers=headers, on_delivery=delivered)
+            return True
+        except BufferError:  # the user's own bounds of librdkafka's queue are below ours
+            producer.poll(POLL_SECONDS_MAX)
+            check()
+        except KafkaException as error:
+            if code_of(error) not in TOO_LARGE_CODES:
+                raise SessionError(describe(error)) from error
+            return False
+
+
+def discard(producer: Producer) -> None:
+    """Let go of a producer with all that it still holds; never blocks for long, whatever the broker does."""
+    with suppress(KafkaException):  # a producer with a fatal error says so at every call
+        producer.purge()
+    for _ in range(PURGE_POLLS_MAX):
+        if not len(producer):
+            break
+        with suppress(KafkaException):
+            producer.poll(POLL_SECONDS_MAX)

@@ -1,0 +1,94 @@
+"""`oncegate-sim compare`: one scenario and seed, run once for each variant, and one picture of it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import SystemRandom
+
+from rich.console import Console
+from rich.table import Table
+
+from simulators.compare.picture import draw
+from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
+from simulators.run.command import KNOWN_ERRORS, flat
+from simulators.run.display import Display
+from simulators.run.options import Options
+from simulators.run.play import Stop
+from simulators.run.run import run
+from simulators.scenario import Scenario, find
+from simulators.strict_toml import TomlError
+
+FAILED, INTERRUPTED = 1, 130
+RESULT_FILE, PICTURE_FILE = "compare.json", "compare.svg"
+
+_EXAMPLES = """examples:
+  %(prog)s brownouts --seed 7
+  %(prog)s lost-acks --only at-least-once --only no-dedup
+"""
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Compare, and return the exit status: 0 all variants ran, whatever became of their events."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Run one scenario and seed under each delivery mode, and with dedup taken out, on this machine.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    names = [variant.name for variant in VARIANTS]
+    parser.add_argument("scenario", metavar="SCENARIO", help="a TOML file, or a name of `oncegate-sim scenarios`")
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32), metavar="N")
+    parser.add_argument("--folder", type=Path, default=Path("build/compare"), metavar="PATH", help="%(default)s")
+    parser.add_argument("--only", action="append", choices=names, help="one variant; may be given more than once")
+    given = parser.parse_args(arguments)
+    try:
+        scenario = find(given.scenario)
+    except TomlError as error:
+        parser.error(str(error))
+    chosen = [variant for variant in VARIANTS if not given.only or variant.name in given.only]
+    console = Console()
+    console.print(f"seed {given.seed}; {len(chosen)} runs of {scenario.name}")
+    return _compare(chosen, scenario, given.seed, given.folder, console)
+
+
+def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Path, console: Console) -> int:
+    outcomes: list[Outcome] = []
+    for number, variant in enumerate(chosen, start=1):
+        console.rule(f"{number} of {len(chosen)}: {variant.name}, {variant.says}")
+        options = Options(scenario, seed, home / variant.name, seams=variant.seams)
+        try:
+            with Display(console) as display:
+                outcomes.append(outcome(variant, asyncio.run(run(options, display, Stop()))))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except KNOWN_ERRORS as error:
+            console.print(f"{variant.name} failed: {error}", markup=False, soft_wrap=True)
+            return FAILED
+        except ExceptionGroup as group:
+            for inner in flat(group):
+                console.print(f"{variant.name} failed: {inner!r}", markup=False, soft_wrap=True)
+            return FAILED
+        _keep(outcomes, scenario, seed, home)
+    console.print(_table(outcomes))
+    console.print(f"figures: {home / RESULT_FILE}   picture: {home / PICTURE_FILE}", soft_wrap=True)
+    return 0
+
+
+def _keep(outcomes: Sequence[Outcome], scenario: Scenario, seed: int, home: Path) -> None:
+    result = {"scenario": scenario.name, "seed": seed, "outcomes": [asdict(one) for one in outcomes]}
+    (home / RESULT_FILE).write_text(json.dumps(result, indent=2) + "\n")
+    draw(outcomes, home / PICTURE_FILE)
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table("", "events", "transmissions", "acked", "records in Kafka", "rows", "lost", "doubled")
+    for one in outcomes:
+        counts = (one.events, one.transmissions, one.acked, one.records, one.rows, one.lost, one.doubled)
+        table.add_row(one.variant, *(f"{count:,}" for count in counts))
+    return table

@@ -1,0 +1,63 @@
+"""What is compared: the product as it is, its other delivery modes, and the product without one dedup or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulators.oracle.verdict import Verdict
+from simulators.run.parts import Seams
+
+_AGENT = ("simulators.compare.patches:agent_without_dedup",)
+_JOB = ("simulators.compare.patches:job_without_dedup",)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run the same field test."""
+
+    name: str
+    says: str
+    seams: Seams
+
+
+VARIANTS = (
+    Variant("at-least-once", "as it comes", Seams()),
+    Variant("exactly-once", "Kafka transactions, for readers of the topic", Seams(delivery="exactly-once")),
+    Variant("at-most-once", "sent once and forgotten", Seams(delivery="at-most-once")),
+    Variant("no-agent-dedup", "the gateway recognises no resend", Seams(agent_patches=_AGENT)),
+    Variant("no-cloud-dedup", "the job writes every record", Seams(job_patches=_JOB)),
+    Variant("no-dedup", "nobody recognises anything", Seams(agent_patches=_AGENT, job_patches=_JOB)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a variant."""
+
+    variant: str
+    says: str
+    events: int
+    transmissions: int
+    acked: int
+    records: int
+    repeats: int
+    """Records in Kafka whose label an earlier one had."""
+    rows: int
+    lost: int
+    doubled: int
+
+
+def outcome(variant: Variant, verdict: Verdict) -> Outcome:
+    """Take from a verdict what is compared."""
+    return Outcome(
+        variant=variant.name,
+        says=variant.says,
+        events=verdict.events,
+        transmissions=verdict.transmissions,
+        acked=verdict.acked,
+        records=verdict.records or 0,
+        repeats=verdict.repeats,
+        rows=verdict.rows or 0,
+        lost=verdict.lost,
+        doubled=verdict.doubled,
+    )

@@ -1,0 +1,22 @@
+"""Let the agent's wall clock be off by what a file says; called in the agent's own process (simulators/launch.py).
+
+Not libfaketime: it also shifts what threads wait for, so that a clock set back stops them, which a kernel's does not.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "ONCEGATE_SIM_CLOCK"
+"""Names the file, which holds the offset in milliseconds."""
+
+
+def install() -> None:
+    """Shift SystemClock.wall, the only clock in the agent that tells a date."""
+    kind: Any = import_module("agent.clock").SystemClock
+    file = Path(os.environ[VARIABLE])
+    wall = kind.wall
+    kind.wall = lambda self: wall(self) + int(file.read_text())
