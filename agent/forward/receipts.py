@@ -14,7 +14,7 @@ from agent.forward.decision import Decision, Rules, Verdict, View, choose_table,
 from agent.forward.error import SessionError
 from agent.forward.group import Group
 from agent.settings import KafkaSettings, ReceiptSettings
-from agent.store.port import Batch, Outbox
+from agent.store.port import Batch, Outbox, OutboxError
 
 TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
@@ -72,13 +72,17 @@ class Receipts:
         self._apply([(batch, decide(batch, view, rules)) for batch in batches])
 
     def _pin(self, view: View) -> str | None:
-        """Pin the table that gives the receipts: for good, before the first of them counts."""
-        pinned = self._outbox.fact(TABLE_FACT)
+        """Pin the table that gives the receipts: for good, before the first of them counts; None: none counts."""
         seen = [partition.receipt for _, partition in sorted(view.partitions.items()) if partition.receipt is not None]
-        table = choose_table(pinned, seen)
-        if table is not None and table != pinned:
-            self._outbox.set_fact(TABLE_FACT, table)
-            _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        try:
+            pinned = self._outbox.fact(TABLE_FACT)
+            table = choose_table(pinned, seen)
+            if table is not None and table != pinned:
+                self._outbox.set_fact(TABLE_FACT, table)
+                _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        except OutboxError as error:
+            self._tell("held", str(error))
+            return None
         return table
 
     def _apply(self, decided: Sequence[tuple[Batch, Decision]]) -> None:
