@@ -325,8 +325,8 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
         await accept(store, clock, ONE)
         store.mark_forwarded(batch(1, 2))
         wait_until(lambda: store._housekeeping._marks_since is not None, "the marks are noticed")
-        Failing.fault = "INSERT OR REPLACE INTO batches"  # before it is due: the writer may turn at any moment
         clock.pass_seconds(3)
+        Failing.fault = "INSERT OR REPLACE INTO batches"
         for _ in range(10):
             assert (await accept(store, clock, ONE)).duplicates == 1
         assert Failing.hits == 1
