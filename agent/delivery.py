@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
 
 VIAS = ("coap", "zigbee2mqtt", "mqtt", "http")
 """The ways in, by the names that records, metrics and the log use."""
@@ -21,9 +22,11 @@ class Media(Enum):
     """What Zigbee2MQTT publishes of a device; it has no content format, and no way in but MQTT takes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """Raw bytes from one sender, as one way in received them."""
+_NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
+
+
+class Delivery(NamedTuple):
+    """Raw bytes from one sender, as one way in received them. A tuple, as all that is made for each event."""
 
     body: bytes
     media: Media | None
@@ -34,7 +37,7 @@ class Delivery:
     """The sender's address as a URI, such as `coap://[fe80::1]`: the device of last resort."""
     authenticated: str | None = None
     """The identity that the transport has proven, such as an OSCORE context's or a token's device."""
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = _NOTHING_SAID
     """What stood beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with no room in its payload)."""
     proof: bytes | None = None
     """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing.
@@ -57,8 +60,7 @@ class Status(Enum):
     UNAVAILABLE = "unavailable"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The outcome for the sender. With `Status.DURABLE` everything accepted survives a power cut."""
 
     status: Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from agent.store.port import Candidate, Outcome
@@ -36,7 +36,9 @@ _ADVICE = {
 class IdentityWarnings:
     """Looks at what was accepted; lives in the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        """A monotonic clock."""
         self.counts: Counter[Danger] = Counter()
         """Events that were in danger, since the start."""
         self._highest: OrderedDict[str, int] = OrderedDict()
@@ -44,28 +46,29 @@ class IdentityWarnings:
         self._lines = 0
         self._since = 0.0
 
-    def look(self, candidates: Sequence[Candidate], outcome: Outcome, now: float) -> None:
-        """Take note of a delivery's events once they are on disk; `now` is monotonic, in seconds."""
+    def look(self, candidates: Sequence[Candidate], outcome: Outcome) -> None:
+        """Take note of a delivery's events once they are on disk."""
         if outcome.accepted < len(candidates):
             return  # copies may be of any age
         for candidate in candidates:
             event = candidate.event
             if event.device.startswith(_ADDRESS):
-                self._warn(event.device, Danger.UNNAMED, now)
+                self._warn(event.device, Danger.UNNAMED)
         for device, number in _highest_counters(candidates).items():
-            self._follow(device, number, now)
+            self._follow(device, number)
 
-    def _follow(self, device: str, number: int, now: float) -> None:
+    def _follow(self, device: str, number: int) -> None:
         if number < self._highest.pop(device, number):
-            self._warn(device, Danger.BACKWARDS, now)
+            self._warn(device, Danger.BACKWARDS)
         self._highest[device] = number
         if len(self._highest) > DEVICES_KEPT:
             self._highest.popitem(last=False)
 
-    def _warn(self, device: str, danger: Danger, now: float) -> None:
+    def _warn(self, device: str, danger: Danger) -> None:
         self.counts[danger] += 1
         if (device, danger) in self._told:
             return
+        now = self._seconds()
         if now - self._since > LINES_SECONDS:
             self._lines, self._since = 0, now
         if self._lines == LINES_MAX:
@@ -82,7 +85,9 @@ def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:
     highest: dict[str, int] = {}
     for candidate in candidates:
         event, fields = candidate.event, candidate.fields
-        guarded = any(getattr(event, name) is not None and name in fields for name in ("boot", "time"))
-        if type(event.id) is int and "id" in fields and not guarded:
+        if type(event.id) is not int or "id" not in fields:
+            continue
+        guarded = (event.boot is not None and "boot" in fields) or (event.time is not None and "time" in fields)
+        if not guarded:
             highest[event.device] = max(event.id, highest.get(event.device, event.id))
     return highest

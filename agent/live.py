@@ -35,7 +35,7 @@ class Live:
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
             "links": self._words.links(),
-            "devices": self._watch.devices()[:DEVICES_SHOWN_MAX],
+            "devices": self._watch.devices(DEVICES_SHOWN_MAX),
             "errors": self._words.errors(),
         }
 

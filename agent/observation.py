@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from itertools import islice
 from pathlib import Path
 
 from agent.clock import Clock
@@ -40,9 +39,9 @@ def observe(
         return read_status(folder, gateway)
 
     def latest(device: str) -> list[Mapping[str, object]]:
-        events = list(read_events(folder, gateway, SEARCHED_EVENTS_MAX))
-        found = (event for event in reversed(events) if device.lower() in str(event.get("device", "")).lower())
-        return list(islice(found, FOUND_EVENTS_MAX))
+        events = read_events(folder, gateway, SEARCHED_EVENTS_MAX)
+        found = (event for event in events if device.lower() in str(event.get("device", "")).lower())
+        return list(reversed(deque(found, FOUND_EVENTS_MAX)))
 
     sources = Sources(
         tallies=pipeline.tallies,

@@ -31,7 +31,7 @@ class Pipeline:
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
         self.watch = Watch()
-        self.warnings = IdentityWarnings()
+        self.warnings = IdentityWarnings(monotonic)
 
     def protect(self, devices: Iterable[str]) -> None:
         """Take these devices' events only from whoever has proven to be them, or from a relay."""
@@ -68,11 +68,9 @@ class Pipeline:
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
         received, trust = self._clock.wall(), self._clock.trust()
-        candidates = tuple(identify(event, delivery.via, received, trust, self._settings) for event in decoded.events)
-        rejects = tuple(
-            Reject(rejected.device, delivery.via, received, rejected.reason, rejected.raw)
-            for rejected in decoded.rejected
-        )
+        via, settings = delivery.via, self._settings
+        candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
+        rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
         self._submit(delivery, candidates, rejects, delivery.proof, respond)
 
     def _submit(
@@ -90,7 +88,7 @@ class Pipeline:
                 for reject in rejects:
                     tally.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
                 self.watch.stored(delivery.via, candidates, rejects, outcome)
-            self.warnings.look(candidates, outcome, monotonic())
+            self.warnings.look(candidates, outcome)
             self._tell(delivery, respond, _answer(outcome, len(rejects)))
 
         self._intake.submit(Submission(candidates, rejects, proof, ack))

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING
 
+from agent import interpreter
 from agent.clock import Clock, SystemClock
 from agent.coap.oscore_serving import open_oscore
 from agent.coap.server import CoapServer
@@ -77,6 +78,7 @@ async def _run(
             async with AsyncExitStack() as stack:
                 ways_in = await _open_ways_in(settings, clock, pipeline, store, words, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
+                interpreter.tune()
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
                 await _until_stopped(asked_to_stop, store)

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from agent.delivery import Answer, Delivery, Status
@@ -61,7 +62,7 @@ class Watch:
 
     def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
         """Note what became of a delivery that the store has taken."""
-        new, suspected = iter(outcome.new), outcome.suspected
+        new, suspected = iter(outcome.new), frozenset(outcome.suspected)
         fingerprints = iter(outcome.fingerprints)
         for candidate in candidates:
             device = candidate.event.device
@@ -86,9 +87,10 @@ class Watch:
             reason = f"{answer.status.value}: {answer.reason}"
             self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
 
-    def devices(self) -> list[dict[str, object]]:
+    def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
         """Give the devices, the one seen last first."""
-        return [{"device": device, **asdict(seen)} for device, seen in reversed(list(self._devices.items()))]
+        latest = islice(reversed(list(self._devices.items())), limit)
+        return [{"device": device, **asdict(seen)} for device, seen in latest]
 
     def feed(self, after: int) -> list[dict[str, object]]:
         """Give what is newer than a number, in order."""

@@ -71,22 +71,21 @@ Headers = list[tuple[str, bytes]]
 
 def encode_tail(event: Event, received: int, via: str) -> bytes:
     """Encode all of the value that is known before the commit: an open JSON object's entries, without braces."""
-    entries: dict[str, object] = {"device": event.device, "type": event.type}
+    parts = [_speaker(event.device, event.type)]
     if event.id is not None:
-        entries["id"] = event.id
+        parts.append(f'"id":{_scalar(event.id)}')
     if event.boot is not None:
-        entries["boot"] = event.boot
+        parts.append(f'"boot":{_scalar(event.boot)}')
     if event.time is not None:
-        entries["time"] = event.time
+        parts.append(f'"time":{event.time}')
     if event.offset_ms is not None:
-        entries["offset_ms"] = event.offset_ms
-    entries["received"] = received
-    entries["via"] = via
+        parts.append(f'"offset_ms":{event.offset_ms}')
+    parts.append(f'"received":{received},"via":"{via}"')
     if event.data is not None:
-        entries["data"] = event.data
+        parts.append(f'"data":{json_text(event.data)}')
     if event.units:
-        entries["units"] = event.units
-    return json_text(entries)[1:-1].encode()
+        parts.append(f'"units":{json_text(event.units)}')
+    return ",".join(parts).encode()
 
 
 def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
@@ -138,9 +137,18 @@ def _encode_type(type_: str) -> bytes:
     return (TYPE_PREFIX + type_).encode()
 
 
+@lru_cache(maxsize=4096)
+def _speaker(device: str, type_: str) -> str:
+    return f'"device":{_encode_text(device)},"type":{_encode_text(type_)}'
+
+
+def _scalar(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else _encode_text(value)
+
+
 @lru_cache(maxsize=16)
 def _json_name(gateway: str) -> str:
-    return json.dumps(gateway, ensure_ascii=False)
+    return _encode_text(gateway)
 
 
 def _json_bytes(value: object) -> dict[str, str]:
@@ -149,4 +157,5 @@ def _json_bytes(value: object) -> dict[str, str]:
     raise TypeError(f"{type(value).__name__} has no place in an event")
 
 
+_encode_text = json.JSONEncoder(ensure_ascii=False).encode
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_json_bytes)

@@ -23,6 +23,7 @@ FRESH_SECONDS = 1.0
 """How old a view may be: so much work at most do readers make, however many ask."""
 VIEW_SECONDS_MAX = 10.0
 RETRY_SECONDS = 10
+NUMBER_DIGITS_MAX = 19
 
 FINGERPRINT = re.compile("[0-9a-f]{32}")
 
@@ -63,18 +64,46 @@ class Recent(Generic[T]):
         if self._work is None or (self._work.done() and now - self._begun > FRESH_SECONDS):
             self._begun = now
             self._work = asyncio.create_task(asyncio.to_thread(self._look), name="http-view")
+        return await _in_time(self._work)
+
+
+class Searches:
+    """Work that depends on what is asked: one search at a time, since each takes a thread and memory from the rest."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def get(self, look: Callable[[], T]) -> T:
+        """Give the result; raise Refusal where there is none in time, and begin nothing for nobody."""
+        work = asyncio.create_task(self._take_turn(look), name="http-search")
         try:
-            async with asyncio.timeout(VIEW_SECONDS_MAX):
-                return await asyncio.shield(self._work)
-        except (OSError, StoreError, sqlite3.Error) as error:  # a TimeoutError is an OSError
-            message = f"this cannot be read now: {str(error) or 'it takes too long'}"
-            raise refusal(503, "unavailable", message, retry_after(RETRY_SECONDS)) from error
+            return await _in_time(work)
+        finally:
+            work.cancel()
+
+    async def _take_turn(self, look: Callable[[], T]) -> T:
+        async with self._turn:
+            work = asyncio.ensure_future(asyncio.to_thread(look))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await asyncio.wait((work,))  # a thread cannot be ended, and the next one begins after it
+                raise
+
+
+async def _in_time(work: asyncio.Task[T]) -> T:
+    try:
+        async with asyncio.timeout(VIEW_SECONDS_MAX):
+            return await asyncio.shield(work)
+    except (OSError, StoreError, sqlite3.Error) as error:  # a TimeoutError is an OSError
+        message = f"this cannot be read now: {str(error) or 'it takes too long'}"
+        raise refusal(503, "unavailable", message, retry_after(RETRY_SECONDS)) from error
 
 
 class Views:
     """The resources to be read; what is given may block.
 
-    They are shared by all who ask within a second, but for those that depend on what is asked.
+    They are shared by all who ask within a second; what depends on what is asked comes one after the other.
     """
 
     def __init__(self, looks: Looks) -> None:
@@ -83,6 +112,7 @@ class Views:
         self._status = Recent(lambda: looks.status().document())
         self._metrics = Recent(looks.metrics)
         self._live = Recent(looks.live)
+        self._searches = Searches()
 
     def resources(self, access: Access) -> Resources:
         """Lay out the resources; alive and ready are for everybody, since what asks for them has no token."""
@@ -121,7 +151,7 @@ class Views:
 
     async def _show_live(self, asked: Mapping[str, str]) -> Reply:
         after = asked.get("after", "0")
-        if not after.isdecimal():
+        if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
         return document(200, {**await self._live.get(), "feed": self._looks.feed(int(after))})
 
@@ -129,10 +159,10 @@ class Views:
         text = asked.get("fingerprint", "")
         if not FINGERPRINT.fullmatch(text):
             raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
-        return document(200, await Recent(lambda: self._looks.trace(bytes.fromhex(text))).get())
+        return document(200, await self._searches.get(lambda: self._looks.trace(bytes.fromhex(text))))
 
     async def _show_latest(self, asked: Mapping[str, str]) -> Reply:
-        return document(200, await Recent(lambda: self._looks.latest(asked.get("device", ""))).get())
+        return document(200, await self._searches.get(lambda: self._looks.latest(asked.get("device", ""))))
 
 
 async def _alive(_: Head, __: ReadBody) -> Reply:

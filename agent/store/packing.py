@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from agent.store.compression import MARK, expand, expand_blocks
@@ -23,8 +23,7 @@ _SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK = 0x0C
 
 
-@dataclass(frozen=True, slots=True)
-class PackedEvent:
+class PackedEvent(NamedTuple):
     """One event as it lies on disk."""
 
     position: int

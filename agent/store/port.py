@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
 from contract.record import Clock, Shared
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A valid event on its way into the store; moments in milliseconds since 1970 UTC."""
+class Candidate(NamedTuple):
+    """A valid event on its way into the store; moments in milliseconds since 1970 UTC.
+
+    A tuple, as submission and outcome: made for each event, it takes a third of a frozen dataclass's time.
+    """
 
     event: Event
     fingerprint: bytes | None
@@ -47,8 +49,7 @@ class Reject:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """One delivery's events, which are stored in one transaction, and whom to tell."""
 
     candidates: tuple[Candidate, ...]
@@ -57,8 +58,7 @@ class Submission:
     done: Callable[[Outcome], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of a submission: durable as a whole, or refused as a whole."""
 
     accepted: int = 0

@@ -1,6 +1,6 @@
 """How the reading commands look into the store: through sqlite-utils, on a second connection that cannot write.
 
-The service never imports this; neither its start nor its memory pays for it.
+The service imports this only when somebody searches on its status page; its start does not pay for it.
 """
 
 from __future__ import annotations

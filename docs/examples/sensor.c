@@ -102,7 +102,8 @@ int main(int count, char **given) {
   printf("%d.%02d\n", code >> 5, code & 31);
   freeaddrinfo(found);
   close(gateway);
-  if (code >> 5 == 2) return 0;           /* on disk: forget the event */
-  return code == 0 || code >> 5 == 5 ? 1  /* nobody answered, or the store is full: keep it, send it again later */
-                                     : 2; /* 4.xx: these bytes will never be taken */
+  if (code >> 5 == 2) return 0; /* on disk: forget the event */
+  if (code == 0 || code >> 5 == 5) return 1; /* nobody answered, or the store is full: send it again later */
+  if (code == 0x81 || code == 0x83) return 1; /* 4.01, 4.03: not let in, which the gateway's keeper can change */
+  return 2; /* other 4.xx: these bytes will never be taken */
 }

@@ -16,6 +16,7 @@ ACK_TIMEOUT = 2.0
 MAX_RETRANSMIT = 4
 PACK_BYTES = 1000  # with the headers below one frame of most networks; smaller on 6LoWPAN
 JSON = 50
+STRANGER = (0x81, 0x83)  # 4.01, 4.03: the gateway's keeper can change that
 
 
 class Sensor:
@@ -41,9 +42,9 @@ class Sensor:
         while self.queue:
             events, body = self.pack()
             code = self.request(body)
-            if code == 0 or code >> 5 == 5:
-                return False  # nobody answered, or its store is full
-            # 2.04: on disk. 4.xx: these events will never be taken, so keeping them would only block the others.
+            if code == 0 or code >> 5 == 5 or code in STRANGER:
+                return False  # nobody answered, its store is full, or it does not let us in (yet)
+            # 2.04: on disk. Other 4.xx: these events will never be taken, so keeping them would only block the others.
             del self.queue[:events]
         return True
 

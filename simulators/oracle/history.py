@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
+from contract.event import Event
 from contract.moment import rfc3339
 from simulators import ledger
 from simulators.ledger import Acked, GivenUp, Line, Refused, Sent, Told
@@ -16,33 +18,50 @@ from simulators.oracle.verdict import Verdict, Violation
 LINES_MAX = 30
 """Of one event's history."""
 
-Trace = Callable[[str], Sequence[str]]
-"""Asks a gateway what it knows of a fingerprint."""
+
+class Witness(Protocol):
+    """A gateway that can be asked; what it says is only shown, and never judged by."""
+
+    def fingerprint(self, event: Event) -> str | None:
+        """Give the name under which the gateway would know an event; None where it gives it its own label."""
+
+    def trace(self, fingerprint: str) -> Sequence[str]:
+        """Give what the gateway knows of the event, in lines."""
 
 
-def with_histories(verdict: Verdict, casebook: Casebook, ledger_file: Path, trace: Trace) -> Verdict:
+def with_histories(
+    verdict: Verdict, casebook: Casebook, ledger_file: Path, witnesses: Sequence[Witness] = ()
+) -> Verdict:
     """Give each violation its history; one pass over the ledger finds all of them."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
     told: dict[int, list[str]] = defaultdict(list)
+    events: dict[int, Event] = {}
     if wanted:
         for line in ledger.read(ledger_file):
             if isinstance(line, Told | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
                 told[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
-    return replace(verdict, violations=tuple(_with_history(one, casebook, told, trace) for one in verdict.violations))
+                if isinstance(line, Told):
+                    events[line.mark] = line.event
+    violations = []
+    for violation in verdict.violations:
+        lines = [line for mark in violation.marks for line in told[mark]]
+        fingerprints: set[str] = set()
+        for statement in _statements(violation, casebook):
+            lines += _records(casebook, statement)
+            for row, fingerprint in _rows(casebook, statement):
+                lines.append(row)
+                fingerprints.update([fingerprint] if fingerprint else [])
+        for witness in witnesses:
+            named = {witness.fingerprint(events[mark]) for mark in violation.marks if mark in events}
+            for fingerprint in sorted(fingerprints | {name for name in named if name is not None}):
+                lines += [f"trace {fingerprint}: {said}" for said in witness.trace(fingerprint)]
+        violations.append(replace(violation, history=_bounded(lines)))
+    return replace(verdict, violations=tuple(violations))
 
 
-def _with_history(violation: Violation, casebook: Casebook, told: dict[int, list[str]], trace: Trace) -> Violation:
-    lines = [line for mark in violation.marks for line in told[mark]]
-    fingerprints: set[str] = set()
-    for statement in _statements(violation, casebook):
-        lines += _records(casebook, statement)
-        for line, fingerprint in _rows(casebook, statement):
-            lines.append(line)
-            fingerprints.update([fingerprint] if fingerprint else [])
-    for fingerprint in sorted(fingerprints):
-        lines += [f"trace {fingerprint}: {line}" for line in trace(fingerprint)]
+def _bounded(lines: Sequence[str]) -> tuple[str, ...]:
     more = [f"… {len(lines) - LINES_MAX} lines more"] if len(lines) > LINES_MAX else []
-    return replace(violation, history=(*lines[:LINES_MAX], *more))
+    return (*lines[:LINES_MAX], *more)
 
 
 def _statements(violation: Violation, casebook: Casebook) -> list[bytes]:

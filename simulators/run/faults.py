@@ -16,6 +16,8 @@ from simulators.run.parts import Parts
 from simulators.scenario import Fault, Part, What
 
 EMPTY_SECONDS_MAX = 60.0
+BATCH_SECONDS_MAX = 60.0
+INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
@@ -46,6 +48,8 @@ class _Player:
     async def _happen(self, fault: Fault) -> None:
         match fault.what:
             case What.KILL:
+                if self._part is Part.JOB:
+                    await self._reach_batch()
                 await self._away("killed", self._kill, fault.seconds)
             case What.RESTART | What.DOWN:
                 await self._away("stopped", self._stop, fault.seconds)
@@ -90,6 +94,17 @@ class _Player:
         await asyncio.to_thread(self._start)
         self._parts.down.discard(self._part)
         self._say("runs again")
+
+    async def _reach_batch(self) -> None:
+        """Wait until the job is in the middle of a batch, where a kill can do harm; not for ever, where none comes."""
+        loop, job = asyncio.get_running_loop(), self._parts.job
+        deadline = loop.time() + BATCH_SECONDS_MAX
+        while loop.time() < deadline:
+            if job.in_a_batch:
+                await asyncio.sleep(INTO_BATCH_SECONDS)
+                if job.in_a_batch:
+                    return
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _check_receipts(self) -> None:
         """Look, while the job is down, whether Kafka has receipts for what the table has not."""

@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contract.event import Event
 from simulators.parts import ports
 from simulators.parts.process import Command, Process
 from simulators.run import clock_patch
@@ -85,12 +86,26 @@ class Gateway:
         events = status["events"]
         return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
 
+    def fingerprint(self, event: Event) -> str | None:
+        """Ask for the name of an event; None where it has neither id nor time, and so only a label names it."""
+        said = {name: value for name, value in asdict(event).items() if value is not None}
+        done = subprocess.run(
+            [self._program, "fingerprint", "-"],
+            input=json.dumps(said),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS_MAX,
+        )
+        name = done.stdout.strip()
+        return None if done.returncode != 0 or name == "-" else name
+
     def trace(self, fingerprint: str) -> Sequence[str]:
         """Ask the store for one event's way; what it does not know gives no lines."""
         try:
-            return self._ask("trace", fingerprint, "--json").splitlines()
+            return [f"{self.options.id}: {line}" for line in self._ask("trace", fingerprint, "--json").splitlines()]
         except RunError as error:
-            return [str(error)]
+            return [f"{self.options.id}: {error}"]
 
     def set_clock(self, offset_seconds: float) -> None:
         """Let the agent's wall clock be off by so much, from now on."""

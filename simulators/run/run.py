@@ -39,6 +39,8 @@ async def run(options: Options, display: Display, stop: Stop) -> Verdict:
     home = options.folder.absolute()
     folder.empty(home)
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
+    if options.ledger_file.exists():
+        raise RunError(f"{options.ledger_file} is the truth of another run: name another --ledger, or move it away")
     verdict = await (_run_here if options.local else _run_there)(options, home, display, stop)
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
     display.phase("writing the report")
@@ -148,7 +150,7 @@ def judge_there(ledger_file: Path, place: Place, complete: bool) -> Verdict:
             casebook.add_topic_as_rows(topic.read(place.kafka, place.topic))
         has_table = bool(place.table or place.kafka)
         verdict = judge(casebook, has_table=has_table, complete=complete)
-        return with_histories(verdict, casebook, ledger_file, lambda _: ())
+        return with_histories(verdict, casebook, ledger_file)
 
 
 def _judge_here(
@@ -163,11 +165,7 @@ def _judge_here(
         verdict = judge(casebook, gateways=len(parts.gateways), complete=complete)
         unreceipted = sum(status.outbox for status in statuses)
         verdict = replace(verdict, unreceipted=unreceipted if complete else 0)
-
-        def trace(fingerprint: str) -> Sequence[str]:
-            return [f"{gateway.options.id} {line}" for gateway in parts.gateways for line in gateway.trace(fingerprint)]
-
-        return with_histories(verdict, casebook, ledger_file, trace)
+        return with_histories(verdict, casebook, ledger_file, parts.gateways)
 
 
 def _begin(options: Options, ledger: Ledger) -> None:

@@ -6,19 +6,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from agent.store import database
-from agent.store.reader import read_packed
+from agent.store.reader import Epochs, read_packed
+from contract.event import Label
 from simulators import coap
 from simulators.parts.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
-KILLS = 8
+KILLS, KILLS_MANY = 20, 200
 WINDOW = 64
 """Requests that the client has under way."""
 
@@ -101,17 +102,24 @@ def stored_ids(folder: Path) -> list[int]:
     return [body["id"] for body in bodies if body["via"] == "coap"]
 
 
+def stored_labels(folder: Path) -> list[Label]:
+    with closing(database.open_for_reading(folder / "state" / database.FILE_NAME)) as connection:
+        epochs = Epochs.load(connection)
+        return [epochs.label(event.position) for event in read_packed(connection, 1, 1 << 40)]
+
+
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_MANY, marks=pytest.mark.heavy)])
 def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
-    agent: Process, connect: Connect, tmp_path: Path
+    agent: Process, connect: Connect, tmp_path: Path, kills: int
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
     moments = random.Random(seed)
     acked: set[int] = set()
     following = 1
-    for _ in range(KILLS):
+    for _ in range(kills):
         client = connect(start(agent), following)
-        last = following + moments.randrange(200, 2_000)
+        last = following + moments.randrange(100, 1_500)
         for _ in range(WINDOW):
             client.send()
         while client.next < last and client.receive():
@@ -124,7 +132,10 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     ids = stored_ids(tmp_path)
     assert len(ids) == len(set(ids))
     assert acked <= set(ids)
-    assert len(acked) > KILLS * 100
+    assert len(acked) > kills * 50
+    labels = stored_labels(tmp_path)
+    assert len(labels) == len(set(labels))
+    assert len({label.epoch for label in labels}) == kills
 
 
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
     file = tmp_path / "oncegate.toml"
     file.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
-        '[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[http]\nenabled = false\n[devices]\ndeny = ["urn:stranger"]\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
     with agent_process(file) as process:
         process.start()
@@ -112,11 +112,14 @@ def test_the_sensor_in_c_brings_its_event_once(sensor_in_c: Path, agent: Process
     assert (event["boot"], event["id"], event["data"]) == (3, 17, {"temperature": 21.5})
 
 
-def test_the_sensor_in_c_says_what_it_has_to_keep(sensor_in_c: Path, agent: Process) -> None:
+@pytest.mark.parametrize(("device", "status", "said"), [("urn:oncegate:x", 2, "4.00\n"), ("urn:stranger", 1, "4.03\n")])
+def test_the_sensor_in_c_says_what_it_has_to_keep(
+    sensor_in_c: Path, agent: Process, device: str, status: int, said: str
+) -> None:
     with link(agent, lambda number, is_answer: False) as port:
-        wrong = [str(sensor_in_c), "::1", str(port), "urn:oncegate:x", "3", "17", "21.5"]
-        done = subprocess.run(wrong, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stdout) == (2, "4.00\n")
+        refused = [str(sensor_in_c), "::1", str(port), device, "3", "17", "21.5"]
+        done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (status, said)
 
 
 def test_the_sensor_in_python_brings_each_of_its_events_once_though_answers_are_lost(
@@ -127,6 +130,13 @@ def test_the_sensor_in_python_brings_each_of_its_events_once_though_answers_are_
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout == "sent\n"
     assert [event["id"] for event in events(tmp_path)] == list(range(1, 51))
+
+
+def test_the_sensor_in_python_keeps_its_events_where_it_is_not_let_in(agent: Process) -> None:
+    with link(agent, lambda number, is_answer: False) as port:
+        command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), "urn:stranger"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "kept\n"
 
 
 def test_the_sensor_in_python_keeps_what_nobody_took() -> None:

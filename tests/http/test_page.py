@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from agent.http.page import POLICY
-from agent.watch import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords
+from agent.store.port import Candidate, Outcome
+from agent.watch import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
+from contract.event import Event
+from contract.record import Clock as Trust
+from contract.record import Shared
 from simulators.parts import browser
 from tests.http.serving import EVENT, FINGERPRINT, serving, token_file
 
@@ -142,3 +146,24 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: 
         assert [one for one in look["axe"] if one["impact"] in ("serious", "critical")] == []
         assert look["passes"] > 10
         assert (folder / f"{look['size']}-{look['scheme']}.png").stat().st_size > 10_000
+
+
+def test_a_large_pack_of_suspects_costs_a_look_at_each() -> None:
+    compared = 0
+
+    class Counted(bytes):
+        __hash__ = bytes.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return bytes.__eq__(self, other)
+
+    events = [Candidate(Event("urn:a"), None, b"", 0, Trust.TRUSTED, Shared.LABEL, 0)] * 300
+    prints = [number.to_bytes(16, "big") for number in range(300)]
+    outcome = Outcome(300, 0, tuple(map(Counted, prints)), (True,) * 300, tuple(map(Counted, prints)))
+    watch = Watch()
+    watch.stored("coap", events, [], outcome)
+    (seen,) = watch.devices()
+    assert seen["possible_duplicates"] == 300
+    assert compared < 3_000

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.reply import Refusal
-from agent.http.views import Recent
+from agent.http.views import Recent, Searches
 from agent.status import read_status
 from agent.store.database import StoreError
 from tests.http.serving import EVENT, serving
@@ -152,3 +152,49 @@ async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeyp
     over.set()
     assert refused.value.reply.code == 503
     assert (b"too long" if hangs else b"no store") in refused.value.reply.body
+
+
+async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_rest() -> None:
+    at_once, most = 0, 0
+    guard, go_on = threading.Lock(), threading.Event()
+
+    def look() -> int:
+        nonlocal at_once, most
+        with guard:
+            at_once += 1
+            most = max(most, at_once)
+        go_on.wait(60)
+        with guard:
+            at_once -= 1
+        return 1
+
+    searches, ready = Searches(), Recent(lambda: 2)
+    asked = [asyncio.create_task(searches.get(look)) for _ in range(50)]
+    assert await ready.get() == 2
+    go_on.set()
+    assert await asyncio.gather(*asked) == [1] * 50
+    assert most == 1
+
+
+async def test_a_search_that_nobody_waits_for_any_more_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 0.05)
+    begun: list[int] = []
+    go_on = threading.Event()
+
+    def look() -> int:
+        begun.append(1)
+        go_on.wait(60)
+        return len(begun)
+
+    searches = Searches()
+    refused = await asyncio.gather(*(searches.get(look) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(one, Refusal) for one in refused)
+    assert len(begun) == 1
+    go_on.set()
+    monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 60.0)
+    assert await searches.get(look) == 2
+
+
+async def test_a_number_of_any_length_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        assert (await served.client.get(f"/api/v1/live?after={'9' * 5_000}")).code == 400

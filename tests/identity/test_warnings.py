@@ -14,13 +14,25 @@ from tests.identity.gateway import DEVICE, gateway
 from tests.store.stores import HandClock
 
 
-def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None, now: float = 0.0) -> None:
+class Seconds:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SECONDS = Seconds()
+
+
+def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
     candidates = [Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None) for event in events]
-    warnings.look(candidates, Outcome(len(events) if accepted is None else accepted), now)
+    warnings.look(candidates, Outcome(len(events) if accepted is None else accepted))
 
 
 def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
-    warnings = IdentityWarnings()
+    warnings = IdentityWarnings(SECONDS)
     for number in (5, 6, 1):
         look(warnings, Event("a", id=number))
         look(warnings, Event("b", id=number, boot=1))
@@ -30,16 +42,16 @@ def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
 
 
 def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
-    warnings = IdentityWarnings()
+    warnings = IdentityWarnings(SECONDS)
     for number in (5, 1):
         event, fields = Event("a", id=number, time=number), ("device", "type", "id", "boot", "data")
         stamped = Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None, fields=fields)
-        warnings.look([stamped], Outcome(1), 0.0)
+        warnings.look([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}
 
 
 def test_copies_and_the_order_within_a_pack_are_no_reason() -> None:
-    warnings = IdentityWarnings()
+    warnings = IdentityWarnings(SECONDS)
     look(warnings, Event("a", id=3), Event("a", id=2), Event("a", id=1))
     look(warnings, Event("a", id=2), accepted=0)
     look(warnings, Event("a", id=4), Event("a", id=1), accepted=1)
@@ -49,7 +61,7 @@ def test_copies_and_the_order_within_a_pack_are_no_reason() -> None:
 
 
 def test_a_device_is_named_once_and_counted_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    warnings = IdentityWarnings()
+    warnings = IdentityWarnings(SECONDS)
     for number in range(5):
         look(warnings, Event("coap://[fe80::1]", id=number))
     assert warnings.counts == {Danger.UNNAMED: 5}
@@ -58,12 +70,14 @@ def test_a_device_is_named_once_and_counted_each_time(caplog: pytest.LogCaptureF
 
 
 def test_many_devices_fill_no_journal_and_get_their_line_later(caplog: pytest.LogCaptureFixture) -> None:
-    warnings = IdentityWarnings()
+    seconds = Seconds()
+    warnings = IdentityWarnings(seconds)
     for number in range(1_000):
         look(warnings, Event(f"coap://[fe80::{number:x}]", id=1))
     assert len(caplog.records) == LINES_MAX
     assert warnings.counts == {Danger.UNNAMED: 1_000}
-    look(warnings, Event("coap://[fe80::3e7]", id=2), now=LINES_SECONDS + 1)
+    seconds.now = LINES_SECONDS + 1
+    look(warnings, Event("coap://[fe80::3e7]", id=2))
     assert len(caplog.records) == LINES_MAX + 1
 
 

@@ -24,7 +24,7 @@ def ack_before_commit() -> None:
 
     def submit(self: EventStore, submission: Submission) -> None:
         submission.done(Outcome(accepted=len(submission.candidates)))
-        unheard = replace(submission, done=lambda _: None)
+        unheard = submission._replace(done=lambda _: None)
         asyncio.get_running_loop().call_later(LATE_SECONDS, self._writer.put, unheard)
 
     EventStore.submit = submit  # type: ignore[method-assign]
@@ -45,7 +45,7 @@ def fingerprint_remembered_before_commit() -> None:
 
     remembered: set[bytes] = set()
     random = Random(1)
-    add, transact = Decision.add, Committer.transact
+    add, write = Decision.add, Committer._write
 
     def add_remembering(self: Decision, submission: Submission) -> None:
         names = [candidate.fingerprint for candidate in submission.candidates]
@@ -56,13 +56,13 @@ def fingerprint_remembered_before_commit() -> None:
         remembered.update(known)
         add(self, submission)
 
-    def transact_or_fail(self: Committer, write: Any) -> None:
+    def write_or_fail(self: Committer, connection: sqlite3.Connection, decision: Decision) -> None:
         if random.random() < FAILING_SHARE:
             raise sqlite3.OperationalError("disk I/O error")
-        transact(self, write)
+        write(self, connection, decision)
 
     Decision.add = add_remembering  # type: ignore[method-assign]
-    Committer.transact = transact_or_fail  # type: ignore[method-assign]
+    Committer._write = write_or_fail  # type: ignore[method-assign]
 
 
 def sequence_reused() -> None:
@@ -105,7 +105,7 @@ def last_of_pack_dropped() -> None:
 
     def submit_most(self: EventStore, submission: Submission) -> None:
         if len(submission.candidates) > 1:
-            submission = replace(submission, candidates=submission.candidates[:-1])
+            submission = submission._replace(candidates=submission.candidates[:-1])
         submit(self, submission)
 
     EventStore.submit = submit_most  # type: ignore[method-assign]

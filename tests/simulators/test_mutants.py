@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
 
 KILLS = (Fault(5.0, Part.AGENT, What.KILL, 0.5), Fault(9.0, Part.AGENT, What.KILL, 0.5))
 RESTORED_CARD = (Fault(3.0, Part.AGENT, What.BACKUP), Fault(9.0, Part.AGENT, What.RESTORE))
-JOB_KILLED = tuple(Fault(at, Part.JOB, What.KILL, 0.0) for at in (8.0, 26.0))
+JOB_KILLED = tuple(Fault(at, Part.JOB, What.KILL, 0.0) for at in (4.0, 10.0))
 
 MUTANTS = {
     "ack_before_commit": ("agent", KILLS, "lost"),

@@ -82,6 +82,14 @@ async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
+async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_text("truth")
+    status, output = await _run(_command(tmp_path, 9, 1))
+    assert status == 1
+    assert "name another --ledger" in output
+    assert (tmp_path / "out.jsonl").read_text() == "truth"
+
+
 async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     async with tiny_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")

@@ -1,0 +1,172 @@
+"""`python -m benchmarks.store`: what the event store writes, holds in memory, and gives back to Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import report, store_drain, store_start, store_writes
+from benchmarks.report import Figure
+from benchmarks.store_fill import events, fill
+from benchmarks.store_writes import Written
+
+CARD_BYTES = 32e9
+CYCLES = 1_000
+AMPLIFICATION = 4
+"""Assumed of a card: each cell takes 1,000 writes, and the card itself writes four times what it is given."""
+YEAR_SECONDS = 365.25 * 86_400
+RATES = (1, 5, 50)
+SIZES = (1, 10, 100)
+SINGLES = 500
+"""Commits of 1 and of 10 events: enough for several rounds of the log, and no more than a card's flushes allow."""
+MEGABYTE = 1e6
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run: its sizes, where its stores lie, and what it has found."""
+
+    folder: Path
+    million: int
+    """Events that stand for a million; fewer in a quick run."""
+    figures: list[Figure] = field(default_factory=list)
+    seed: int = 0
+
+    def add(
+        self, name: str, value: float, unit: str, goal: str = "", reached: bool | None = None, **details: object
+    ) -> None:
+        """Note a figure."""
+        self.figures.append(Figure(name, value, unit, goal, reached, details))
+
+    @contextmanager
+    def store(self, name: str, remembered: int, waiting: int) -> Iterator[Path]:
+        """Make a store for a while; it may take gigabytes."""
+        folder = self.folder / name
+        self.say(f"filling a store: {remembered:,} fingerprints, {waiting:,} events waiting")
+        fill(folder, remembered, waiting)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+    def source(self) -> int:
+        """Give a seed whose events nobody has had."""
+        self.seed += 1
+        return self.seed
+
+    def say(self, text: str) -> None:
+        """Tell what goes on."""
+        Console(stderr=True).print(f"bench-store: {text}")
+
+
+def written(bench: Bench, folder: Path, size: int) -> Written:
+    """Measure bytes for each event in commits of a size: in those of 100, long enough to seal a segment."""
+    deliveries = max(bench.million * 3 // 10 // size, SINGLES) if size == SIZES[-1] else SINGLES
+    bench.say(f"writing {deliveries * size:,} events in commits of {size}")
+    return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
+
+
+def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> None:
+    """Note what is written, and how long a card lives by it."""
+    for size in SIZES:
+        for text, found in (("1 million", few[size]), ("10 million", many[size])):
+            goal = "≤ 500" if size == SIZES[-1] else ""
+            bench.add(
+                f"bytes written per event, {size} per commit, {text} remembered",
+                found.process, "bytes", goal, found.process <= 500 if goal else None, disk=found.disk,
+            )  # fmt: skip
+    growth = many[SIZES[-1]].process / few[SIZES[-1]].process
+    bench.add("the same at 10 million as at 1 million", growth, "times", "within 20 %", abs(growth - 1) <= 0.2)
+    for rate in RATES:
+        for size in SIZES:
+            years = CARD_BYTES * CYCLES / AMPLIFICATION / (many[size].process * rate * YEAR_SECONDS)
+            wait = f", {size / rate * 1000:,.0f} ms of commit_delay_ms_max" if size > 1 else ""
+            bench.add(f"life of a 32 GB card at {rate} events/s, {size} per commit{wait}", years, "years")
+
+
+def speed(bench: Bench) -> None:
+    """Note durable events a second."""
+    bench.say("durable events a second, and raw append with fdatasync by turns")
+    (bench.folder / "speed").mkdir()
+    source = events(bench.source())
+    found = asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.million // 5_000, 7))
+    bench.add("durable events/s in commits of 100", found.store, "1/s", "≥ 40,000", found.store >= 40_000)
+    bench.add("CPU per event of it", found.cpu_us, "µs")
+    bench.add("raw append + fdatasync of the same bytes", found.raw, "1/s")
+    share = found.store / found.raw
+    bench.add("the store's share of raw append", share, "", "≥ 0.3", share >= 0.3)
+
+
+def starts(bench: Bench, folder: Path, remembered: int) -> None:
+    """Note a start, and what memory the fingerprints take."""
+    bench.say("starting on it in a process of its own")
+    found = store_start.measure(folder, bench.source())
+    per_million = found.memory_bytes / remembered * 1e6 / MEGABYTE
+    text = f"{remembered:,} fingerprints"
+    bench.add(f"memory per million, {text}", per_million, "MB", "≤ 20", per_million <= 20, index=found.index_bytes)
+    bench.add(f"start to the first ack, {text}", found.seconds, "s", "≤ 5", found.seconds <= 5)
+
+
+def growth(bench: Bench, folder: Path) -> None:
+    """Note what a backlog of ten million adds to the latency of an ack and to what is written."""
+    empty = bench.folder / "empty"
+    bench.say("acks in an empty store and in a full one by turns")
+    rounds = 40 if bench.million == 1_000_000 else 10
+    first, second = asyncio.run(store_writes.ack_p99(empty, folder, events(bench.source()), rounds, 50))
+    bench.add("ack p99 of an empty store", first * 1000, "ms")
+    bench.add("ack p99 with 10 million waiting", second * 1000, "ms")
+    bench.add("growth of ack p99", second / first, "times", "≤ 1.2", second / first <= 1.2)
+    shutil.rmtree(empty)
+    before, after = written(bench, empty, 100), written(bench, folder, 100)
+    ratio = after.process / before.process
+    bench.add(
+        "growth of bytes per event", ratio, "times", "≤ 1.2", ratio <= 1.2, empty=before.process, full=after.process
+    )
+
+
+def drain(bench: Bench) -> None:
+    """Note how fast a backlog leaves."""
+    with bench.store("drain/state", bench.million, bench.million):
+        bench.say("draining it to a broker, 1,000 events/s coming in")
+        found = store_drain.drain(bench.folder / "drain", bench.million)
+    rate, p99 = found.events_per_second, found.ack_p99_seconds * 1000
+    bench.add("drain of 1 million to a broker", rate, "1/s", "≥ 50,000", rate >= 50_000)
+    bench.add("CPU per event of it", found.cpu_us, "µs")
+    bench.add("ack p99 meanwhile", p99, "ms", "≤ 50", p99 <= 50, ingested_per_second=found.ingested_per_second)
+
+
+def main() -> None:
+    """Measure all, print the table, keep the JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the counts, kept apart")
+    parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
+    parser.add_argument("--without-kafka", action="store_true", help="leave out the drain")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
+        bench = Bench(Path(folder), 50_000 if arguments.quick else 1_000_000)
+        speed(bench)
+        with bench.store("few", bench.million, 0) as store:
+            starts(bench, store, bench.million)
+            few = {size: written(bench, store, size) for size in SIZES}
+        with bench.store("many", 10 * bench.million, bench.million) as store:
+            starts(bench, store, 10 * bench.million)
+            many = {size: written(bench, store, size) for size in SIZES}
+        writes(bench, few, many)
+        with bench.store("waiting", 10 * bench.million, 10 * bench.million) as store:
+            growth(bench, store)
+        if not arguments.without_kafka:
+            drain(bench)
+        name = "store-quick" if arguments.quick else "store"
+        report.keep(name, bench.figures, endurance=f"{CYCLES} cycles, amplification {AMPLIFICATION}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""How fast a backlog leaves for a real broker while sensors go on, and how late their acks are meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+
+from agent.store import database, tables
+from simulators import coap
+from simulators.parts.kafka import Broker
+from simulators.parts.process import Command, Process
+
+TOPIC = "oncegate.events"
+INGEST_PER_SECOND = 1_000
+SECONDS_MAX = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """What was seen from the first mark to the last."""
+
+    events_per_second: float
+    ack_p99_seconds: float
+    ingested_per_second: float
+    cpu_us: float
+    """Of the agent, for each event that left."""
+
+
+def drain(folder: Path, waiting: int) -> Drain:
+    """Start a broker and the agent on a store with a backlog; wait until it has left."""
+    configuration = folder / "oncegate.toml"
+    with Broker(folder / "kafka") as broker:
+        broker.create_topics(TOPIC)
+        configuration.write_text(
+            f'[gateway]\nid = "gw-bench"\nstate_dir = "{folder / "state"}"\n[store]\nmax_bytes = "64GiB"\n'
+            '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
+            f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+        )
+        command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+        with Process(Command("agent", command, folder / "agent.log")) as agent:
+            agent.wait_for_log("agent=ready")
+            port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
+            return _watch(folder / "state" / database.FILE_NAME, waiting, port, agent.pid)
+
+
+def _watch(store: Path, waiting: int, port: int, pid: int) -> Drain:
+    with closing(Sensors(port)) as sensors, closing(database.open_for_reading(store)) as reader:
+        done = _done(reader)
+        while _done(reader) == done:
+            sensors.work(0.05)
+        done, start, cpu, acked = _done(reader), time.perf_counter(), _cpu_seconds(pid), len(sensors.seconds)
+        while (now := _done(reader)) < waiting:
+            sensors.work(0.05)
+            if time.perf_counter() - start > SECONDS_MAX:
+                break
+        seconds = time.perf_counter() - start
+        latencies = sensors.seconds[acked:]
+        return Drain(
+            (now - done) / seconds,
+            quantiles(latencies, n=100)[98],
+            len(latencies) / seconds,
+            (_cpu_seconds(pid) - cpu) / (now - done) * 1e6,
+        )
+
+
+def _done(reader: sqlite3.Connection) -> int:
+    """Count what the broker has, from the first position on."""
+    batches = [batch.last for batch in tables.load_batches(reader)]
+    return max([*batches, *(last for _, last in tables.load_processed(reader))], default=0)
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+class Sensors:
+    """A thousand events a second over CoAP, each confirmable; notes how long each ack took."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        self._socket.connect(("::1", port))
+        self._socket.setblocking(False)
+        self._start = time.perf_counter()
+        self._sent: dict[int, float] = {}
+        self._number = 0
+        self.seconds: list[float] = []
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def work(self, seconds: float) -> None:
+        """Send what is due and take what is acked, for a while."""
+        end = time.perf_counter() + seconds
+        while (now := time.perf_counter()) < end:
+            while self._number < (now - self._start) * INGEST_PER_SECOND:
+                self._send()
+            for message_id in self._received():
+                if (sent := self._sent.pop(message_id, None)) is not None:
+                    self.seconds.append(time.perf_counter() - sent)
+            time.sleep(0.0005)
+
+    def _send(self) -> None:
+        self._number += 1
+        body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"t":%d}}' % (self._number, self._number % 90)
+        self._sent[self._number % 65536] = time.perf_counter()
+        self._socket.send(coap.Request(body, 50).datagram(self._number % 65536, self._number.to_bytes(4, "big")))
+
+    def _received(self) -> Iterator[int]:
+        while True:
+            try:
+                message = coap.parse(self._socket.recv(1500))
+            except BlockingIOError:
+                return
+            if message is not None:
+                yield message.message_id

@@ -1,0 +1,110 @@
+"""Stores as they are after days: fingerprints remembered, events waiting; made by the store's own code."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from agent.clock import SystemClock
+from agent.identity import identify
+from agent.settings import IdentitySettings
+from agent.store import database, known_rows, tables
+from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints
+from agent.store.known import FINGERPRINT_BYTES
+from agent.store.opening import begin
+from agent.store.packing import PackedEvent, pack
+from agent.store.port import Candidate, Outcome, Submission
+from agent.store.sealing import Sealing
+from contract.event import Event
+from contract.record import Clock, Shared
+
+GATEWAY = "gw-bench"
+DEVICES = 200
+COMMIT_EVENTS = 100
+TRANSACTION_COMMITS = 200
+TAILS = 1_000
+"""Different ones among the waiting events; each has its own fingerprint and checksum all the same."""
+
+
+def events(seed: int) -> Iterator[Event]:
+    """Give events of about 100 bytes as a sensor's JSON, each another."""
+    random, number = Random(seed), 0
+    while True:
+        number += 1
+        yield Event(
+            f"urn:dev:mac:00158d{random.randrange(DEVICES):010x}",
+            id=(seed << 32) + number,
+            time=1_763_706_000_000 + number * 37,
+            data={
+                "temperature": random.randrange(1500, 2800) / 100,
+                "humidity": random.randrange(3000, 7000) / 100,
+                "battery": random.randrange(80, 100),
+            },
+        )
+
+
+def candidates(source: Iterator[Event], count: int) -> tuple[Candidate, ...]:
+    """Give the next events as the pipeline hands them to the store."""
+    settings = IdentitySettings()
+    return tuple(identify(event, "coap", 1_763_706_000_000, Clock.TRUSTED, settings) for event in islice(source, count))
+
+
+def submission(source: Iterator[Event], count: int, done: Callable[[Outcome], None]) -> Submission:
+    """Give the next events as one delivery."""
+    return Submission(candidates(source, count), (), None, done)
+
+
+def fill(folder: Path, remembered: int, waiting: int) -> None:
+    """Make a store that remembers so many fingerprints, of which the latest so many are of events that wait."""
+    folder.mkdir(parents=True)
+    with closing(database.open_for_service(folder / database.FILE_NAME)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        clock = SystemClock(trusted=True)
+        connection.execute("BEGIN")
+        tables.insert_epoch(connection, 1, begin(clock, 0))
+        if remembered > waiting:
+            tables.replace_processed(connection, [(1, remembered - waiting)])
+        connection.execute("COMMIT")
+        known = Fingerprints(DEFAULT_BOUNDS, lambda: connection)
+        sealing = Sealing(known, lambda write: _transact(connection, write), lambda: 1 << 40)
+        tails = [candidate.tail for candidate in candidates(events(0), TAILS)]
+        step = COMMIT_EVENTS * TRANSACTION_COMMITS
+        for first in range(1, remembered + 1, step):
+            _add(connection, known, range(first, min(first + step, remembered + 1)), remembered - waiting, tails)
+            while sealing.step():
+                pass
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def _add(
+    connection: sqlite3.Connection, known: Fingerprints, positions: range, processed_to: int, tails: list[bytes]
+) -> None:
+    connection.execute("BEGIN")
+    for first in positions[::COMMIT_EVENTS]:
+        count = min(COMMIT_EVENTS, positions.stop - first)
+        packed = os.urandom(count * FINGERPRINT_BYTES)
+        pieces = [packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES)]
+        known_rows.insert_fingerprints(connection, first, 0, pieces, {})
+        known.add(first, 0, packed)
+        if first > processed_to:
+            tables.insert_events(
+                connection,
+                first,
+                [
+                    pack(PackedEvent(at, piece, tails[at % TAILS], Clock.TRUSTED, Shared.TIME, None))
+                    for at, piece in enumerate(pieces, first)
+                ],
+            )
+    connection.execute("COMMIT")
+
+
+def _transact(connection: sqlite3.Connection, write: Callable[[sqlite3.Connection], None]) -> None:
+    connection.execute("BEGIN")
+    write(connection)
+    connection.execute("COMMIT")

@@ -1,0 +1,167 @@
+"""What the store writes, how fast, and how late its acks are, in commits of a given size."""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from agent.clock import SystemClock
+from agent.settings import IdentitySettings, StoreSettings
+from agent.store.event_store import EventStore
+from agent.store.port import Outcome, Submission
+from benchmarks.store_fill import GATEWAY, submission
+from contract.event import Event
+
+MAX_BYTES = 64 << 30
+RAW_EVENT_BYTES = 212
+"""What the store keeps of one event, before compression."""
+IN_FLIGHT = 2
+"""Deliveries under way: while one is flushed, the next is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Bytes for each event, as the process and as the disk count them; the disk counts everybody's."""
+
+    process: float
+    disk: float
+
+
+@asynccontextmanager
+async def opened(folder: Path, commit_events: int) -> AsyncIterator[EventStore]:
+    """Open a store for service whose commits have at most so many events."""
+    settings = StoreSettings(max_bytes=MAX_BYTES, commit_events_max=commit_events)
+    async with EventStore(folder, GATEWAY, settings, IdentitySettings(), SystemClock(trusted=True)) as store:
+        yield store
+
+
+class Load:
+    """Deliveries of a fixed size, one commit each."""
+
+    def __init__(self, store: EventStore, source: Iterator[Event], size: int) -> None:
+        self._store = store
+        self._source = source
+        self._size = size
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        # The outcomes leave on the writer's thread: the event loop is not what is measured here.
+        store._committer._announce = self._take  # type: ignore[assignment]
+
+    def _take(self, answers: list[tuple[Submission, Outcome]]) -> None:
+        for given, outcome in answers:
+            given.done(outcome)
+
+    def prepared(self, deliveries: int) -> list[Submission]:
+        """Decode and fingerprint beforehand: the store alone is measured."""
+        return [submission(self._source, self._size, self._outcomes.put) for _ in range(deliveries)]
+
+    def run(self, work: list[Submission], in_flight: int = IN_FLIGHT) -> float:
+        """Submit all, so many at a time; give the seconds until all are durable."""
+        start = time.perf_counter()
+        for number, one in enumerate(work):
+            self._store.submit(one)
+            if number >= in_flight - 1:
+                self._durable()
+        for _ in range(min(in_flight - 1, len(work))):
+            self._durable()
+        return time.perf_counter() - start
+
+    def latencies(self, work: list[Submission]) -> list[float]:
+        """Submit one by one; give the seconds until each was durable."""
+        found = []
+        for one in work:
+            start = time.perf_counter()
+            self._store.submit(one)
+            self._durable()
+            found.append(time.perf_counter() - start)
+        return found
+
+    def _durable(self) -> None:
+        outcome = self._outcomes.get(timeout=60)
+        if outcome.refusal or not outcome.accepted:
+            raise RuntimeError(f"not stored: {outcome}")
+
+
+async def bytes_per_event(folder: Path, source: Iterator[Event], size: int, deliveries: int) -> Written:
+    """Measure what is written for each event; the log is written back before and after."""
+    async with opened(folder, size) as store:
+        load = Load(store, source, size)
+        work = load.prepared(deliveries)
+        load.run(load.prepared(2))
+        store.trouble()
+        before, disk_before = process_bytes(), disk_bytes(folder)
+        load.run(work)
+        os.sync()
+        return Written(
+            (process_bytes() - before) / (deliveries * size), (disk_bytes(folder) - disk_before) / (deliveries * size)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Durable events a second in the store and in a raw file, by turns on the same disk; medians of the rounds."""
+
+    store: float
+    raw: float
+    cpu_us: float
+    """Of the process, for each event."""
+
+
+async def speed(folder: Path, source: Iterator[Event], size: int, deliveries: int, rounds: int) -> Speed:
+    """Compare with what the disk can do at all: the same bytes appended to a file, with fdatasync after each commit."""
+    stored, raw, cpu = [], [], []
+    async with opened(folder / "store", size) as store:
+        load = Load(store, source, size)
+        load.run(load.prepared(20))
+        for _ in range(rounds):
+            work = load.prepared(deliveries)
+            before = time.process_time()
+            stored.append(deliveries * size / load.run(work))
+            cpu.append((time.process_time() - before) / (deliveries * size) * 1e6)
+            raw.append(deliveries * size / append(folder / "raw", size * RAW_EVENT_BYTES, deliveries))
+    return Speed(median(stored), median(raw), median(cpu))
+
+
+def append(file: Path, size: int, count: int) -> float:
+    """Append so many pieces, each flushed; give the seconds."""
+    piece = os.urandom(size)
+    with file.open("ab", buffering=0) as raw:
+        start = time.perf_counter()
+        for _ in range(count):
+            raw.write(piece)
+            os.fdatasync(raw.fileno())
+        return time.perf_counter() - start
+
+
+async def ack_p99(empty: Path, full: Path, source: Iterator[Event], rounds: int, each: int) -> tuple[float, float]:
+    """Give the 99th percentile of the seconds to an ack in two stores, measured by turns."""
+    found: tuple[list[float], list[float]] = ([], [])
+    async with opened(empty, 100) as first, opened(full, 100) as second:
+        loads = (Load(first, source, 10), Load(second, source, 10))
+        for load in loads:
+            load.run(load.prepared(20))
+        for _ in range(rounds):
+            for load, kept in zip(loads, found, strict=True):
+                kept.extend(load.latencies(load.prepared(each)))
+    return quantiles(found[0], n=100)[98], quantiles(found[1], n=100)[98]
+
+
+def process_bytes() -> int:
+    """Give what this process has caused to be written, by proc(5)."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("write_bytes")))
+
+
+def disk_bytes(folder: Path) -> int:
+    """Give what the disk below a folder has written since boot, 0 where the kernel does not say."""
+    device = folder.stat().st_dev
+    try:
+        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    except OSError:
+        return 0
+    return int(fields[6]) * 512

@@ -1,0 +1,140 @@
+"""Clocks end to end: a real agent whose wall clock is in 1970, steps back and steps ahead."""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.store import database
+from agent.store.reader import read_packed
+from simulators import coap
+from simulators.parts.process import Command, Process
+from simulators.parts.programs import require
+from tests.support.waiting import wait_until
+
+BOOT_1970 = f"-{int(time.time()) - 60}"
+RIGHT, BACK, AHEAD = "+0", f"-{14 * 86_400}", f"+{365 * 86_400}"
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    require("faketime")
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    assert found, "the package faketime brings libfaketime"
+    return found[0]
+
+
+class Gateway:
+    """One gateway, started again and again under another wall clock; its monotonic clocks are right."""
+
+    def __init__(self, folder: Path, retention: str, library: Path | None = None) -> None:
+        self.folder = folder
+        self._clock_file = folder / "clock"
+        self._environment = _faked(library, self._clock_file) if library else {}
+        self._module = ("agent.command_line",) if library else ("tests.support.stepped_clock", str(self._clock_file))
+        self._configuration = folder / "oncegate.toml"
+        self._configuration.write_text(
+            f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[identity]\nretention = "{retention}"\n'
+            '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        )
+        self._port = 0
+        self._number = 0
+
+    @contextmanager
+    def running(self, wall: str) -> Iterator[None]:
+        """Run the agent with a wall clock, until it is asked to stop."""
+        self.step(wall)
+        command = (sys.executable, "-m", *self._module, "run", "--config", str(self._configuration))
+        log = self.folder / "agent.log"
+        with Process(Command("agent", command, log, environment=self._environment)) as process:
+            process.wait_for_log("agent=ready")
+            self._port = int(process.log().split("agent=ready")[-1].split("]:")[1].split()[0])
+            yield
+
+    def step(self, wall: str) -> None:
+        """Set the wall clock, also under a running agent."""
+        new = self.folder / "clock.new"
+        new.write_text(wall + "\n")
+        new.rename(self._clock_file)
+
+    def send(self, event: int) -> None:
+        """Send an event under a Message ID and Token of its own, until it is acked."""
+        body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (event, event)
+        self._number += 1
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
+            sensor.connect(("::1", self._port))
+            sensor.settimeout(60)
+            sensor.send(coap.Request(body, 50).datagram(self._number, self._number.to_bytes(4, "big")))
+            answer = coap.parse(sensor.recv(2048))
+        assert answer is not None
+        assert answer.code_text == "2.04"
+
+    def stored(self) -> list[tuple[int, int, str]]:
+        """Give the id, the year of acceptance, and the clock's standing of each stored event of a sensor."""
+        with closing(database.open_for_reading(self.folder / "state" / database.FILE_NAME)) as connection:
+            events = list(read_packed(connection, 1, 1 << 40))
+        found = [(json.loads(b"{" + event.tail + b"}"), event.clock.value) for event in events]
+        return [
+            (body["id"], time.gmtime(body["received"] / 1000).tm_year, clock)
+            for body, clock in found
+            if body["via"] == "coap"
+        ]
+
+
+def _faked(library: Path, clock: Path) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+@pytest.mark.parametrize("walls", [(BOOT_1970, RIGHT, BACK, AHEAD), (AHEAD, BACK, BOOT_1970, RIGHT)])
+def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, walls: tuple[str, ...]) -> None:
+    gateway = Gateway(tmp_path, "7d")
+    for number, wall in enumerate(walls):
+        with gateway.running(wall):
+            for event in range(number + 1):
+                gateway.send(event)
+            gateway.step(walls[(number + 1) % len(walls)])
+            for event in range(number + 1):
+                gateway.send(event)
+    stored = gateway.stored()
+    assert [event for event, _, _ in stored] == list(range(len(walls)))
+    now = time.gmtime().tm_year
+    in_1970 = walls.index(BOOT_1970)
+    assert stored[in_1970][1] == 1970
+    assert stored[walls.index(AHEAD)][1] in (now + 1, now + 2)
+    assert {clock for _, _, clock in stored} <= {"trusted", "untrusted"}
+
+
+def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_path: Path, library: Path) -> None:
+    gateway = Gateway(tmp_path, "7d", library)
+    for wall, event in ((RIGHT, 1), (AHEAD, 2), (RIGHT, 3)):
+        with gateway.running(wall):
+            for number in range(1, event + 1):
+                gateway.send(number)
+            gateway.step(AHEAD)
+            gateway.send(event)
+    assert [event for event, _, _ in gateway.stored()] == [1, 2, 3]
+
+
+def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path, "3s")
+    with gateway.running(AHEAD):
+        gateway.send(1)
+        since = time.monotonic()
+        gateway.step(BOOT_1970)
+        wait_until(lambda: time.monotonic() - since > 4, "four seconds of running")
+        gateway.send(2)
+    with gateway.running(BACK):  # the opening looks for what is past its retention, before the first commit
+        gateway.send(2)
+        gateway.send(1)
+        gateway.send(1)
+    assert [event for event, _, _ in gateway.stored()] == [1, 2, 1]
