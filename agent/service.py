@@ -38,6 +38,7 @@ async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
     asked_to_stop = _stop_on_signals()
     while await _serve_until_damaged(settings, asked_to_stop):
+        Notifier().busy("salvages its store")  # which takes longer than the commit loop may stand still
         log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
     log.info("agent=stopped")
 

@@ -78,18 +78,9 @@ class Casebook:
 
     def add_topic_as_rows(self, records: Iterable[Row]) -> None:
         """Take a topic for the table: the first record of each label is the row, the others are repeats."""
-        labels: set[tuple[str | None, int | None]] = set()
-
-        def first() -> Iterator[Row]:
-            for record in records:
-                label = record.epoch, record.sequence
-                if label in labels:
-                    self.repeats += 1
-                else:
-                    labels.add(label)
-                    yield record
-
-        self.add_rows(first())
+        self.add_rows(records)
+        repeated = "DELETE FROM row WHERE rowid NOT IN (SELECT min(rowid) FROM row GROUP BY epoch, sequence)"
+        self.repeats += self.database.execute(repeated).rowcount
 
     def count(self, query: str) -> int:
         """Give the one number that a query asks for."""

@@ -7,6 +7,7 @@ from its twin, by nobody: there the number of rows must be the number of events.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from simulators.oracle.casebook import Casebook
@@ -35,8 +36,8 @@ _NEITHER = """
     WHERE neither AND (ifnull(rows, 0) < acked OR ifnull(rows, 0) > sent)
 """
 _UNTOLD = """
-    SELECT statement, rows FROM found WHERE statement NOT IN (SELECT statement FROM said)
-    AND statement NOT IN (SELECT statement FROM variant)
+    SELECT min(said), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM said)
+    AND statement NOT IN (SELECT statement FROM variant) GROUP BY statement
 """
 _RESTAMPED = """
     SELECT mark, ended = 'Acked', (SELECT sum(rows) FROM found WHERE statement IN
@@ -176,12 +177,10 @@ def _judge_untold(casebook: Casebook, findings: _Findings) -> None:
     untold = casebook.database.execute(_UNTOLD).fetchall()
     if not untold:
         return
-    names = _names(casebook)
-    for statement, rows in untold:
-        query = "SELECT said FROM row WHERE statement = ?"
-        (said,) = casebook.database.execute(query, (statement,)).fetchone()
+    marks = _marks_by_name(casebook, {named for said, _ in untold if (named := name(said)) is not None})
+    for said, rows in untold:
         named = name(said)
-        mark = names.get(named) if named is not None else None
+        mark = marks.get(named) if named is not None else None
         if mark is None:
             findings.add(Violation("invented", words(said), 0, 0, rows), rows)
             continue
@@ -190,13 +189,13 @@ def _judge_untold(casebook: Casebook, findings: _Findings) -> None:
             findings.take_back(findings.missing.pop(named))
 
 
-def _names(casebook: Casebook) -> dict[bytes, int]:
-    """Give the events by what names them; asked for only where a row is not as it should be."""
-    named: dict[bytes, int] = {}
+def _marks_by_name(casebook: Casebook, wanted: Set[bytes]) -> dict[bytes, int]:
+    """Find the events that bear these names, in one pass."""
+    marks: dict[bytes, int] = {}
     for mark, said in casebook.database.execute("SELECT mark, said FROM event WHERE NOT neither"):
-        if (one := name(said)) is not None:
-            named[one] = mark
-    return named
+        if (named := name(said)) in wanted and named is not None:
+            marks[named] = mark
+    return marks
 
 
 def _judge_order(casebook: Casebook, findings: _Findings) -> None:

@@ -10,7 +10,6 @@ from simulators.parts import debian
 from simulators.parts.error import PartError
 
 PACKAGES = {
-    "chromium": "chromium",
     "mosquitto": "mosquitto",
     "mosquitto_passwd": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
