@@ -54,21 +54,23 @@ class Receipts:
         if not self._settings.enabled:
             self._settle_forwarded(stop)
             return
-        while not stop.is_set():
-            self._ask(stop)
+        while not self._ask(stop):
+            _log.info("receipts=reconnecting failed_polls=%d", FAILED_POLLS_MAX)
 
-    def _ask(self, stop: threading.Event) -> None:
-        """Ask with one client, until it has failed too often: one that lost a coordinator may never find another."""
+    def _ask(self, stop: threading.Event) -> bool:
+        """Ask with one client until the agent stops; False where it has failed too often.
+
+        A client that has lost a coordinator may never find another.
+        """
         errors = LastError()
         reader = open_reader(self._kafka, self._settings.group, errors)
         group = Group(open_admin(self._kafka, errors), reader, self._kafka.topic, errors)
-        failed = 0
-        while failed < FAILED_POLLS_MAX and not stop.wait(self._pause()):
+        failed, stopped = 0, False
+        while failed < FAILED_POLLS_MAX and not (stopped := stop.wait(self._pause())):
             failed = 0 if self._poll(group, stop) else failed + 1
-        if failed:
-            _log.info("receipts=reconnecting failed_polls=%d", failed)
         with suppress(UnreachableError):
             attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")
+        return stopped
 
     def _pause(self) -> float:
         return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
