@@ -21,7 +21,7 @@ from agent.forward.mode import Mode, Way
 from agent.forward.oversized import Suspects
 from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
-from agent.store.port import Outbox
+from agent.store.port import Outbox, OutboxError
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +65,7 @@ class Forwarder:
         """
         config = producer_config(self._settings, self._mode.fixed)
         way = self._open_way()
-        if self._outbox.fact(STOPPED_FACT):
-            self._outbox.set_fact(STOPPED_FACT, "")
+        self._note_stop("")
         while not stop.is_set():
             try:
                 self._run_session(way, config, stop)
@@ -79,8 +78,16 @@ class Forwarder:
                     stop.wait(self._backoff.next_seconds())
             except ClonedError as error:
                 way.link.down(error)
-                self._outbox.set_fact(STOPPED_FACT, str(error))
+                self._note_stop(str(error))
                 stop.wait()
+
+    def _note_stop(self, reason: str) -> None:
+        """Tell the commands why nothing is forwarded, as far as the disk takes it."""
+        try:
+            if (self._outbox.fact(STOPPED_FACT) or "") != reason:
+                self._outbox.set_fact(STOPPED_FACT, reason)
+        except OutboxError:
+            return  # the log has said it, and so does the link's state
 
     def _open_way(self) -> Way:
         errors = LastError()
@@ -109,6 +116,8 @@ class Forwarder:
                     self._backoff.reset()
         except KafkaException as error:  # a certificate that is just being replaced; a fatal error, from any call
             raise SessionError(describe(error)) from error
+        except OutboxError as error:  # a full disk takes no intent, and is no reason to end the agent
+            raise SessionError(str(error)) from error
 
 
 def mode_of(settings: KafkaSettings, gateway: str) -> Mode:

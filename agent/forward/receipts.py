@@ -16,7 +16,7 @@ from agent.forward.error import SessionError, UnreachableError
 from agent.forward.group import Group
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
-from agent.store.port import Batch, Outbox
+from agent.store.port import Batch, Outbox, OutboxError
 
 TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
@@ -107,13 +107,17 @@ class Receipts:
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
-        """Pin the table that gives the receipts: for good, before the first of them counts."""
-        pinned = self._outbox.fact(TABLE_FACT)
+        """Pin the table that gives the receipts: for good, before the first of them counts; None: none counts."""
         seen = [partition.receipt for _, partition in sorted(view.partitions.items()) if partition.receipt is not None]
-        table = choose_table(pinned, seen)
-        if table is not None and table != pinned:
-            self._outbox.set_fact(TABLE_FACT, table)
-            _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        try:
+            pinned = self._outbox.fact(TABLE_FACT)
+            table = choose_table(pinned, seen)
+            if table is not None and table != pinned:
+                self._outbox.set_fact(TABLE_FACT, table)
+                _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
+        except OutboxError as error:
+            self._tell("held", str(error))
+            return None
         return table
 
     def _apply(self, decided: Sequence[tuple[Batch, Decision]]) -> None:
