@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from cloud.records import read_records
+from cloud.records import Spans, read_records
 from cloud.rows import SCHEMA, decode
 from contract.event import Event
 from contract.record import json_text
@@ -33,7 +33,7 @@ units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6
 
 
 def decoded(spark: SparkSession, records: list[Record]) -> list[Row]:
-    frame = decode(read_records(topic(spark, records)))
+    frame = decode(read_records(topic(spark, records), Spans()))
     assert frame.schema.names == SCHEMA.names
     return frame.orderBy("kafka_offset").collect()
 
