@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
+PATIENCE_SECONDS = 3_600
+"""What a store of any size may take to be salvaged."""
 _MICROSECONDS = 1_000_000
 _ABSTRACT = "@"
 
@@ -28,7 +30,13 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """Say that the service is up."""
-        self._send(f"READY=1\nSTATUS={status}")
+        watched = "" if self.watchdog_seconds is None else f"\n{_watchdog(self.watchdog_seconds)}"
+        self._send(f"READY=1\nSTATUS={status}{watched}")
+
+    def busy(self, status: str) -> None:
+        """Ask the watchdog for patience until we are ready again."""
+        if self.watchdog_seconds is not None:
+            self._send(f"STATUS={status}\n{_watchdog(PATIENCE_SECONDS)}")
 
     def status(self, text: str) -> None:
         """Show a line in `systemctl status`."""
@@ -51,6 +59,10 @@ class Notifier:
                 sender.sendto(message.encode(), address)
         except OSError as error:
             log.warning("systemd=unreachable reason=%r", str(error))
+
+
+def _watchdog(seconds: float) -> str:
+    return f"WATCHDOG_USEC={round(seconds * _MICROSECONDS)}"
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:

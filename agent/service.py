@@ -38,6 +38,7 @@ async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
     asked_to_stop = _stop_on_signals()
     while await _serve_until_damaged(settings, asked_to_stop):
+        Notifier().busy("salvages its store")  # which takes longer than the commit loop may stand still
         log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
     log.info("agent=stopped")
 
@@ -69,7 +70,7 @@ async def _run(
     logging.getLogger().addHandler(words)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
-    receipts = Receipts(settings.kafka, settings.receipts, store, Random())
+    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, Random())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
         tasks.create_task(_thread(receipts.run, way_out), name="receipts")

@@ -25,8 +25,9 @@ AMPLIFICATION = 4
 YEAR_SECONDS = 365.25 * 86_400
 RATES = (1, 5, 50)
 SIZES = (1, 10, 100)
+LONG = 300_000
 SINGLES = 500
-"""Commits of 1 and of 10 events: enough for several rounds of the log, and no more than a card's flushes allow."""
+"""Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
 
 
@@ -35,8 +36,12 @@ class Bench:
     """One run: its sizes, where its stores lie, and what it has found."""
 
     folder: Path
-    million: int
-    """Events that stand for a million; fewer in a quick run."""
+    remembered: int
+    """Fingerprints of the smaller store; the larger has ten times as many."""
+    backlog: int
+    """Events that wait in a full store."""
+    drained: int
+    """Events that a broker is given."""
     figures: list[Figure] = field(default_factory=list)
     seed: int = 0
 
@@ -69,7 +74,7 @@ class Bench:
 
 def written(bench: Bench, folder: Path, size: int) -> Written:
     """Measure bytes for each event in commits of a size: in those of 100, long enough to seal a segment."""
-    deliveries = max(bench.million * 3 // 10 // size, SINGLES) if size == SIZES[-1] else SINGLES
+    deliveries = max(min(bench.remembered, LONG) // size, SINGLES) if size == SIZES[-1] else SINGLES
     bench.say(f"writing {deliveries * size:,} events in commits of {size}")
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
@@ -77,14 +82,14 @@ def written(bench: Bench, folder: Path, size: int) -> Written:
 def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> None:
     """Note what is written, and how long a card lives by it."""
     for size in SIZES:
-        for text, found in (("1 million", few[size]), ("10 million", many[size])):
+        for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
             goal = "≤ 500" if size == SIZES[-1] else ""
             bench.add(
-                f"bytes written per event, {size} per commit, {text} remembered",
+                f"bytes written per event, {size} per commit, {count:,} remembered",
                 found.process, "bytes", goal, found.process <= 500 if goal else None, disk=found.disk,
             )  # fmt: skip
     growth = many[SIZES[-1]].process / few[SIZES[-1]].process
-    bench.add("the same at 10 million as at 1 million", growth, "times", "within 20 %", abs(growth - 1) <= 0.2)
+    bench.add("the same with ten times as many", growth, "times", "within 20 %", abs(growth - 1) <= 0.2)
     for rate in RATES:
         for size in SIZES:
             years = CARD_BYTES * CYCLES / AMPLIFICATION / (many[size].process * rate * YEAR_SECONDS)
@@ -97,7 +102,7 @@ def speed(bench: Bench) -> None:
     bench.say("durable events a second, and raw append with fdatasync by turns")
     (bench.folder / "speed").mkdir()
     source = events(bench.source())
-    found = asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.million // 5_000, 7))
+    found = asyncio.run(store_writes.speed(bench.folder / "speed", source, 100, bench.remembered // 5_000, 7))
     bench.add("durable events/s in commits of 100", found.store, "1/s", "≥ 40,000", found.store >= 40_000)
     bench.add("CPU per event of it", found.cpu_us, "µs")
     bench.add("raw append + fdatasync of the same bytes", found.raw, "1/s")
@@ -106,23 +111,26 @@ def speed(bench: Bench) -> None:
 
 
 def starts(bench: Bench, folder: Path, remembered: int) -> None:
-    """Note a start, and what memory the fingerprints take."""
+    """Note a start, and what memory the fingerprints take: beyond a start on an empty store."""
     bench.say("starting on it in a process of its own")
+    empty = bench.folder / "nothing"
+    base = store_start.measure(empty, bench.source())
+    shutil.rmtree(empty)
     found = store_start.measure(folder, bench.source())
-    per_million = found.memory_bytes / remembered * 1e6 / MEGABYTE
+    per_million = (found.memory_bytes - base.memory_bytes) / remembered * 1e6 / MEGABYTE
     text = f"{remembered:,} fingerprints"
     bench.add(f"memory per million, {text}", per_million, "MB", "≤ 20", per_million <= 20, index=found.index_bytes)
     bench.add(f"start to the first ack, {text}", found.seconds, "s", "≤ 5", found.seconds <= 5)
 
 
 def growth(bench: Bench, folder: Path) -> None:
-    """Note what a backlog of ten million adds to the latency of an ack and to what is written."""
+    """Note what a backlog adds to the latency of an ack and to what is written."""
     empty = bench.folder / "empty"
     bench.say("acks in an empty store and in a full one by turns")
-    rounds = 40 if bench.million == 1_000_000 else 10
+    rounds = 40 if bench.backlog >= 1_000_000 else 10
     first, second = asyncio.run(store_writes.ack_p99(empty, folder, events(bench.source()), rounds, 50))
     bench.add("ack p99 of an empty store", first * 1000, "ms")
-    bench.add("ack p99 with 10 million waiting", second * 1000, "ms")
+    bench.add(f"ack p99 with {bench.backlog:,} waiting", second * 1000, "ms")
     bench.add("growth of ack p99", second / first, "times", "≤ 1.2", second / first <= 1.2)
     shutil.rmtree(empty)
     before, after = written(bench, empty, 100), written(bench, folder, 100)
@@ -134,11 +142,11 @@ def growth(bench: Bench, folder: Path) -> None:
 
 def drain(bench: Bench) -> None:
     """Note how fast a backlog leaves."""
-    with bench.store("drain/state", bench.million, bench.million):
+    with bench.store("drain/state", bench.drained, bench.drained):
         bench.say("draining it to a broker, 1,000 events/s coming in")
-        found = store_drain.drain(bench.folder / "drain", bench.million)
+        found = store_drain.drain(bench.folder / "drain", bench.drained)
     rate, p99 = found.events_per_second, found.ack_p99_seconds * 1000
-    bench.add("drain of 1 million to a broker", rate, "1/s", "≥ 50,000", rate >= 50_000)
+    bench.add(f"drain of {bench.drained:,} to a broker", rate, "1/s", "≥ 50,000", rate >= 50_000)
     bench.add("CPU per event of it", found.cpu_us, "µs")
     bench.add("ack p99 meanwhile", p99, "ms", "≤ 50", p99 <= 50, ingested_per_second=found.ingested_per_second)
 
@@ -147,20 +155,25 @@ def main() -> None:
     """Measure all, print the table, keep the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the counts, kept apart")
+    parser.add_argument("--remembered", type=int, default=1_000_000, help="fingerprints, and ten times as many")
+    parser.add_argument("--backlog", type=int, default=10_000_000, help="events waiting in a full store")
+    parser.add_argument("--drained", type=int, default=1_000_000, help="events that a broker is given")
     parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
     parser.add_argument("--without-kafka", action="store_true", help="leave out the drain")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
-        bench = Bench(Path(folder), 50_000 if arguments.quick else 1_000_000)
+        share = 20 if arguments.quick else 1
+        counts = (arguments.remembered, arguments.backlog, arguments.drained)
+        bench = Bench(Path(folder), *(count // share for count in counts))
         speed(bench)
-        with bench.store("few", bench.million, 0) as store:
-            starts(bench, store, bench.million)
+        with bench.store("few", bench.remembered, 0) as store:
+            starts(bench, store, bench.remembered)
             few = {size: written(bench, store, size) for size in SIZES}
-        with bench.store("many", 10 * bench.million, bench.million) as store:
-            starts(bench, store, 10 * bench.million)
+        with bench.store("many", 10 * bench.remembered, bench.remembered) as store:
+            starts(bench, store, 10 * bench.remembered)
             many = {size: written(bench, store, size) for size in SIZES}
         writes(bench, few, many)
-        with bench.store("waiting", 10 * bench.million, 10 * bench.million) as store:
+        with bench.store("waiting", bench.backlog, bench.backlog) as store:
             growth(bench, store)
         if not arguments.without_kafka:
             drain(bench)

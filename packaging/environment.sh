@@ -31,7 +31,7 @@ version=$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_i
 packages=$folder/lib/python$version/site-packages
 $pip install --target "$packages" --no-compile --only-binary :all: --python-version "$version" --implementation cp \
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
-  --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$work"/wheels/oncegate-*.whl
+  --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"
 
 # Neither what only developers need nor anything that names the place of the build.
 rm -rf "$packages/bin" "$folder/include" "$folder"/bin/[Aa]ctivate* "$packages/cloud" "$packages/simulators"

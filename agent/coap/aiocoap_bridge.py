@@ -18,7 +18,7 @@ from agent.coap.memory import Memory
 from agent.coap.separate import Send
 from agent.coap.tuning import Tuning
 
-PROTECTED_ANSWERS_MAX = 16_384
+PROTECTED_ANSWERS_MAX = 4_096
 """Answers to protected requests that are kept for their retransmissions."""
 
 _LOGGER = "agent.coap.aiocoap"

@@ -19,8 +19,8 @@ class Tuning:
     """How long the same Message ID, Token and bytes are a retransmission."""
     exchanges_max: int = 16_384
     """Requests in work; more are refused."""
-    answers_max: int = 65_536
-    """Answers kept for retransmissions; the store recognises those of forgotten ones."""
+    answers_max: int = 16_384
+    """Answers kept for retransmissions, about 300 bytes each; the store recognises those of forgotten ones."""
     odd_per_second: float = 300.0
     """What aiocoap's part may take, about a twelfth of a core."""
     drain_seconds_max: float = 10.0

@@ -14,6 +14,7 @@ from agent.settings import Settings
 from agent.store import database
 from agent.store.database import StoreError
 from agent.store.event_store import EventStore
+from agent.store.port import OutboxError
 
 
 class RepinError(Exception):
@@ -31,7 +32,7 @@ def repin(settings: Settings) -> tuple[str | None, str]:
     _become_owner(folder)
     try:
         return asyncio.run(_pin(settings, table)), table
-    except StoreError as error:
+    except (StoreError, OutboxError) as error:
         raise RepinError(str(error)) from error
 
 

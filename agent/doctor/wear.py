@@ -13,8 +13,9 @@ from agent.terminal import duration, size
 
 SYS_BLOCK = Path("/sys/dev/block")
 SECTOR_BYTES = 512
-FULL_WRITES = 500
-"""How often a card can be filled: 3,000 erase cycles, of which flushes of single pages waste five sixths (assumed)."""
+FULL_WRITES = 250
+"""How often a card can be filled: 1,000 writes of each cell, and a card that itself writes four times what it is given
+(assumed, as in docs/benchmarks.md)."""
 YEARS_MIN = 5.0
 HOURS_MIN = 1.0
 """Running time below which a rate says nothing."""

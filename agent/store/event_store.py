@@ -24,7 +24,7 @@ from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
 from agent.store.lock import lock
-from agent.store.port import Batch, StoredEvent, Submission
+from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
 from agent.store.writer import Writer
@@ -163,7 +163,7 @@ class EventStore:
                     continue
             except (sqlite3.Error, database.DamagedStoreError) as error:
                 if not is_damage(error):
-                    raise
+                    raise OutboxError(f"the store fails: {error}") from error
                 self._report_damage(error)
             self._closing.wait(FAILING_PAUSE_SECONDS)
             break
@@ -199,6 +199,10 @@ class EventStore:
         """See Outbox."""
         self._memory.progress.return_batches(batches)
         self._writer.put(_wake)
+
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        """See Outbox."""
+        return tuple(self._memory.epochs.label_ranges(first, last))
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         """See Outbox."""
@@ -284,12 +288,12 @@ class EventStore:
 
     @contextmanager
     def _damage_reported(self) -> Iterator[None]:
-        """Report damage that is met within, and raise it as DamagedStoreError."""
+        """Report damage that is met within, and raise it as DamagedStoreError; any other failure as OutboxError."""
         try:
             yield
-        except (sqlite3.Error, database.DamagedStoreError) as error:
+        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             if not is_damage(error):
-                raise
+                raise OutboxError(f"the store fails: {error}") from error
             self._report_damage(error)
             raise database.DamagedStoreError(str(error)) from error
 

@@ -79,30 +79,27 @@ class Filters:
 
     def candidates(self, fingerprint: bytes) -> list[int]:
         """Give the segments that may hold a fingerprint, the latest first."""
-        found = set(self._unfiltered)
-        for first, passed in self._passed(fingerprint):
-            found.update(
-                number
-                for column, number in enumerate(self._columns[first : first + GROUP])
-                if number is not None and passed >> column & 1
-            )
-        return sorted(found, reverse=True)
+        found = list(self._unfiltered)
+        if self._groups:
+            place, step = _WORDS.unpack(fingerprint)
+            step, size = step | 1, self._size
+            places = [(place + hash_ * step) % size for hash_ in range(HASHES)]
+            for number, group in enumerate(self._groups):
+                passed = 0xFF
+                for at in places:
+                    passed &= group[at]
+                    if not passed:
+                        break
+                else:
+                    found.extend(self._columns_of(number, passed))
+        return sorted(found, reverse=True) if found else found
 
-    def _passed(self, fingerprint: bytes) -> Iterator[tuple[int, int]]:
-        """Give the groups in which any filter lets a fingerprint through: the first column, and a bit for each."""
-        if not self._groups:
-            return
-        place, step = _WORDS.unpack(fingerprint)
-        step, size = step | 1, self._size
-        places = [(place + hash_ * step) % size for hash_ in range(HASHES)]
-        for number, group in enumerate(self._groups):
-            passed = 0xFF
-            for at in places:
-                passed &= group[at]
-                if not passed:
-                    break
-            else:
-                yield number * GROUP, passed
+    def _columns_of(self, group: int, passed: int) -> Iterator[int]:
+        """Give the segments of a group whose bits are set."""
+        for column in range(GROUP):
+            number = self._columns[group * GROUP + column]
+            if passed >> column & 1 and number is not None:
+                yield number
 
     def _free_column(self) -> int:
         if None not in self._columns and len(self._columns) < self._columns_max:

@@ -19,8 +19,8 @@ EXCHANGE_LIFETIME_MS = 247_000
 """How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
 REJECTIONS_MAX = 1_000
 """Invalid events that are recognised when they come again; a restart forgets them."""
-LIKENESSES_MAX = 100_000
-"""Of each of the two generations; a likeness only ever gives a hint."""
+LIKENESSES_MAX = 10_000
+"""Of each of the two generations, about 250 bytes each; a likeness only ever gives a hint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,11 +132,15 @@ class Batch:
     partitions: Mapping[int, Offsets] = field(default_factory=dict)
 
 
+class OutboxError(Exception):
+    """The store cannot do this now, such as on a full disk: what is not done may be tried again."""
+
+
 class Outbox(Protocol):
     """The store as the forwarder and the receipts see it; every method is thread-safe.
 
-    The state of an event follows from the batch that covers its position: none is `new`, a forwarded one is
-    `forwarded`, a processed one is `processed`.
+    What needs the disk raises OutboxError where that refuses. The state of an event follows from the batch that covers
+    its position: none is `new`, a forwarded one is `forwarded`, a processed one is `processed`.
     """
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
@@ -171,6 +175,9 @@ class Outbox(Protocol):
     def return_batches(self, batches: Sequence[Batch]) -> None:
         """Make forwarded batches `new` again: the forwarder sends them anew."""
 
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        """Give the labels of the positions from first to last, kept or not."""
+
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         """Be done with `new` events for good, and purge them; returns once that is on disk, with a fact beside it.
 
@@ -185,7 +192,7 @@ class Outbox(Protocol):
         """
 
     def fact(self, name: str) -> str | None:
-        """Read a durable fact, such as the pinned table id; raise where it cannot be read."""
+        """Read a durable fact, such as the pinned table id."""
 
     def set_fact(self, name: str, value: str) -> None:
         """Write a durable fact; returns once it is on disk."""

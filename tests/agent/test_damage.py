@@ -52,6 +52,14 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "state" / database.FILE_NAME
 
 
+def damage_a_page_of(store: Path) -> None:
+    """Overwrite the head of a page in the middle of the events."""
+    page = _page_of(store, COMMITS // 2)
+    with store.open("r+b") as file:
+        file.seek((page - 1) * database.PAGE_BYTES)
+        file.write(bytes(8))
+
+
 def events(configuration: Path) -> list[dict[str, object]]:
     command = [sys.executable, "-m", "agent.command_line", "events", "--config", str(configuration)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -61,10 +69,7 @@ def events(configuration: Path) -> list[dict[str, object]]:
 def test_damage_that_the_purge_meets_makes_the_agent_salvage_and_go_on(
     agent: Process, configuration: Path, store: Path
 ) -> None:
-    page = _page_of(store, COMMITS // 2)
-    with store.open("r+b") as file:
-        file.seek((page - 1) * database.PAGE_BYTES)
-        file.write(bytes(8))
+    damage_a_page_of(store)
     agent.start()
     agent.wait_for_log("agent=restarting")
     agent.wait_for_log("store=salvaged")

@@ -19,7 +19,7 @@ from simulators.parts.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
-KILLS, KILLS_MANY = 20, 200
+KILLS, KILLS_MANY = 8, 200
 WINDOW = 64
 """Requests that the client has under way."""
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.notify import PATIENCE_SECONDS
 from simulators.parts.process import Command, Process
+from tests.agent.test_damage import damage_a_page_of, store
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
+__all__ = ["store"]
 WATCHDOG_SECONDS = 3
 
 
@@ -102,3 +105,17 @@ def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
     file.write_text(small.replace("1000", '"1MiB"'))
     agent.start()
     wait_until(lambda: manager.count("READY=1") == 1, "the agent says that it is ready")
+
+
+def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
+    agent: Process, manager: Manager, tmp_path: Path, store: Path
+) -> None:
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(configuration.read_text() + '[store]\nkeep_processed = "0s"\n')
+    damage_a_page_of(store)  # which the purge meets
+    agent.start()
+    agent.wait_for_log("store=salvaged")
+    wait_until(lambda: manager.count("READY=1") == 2, "it is ready again")
+    told = [line for line in manager.heard if line.startswith(("READY", "WATCHDOG_USEC"))]
+    usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={PATIENCE_SECONDS}000000"
+    assert told == ["READY=1", usual, patient, "READY=1", usual]

@@ -22,7 +22,8 @@ CHUNK = 64
 """Bad datagrams between two events; the ack of each paces the flood."""
 JOURNAL_LINES_MAX = 100
 GROWTH_BYTES_MAX = 12 << 20
-"""After the first quarter: all that is remembered of datagrams has a bound, and the bounds are not reached by then."""
+"""In the second half: answers and hints have reached their bounds by then. What is left is the index of the changed
+events that are events all the same."""
 TRIES, TRY_SECONDS = 30, 4.0
 
 
@@ -121,7 +122,7 @@ def survive(agent: Gateway, datagrams: int) -> None:
             for _ in range(CHUNK):
                 stranger.send(bad(random))
             sensor.deliver()
-            if chunk == datagrams // CHUNK // 4:
+            if chunk == datagrams // CHUNK // 2:
                 settled = agent.resident_bytes()
     sensor.close()
     assert agent.process.alive

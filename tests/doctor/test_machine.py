@@ -13,7 +13,7 @@ from agent.doctor.examination import examine
 from agent.doctor.finding import Condition
 from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite, mount_of
 from agent.doctor.ports import check_ports
-from agent.doctor.wear import check_wear, said_by_card, years_left
+from agent.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
 from agent.settings import CoapSettings, GatewaySettings, HttpSettings, KafkaSettings, Settings, StoreSettings
 from agent.store import database
 from agent.store.wear import Written, process_bytes
@@ -96,7 +96,7 @@ def test_years_left_follow_from_the_rate() -> None:
     fast = years_left(Written(20 * 10**9, day), 32 * 10**9)
     assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
     years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
-    assert years == pytest.approx(32e9 * 500 / 20e9 / 365.25, abs=1)
+    assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
     assert "too little is known" in years_left(Written(10, 10), 32 * 10**9).text
 
 

@@ -76,6 +76,21 @@ def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
     assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
 
 
+def test_zigbee2mqtt_is_looked_for_where_it_publishes(broker: Mosquitto) -> None:
+    with Publisher(broker.port) as publisher:
+        publisher.publish("upstairs/bridge/info", json.dumps({"config": GOOD}), retain=True)
+        heard = {
+            base: any(
+                finding.check == "zigbee2mqtt" and finding.condition is Condition.FINE
+                for finding in check_mqtt(
+                    MqttSettings(enabled=True, host="127.0.0.1", port=broker.port, base_topic=base), "gw1"
+                )
+            )
+            for base in ("upstairs", "downstairs")
+        }
+    assert heard == {"upstairs": True, "downstairs": False}
+
+
 def test_what_mosquitto_does_by_itself_loses_messages() -> None:
     conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({})]
     assert conditions == [

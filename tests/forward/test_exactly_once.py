@@ -15,7 +15,7 @@ from agent.forward.exactly_once import INTENT_FACT, SETTLED_FACT
 from agent.forward.forwarder import Forwarder
 from agent.forward.link import STOPPED_FACT
 from agent.forward.transaction import read_intent
-from agent.store.port import Batch
+from agent.store.port import Batch, OutboxError
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
@@ -220,3 +220,31 @@ def test_a_broker_that_goes_and_comes_back_gets_each_once(
 
     assert_each_once(kafka, outbox)
     assert_nothing_lost(kafka, outbox)
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
+def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
+    kafka: KafkaSide, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FullOutbox(MemoryOutbox):
+        full = True
+
+        def set_fact(self, name: str, value: str) -> None:
+            self._refuse()
+            super().set_fact(name, value)
+
+        def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+            self._refuse()
+            super().release(first, last, note)
+
+        def _refuse(self) -> None:
+            if self.full:
+                raise OutboxError("the store fails: database or disk is full")
+
+    outbox = FullOutbox()
+    outbox.append(*readings(100))
+    with forwarding(kafka.settings(mode), outbox, gateway):
+        wait_until(lambda: "disk is full" in caplog.text, "the refusal is said")
+        outbox.full = False
+        wait_until_forwarded(outbox)
+    assert_each_once(kafka, outbox)

@@ -11,7 +11,7 @@ import pytest
 from agent.status import read_status
 from agent.store import database
 from agent.store.decision import STORE_FULL
-from agent.store.port import Batch, Reject
+from agent.store.port import Batch, OutboxError, Reject
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.store.stores import (
@@ -26,6 +26,7 @@ from tests.store.stores import (
     stored_events,
     submit,
 )
+from tests.support.waiting import wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 PROOF = b"p" * 16
@@ -383,13 +384,13 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(FaultyConnection):
-        pass
+        hits = 0
 
     clock = HandClock()
     async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
         await accept(store, clock, ONE)
         store.mark_forwarded(batch(1, 2))
-        store.trouble()
+        wait_until(lambda: store._housekeeping._marks_since is not None, "the marks are noticed")
         clock.pass_seconds(3)
         Failing.fault = "INSERT OR REPLACE INTO batches"
         for _ in range(10):
@@ -398,7 +399,24 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
         assert sum("housekeeping-failed" in record.getMessage() for record in caplog.records) == 1
         Failing.fault = ""
         clock.pass_seconds(6)
-        for _ in range(2):
-            store.trouble()
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
-            assert connection.execute("SELECT last FROM batches").fetchone() == (2,)
+
+        def forwarded() -> bool:
+            store.trouble()  # a turn of the writer
+            with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+                return bool(connection.execute("SELECT last FROM batches").fetchone())
+
+        wait_until(forwarded, "the marks are on disk")
+
+
+async def test_a_fact_that_the_disk_refuses_is_an_error_that_says_so_and_can_be_tried_again(tmp_path: Path) -> None:
+    class Full(FaultyConnection):
+        pass
+
+    async with make_store(tmp_path, HandClock(), connect=open_faulty(Full)) as store:
+        for fault in ("INSERT OR REPLACE INTO facts", "COMMIT"):
+            Full.fault = fault
+            with pytest.raises(OutboxError, match="disk is full"):
+                store.set_fact("a", "b")
+            Full.fault = ""
+            store.set_fact("a", fault)
+            assert store.fact("a") == fault

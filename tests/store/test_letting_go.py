@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from agent.status import read_status
 from agent.store import database, tables
+from agent.store.port import OutboxError
 from contract.event import Event
 from tests.store.stores import (
     GATEWAY,
@@ -66,7 +66,7 @@ async def test_a_release_that_fails_changes_nothing(tmp_path: Path) -> None:
     async with make_store(tmp_path, clock, connect=open_faulty(Faulty)) as store:
         await accept(store, clock, ONE)
         Faulty.fault = "INSERT OR REPLACE INTO facts"
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(OutboxError):
             store.release(1, 2, NOTE)
         Faulty.fault = ""
         assert [event.position for event in stored_events(store)] == [1, 2]

@@ -1,0 +1,150 @@
+"""Measure what the agent costs a gateway that waits: size, start, memory, CPU, and what it writes.
+
+The agent is installed as the package installs it, with every way in enabled, a real MQTT broker and a real Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import report
+from benchmarks.report import Figure
+from simulators.parts.kafka import Broker
+from simulators.parts.mosquitto import Mosquitto
+from simulators.parts.process import Command, Process
+
+ROOT = Path(__file__).parents[1]
+SIZE_MEGABYTES_MAX = 120
+MEMORY_MEGABYTES_MAX = 56
+CPU_PERCENT_MAX = 0.5
+READY_SECONDS_MAX = 1.5
+STARTS = 7
+SETTLE_SECONDS = 20.0
+"""After the start: the connections are made, and garbage of the start is gone."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Run everything, print the table, and keep it as docs/benchmarks/gateway.json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of being idle (default: 120)")
+    parser.add_argument("--quick", action="store_true", help="20 s of being idle; nothing is kept")
+    options = parser.parse_args()
+    seconds = 20.0 if options.quick else options.seconds
+    (ROOT / "build").mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=ROOT / "build", prefix="bench-") as name:
+        folder = Path(name)
+        program = install(folder / "environment")
+        size = sum(os.lstat(file).st_size for file in (folder / "environment").rglob("*")) / 1e6
+        with Broker(folder / "kafka") as broker, Mosquitto(folder / "mosquitto") as mqtt:
+            broker.create_topics()
+            file = configure(folder, broker.bootstrap_servers, mqtt.port)
+            starts = [start(program, file, folder) for _ in range(STARTS)]
+            with ready(program, file, folder) as process:
+                figures = [*idle(process, seconds)]
+    figures = [
+        Figure("installed", size, "MB", f"<= {SIZE_MEGABYTES_MAX}", size <= SIZE_MEGABYTES_MAX),
+        at_most("start to READY, median", statistics.median(starts), "s", READY_SECONDS_MAX, {"starts": starts}),
+        *figures,
+    ]
+    if options.quick:
+        report.show("gateway", figures)
+    else:
+        print(report.keep("gateway", figures, idle_seconds=seconds, starts=STARTS))
+
+
+def install(folder: Path) -> Path:
+    """Install the agent as the package does, and give its program."""
+    subprocess.run([ROOT / "packaging" / "environment.sh", folder, folder], check=True)
+    subprocess.run([folder / "bin" / "python3", "-m", "compileall", "-q", folder / "lib"], check=True)
+    return folder / "bin" / "oncegate"
+
+
+def configure(folder: Path, bootstrap_servers: str, mqtt_port: int) -> Path:
+    """Write a configuration in which everything is enabled."""
+    file = folder / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:0"\n'
+        f'[http]\nbind = "127.0.0.1:0"\n[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {mqtt_port}\n'
+        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
+    )
+    return file
+
+
+def start(program: Path, file: Path, folder: Path) -> float:
+    """Start the agent and stop it; give the seconds until it said that it is ready."""
+    began = time.monotonic()
+    with ready(program, file, folder):
+        return time.monotonic() - began
+
+
+@contextmanager
+def ready(program: Path, file: Path, folder: Path) -> Iterator[Process]:
+    """Run the agent, watched as by systemd; the block begins when it is ready."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        path = folder / "notify"
+        path.unlink(missing_ok=True)
+        manager.bind(str(path))
+        manager.settimeout(60)
+        environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "60000000"}
+        command = Command(
+            "agent", (str(program), "run", "--config", str(file)), folder / "agent.log", None, environment
+        )
+        with Process(command) as process:
+            while "READY=1" not in manager.recv(4096).decode():
+                pass
+            yield process
+
+
+def idle(process: Process, seconds: float) -> Iterator[Figure]:
+    """Leave the agent alone, and tell what it has used meanwhile."""
+    time.sleep(SETTLE_SECONDS)
+    process.wait_for_log("kafka=reachable")
+    process.wait_for_log("mqtt=connected")
+    cpu, written, began = cpu_seconds(process.pid), written_bytes(process.pid), time.monotonic()
+    time.sleep(seconds)
+    passed = time.monotonic() - began
+    percent = 100 * (cpu_seconds(process.pid) - cpu) / passed
+    per_minute = (written_bytes(process.pid) - written) * 60 / passed
+    yield at_most("memory (RSS), idle", resident(process.pid), "MB", MEMORY_MEGABYTES_MAX)
+    yield at_most("CPU, idle", percent, "% of a core", CPU_PERCENT_MAX)
+    yield at_most("written to disk, idle", per_minute, "bytes/minute", 0)
+
+
+def at_most(name: str, value: float, unit: str, bound: float, details: dict[str, object] | None = None) -> Figure:
+    """Give a figure that shall not be above a bound."""
+    return Figure(name, value, unit, f"<= {bound:g}", value <= bound, details or {})
+
+
+def resident(pid: int) -> float:
+    """Give the resident memory in MB, that of shared libraries included."""
+    return _field(pid, "status", "VmRSS:") * 1024 / 1e6
+
+
+def written_bytes(pid: int) -> float:
+    """Give what the process has had written to disks."""
+    return _field(pid, "io", "write_bytes:")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Give the CPU time of all threads, the kernel's work for them included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _field(pid: int, file: str, name: str) -> float:
+    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name))
+
+
+if __name__ == "__main__":
+    main()
