@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _LOGGING = """\
@@ -15,9 +17,63 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-def server_properties(port: int, controller_port: int, data: Path) -> str:
-    """Return the settings of a broker that is its own controller (KRaft) and keeps every record's only copy."""
-    return "".join(f"{name}={value}\n" for name, value in _settings(port, controller_port, data).items())
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A second way into a broker: with other security, or by an address that leads somewhere else first."""
+
+    protocol: str
+    """Kafka's name of it, such as `SASL_SSL`."""
+    port: int
+    advertised_port: int
+    properties: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker's place in a cluster."""
+
+    number: int
+    """From 1 on."""
+    cluster: str
+    """The cluster's id."""
+    ports: Sequence[tuple[int, int]]
+    """Of each node the port for clients and the port of its controller."""
+
+    @property
+    def own_ports(self) -> tuple[int, int]:
+        """The ports of this node."""
+        return self.ports[self.number - 1]
+
+    def properties(self) -> dict[str, object]:
+        """Give what is other than with a broker by itself: three copies of everything, two of them in sync."""
+        voters = (f"{number}@127.0.0.1:{port}" for number, (_, port) in enumerate(self.ports, 1))
+        copies, in_sync = len(self.ports), len(self.ports) - 1
+        return {
+            "node.id": self.number,
+            "controller.quorum.voters": ",".join(voters),
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "min.insync.replicas": in_sync,
+            "unclean.leader.election.enable": "false",
+        }
+
+
+def server_properties(
+    port: int, controller_port: int, data: Path, second: Listener | None = None, node: Node | None = None
+) -> str:
+    """Return the settings of a broker that is a controller, too (KRaft), by itself or one of a cluster."""
+    settings = _settings(port, controller_port, data) | ({} if node is None else node.properties())
+    if second is not None:
+        settings["listeners"] = f"{settings['listeners']},SECOND://127.0.0.1:{second.port}"
+        advertised = f"SECOND://127.0.0.1:{second.advertised_port}"
+        settings["advertised.listeners"] = f"{settings['advertised.listeners']},{advertised}"
+        protocols = settings["listener.security.protocol.map"]
+        settings["listener.security.protocol.map"] = f"{protocols},SECOND:{second.protocol}"
+        settings |= second.properties
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def logging_properties() -> str:

@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from contract import topics
 from simulators.parts import broker_settings, jars, java, ports
+from simulators.parts.broker_settings import Listener, Node
 from simulators.parts.error import PartError
 from simulators.parts.process import Command, Process
 
@@ -37,9 +38,19 @@ class Broker:
     Records that it has acknowledged survive `kill` and the next `start`, which uses the same ports and data.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        second: Listener | None = None,
+        scram: Mapping[str, str] | None = None,
+        node: Node | None = None,
+    ) -> None:
+        """Prepare a broker; `scram` gives users of SASL/SCRAM-SHA-512 with their passwords."""
         self._folder = folder.absolute()
-        self._port, self._controller_port = ports.free(2)
+        self._node = node
+        self._second = second
+        self._scram = scram or {}
+        self._port, self._controller_port = ports.free(2) if node is None else node.own_ports
         self._process: Process | None = None
 
     def __enter__(self) -> Self:
@@ -73,6 +84,11 @@ class Broker:
         if self._process is None:
             raise PartError("kafka: not started yet")
         return self._process
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process lives."""
+        return self._process is not None and self._process.alive
 
     def start(self) -> None:
         """Start the broker, formatting its storage first where that is new, and return once it answers."""
@@ -121,7 +137,11 @@ class Broker:
                 self._start_and_wait(process)
             except PartError:
                 # Somebody else took the port between our look and the broker's: take others.
-                if attempt == START_ATTEMPTS_MAX or "Address already in use" not in process.log():
+                if (
+                    attempt == START_ATTEMPTS_MAX
+                    or self._node is not None
+                    or "Address already in use" not in process.log()
+                ):
                     raise
                 self._port, self._controller_port = ports.free(2)
             else:
@@ -151,14 +171,18 @@ class Broker:
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._properties_file.write_text(
-            broker_settings.server_properties(self._port, self._controller_port, self.data_folder)
+            broker_settings.server_properties(
+                self._port, self._controller_port, self.data_folder, self._second, self._node
+            )
         )
         self._logging_file.write_text(broker_settings.logging_properties())
 
     def _format_storage(self) -> None:
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        cluster = new_cluster() if self._node is None else self._node.cluster
         # `=`, since an id with a leading dash would read as an option.
-        arguments = ("format", "--ignore-formatted", f"--cluster-id={cluster}", f"--config={self._properties_file}")
+        arguments = ["format", "--ignore-formatted", f"--cluster-id={cluster}", f"--config={self._properties_file}"]
+        for user, password in self._scram.items():
+            arguments += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         done = subprocess.run(
             self._java("kafka.tools.StorageTool", *arguments),
             capture_output=True,
@@ -184,3 +208,8 @@ class Broker:
     @property
     def _logging_file(self) -> Path:
         return self._folder / "log4j2.properties"
+
+
+def new_cluster() -> str:
+    """Give an id for a cluster that is to be."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

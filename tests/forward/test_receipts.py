@@ -11,6 +11,7 @@ from agent.forward.receipts import TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
+from simulators.parts.kafka import Broker
 from tests.forward.events import readings
 from tests.forward.kafka_side import GROUP, KafkaSide
 from tests.forward.running import forwarding, receipting
@@ -50,6 +51,13 @@ def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
     """Wait until polls have begun and ended after this moment."""
     before = outbox.polls
     wait_until(lambda: outbox.polls > before + polls, f"{polls} polls")
+
+
+def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
+    """Give each partition's leader epoch as the batches remember it."""
+    return {
+        number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
+    }
 
 
 def processed(outbox: MemoryOutbox) -> int:
@@ -151,6 +159,100 @@ def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox)
         wait_for_polls(outbox)
 
     assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_a_console_consumer_in_the_group_gives_no_receipt(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.consume_as_anybody()
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, OURS)
+    kafka.abort_commit(OURS)
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, OURS)
+    kafka.forget_offsets()
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_records_that_outlived_their_leader_are_read_back_and_receipted(
+    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox
+) -> None:
+    before = leaders(outbox)
+    assert before == kafka.leader_epochs()
+    broker.kill()
+    broker.start()
+    kafka.commit(None, OURS)
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+
+    assert before != kafka.leader_epochs()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("grows_again", [False, True])
+def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
+    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox, grows_again: bool
+) -> None:
+    broker.kill()
+    for log in broker.data_folder.glob(f"{kafka.topic}-*/*.log"):
+        log.write_bytes(b"")
+    broker.start()
+    if grows_again:
+        other = MemoryOutbox()
+        other.append(*readings(EVENTS * 2))
+        with forwarding(kafka.settings(), other, "gw-2"):
+            wait_until(lambda: other.new == 0, "the other gateway's events are there")
+    kafka.commit(None, OURS)
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_after_failed_polls_another_client_asks(
+    broker: Broker,
+    kafka: KafkaSide,
+    outbox: CountingOutbox,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("group", "topic"):
+        monkeypatch.setattr(f"agent.forward.{module}.REQUEST_SECONDS_MAX", 1.0)
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        broker.kill()
+        wait_until(lambda: "receipts=reconnecting" in caplog.text, "another client is opened")
+        broker.start()
+        kafka.commit(None, OURS)
+        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
 
 
 def test_it_asks_only_while_something_is_outstanding() -> None:

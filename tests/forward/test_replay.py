@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import urllib.request
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from agent.replay_command import Tally
+from agent.status import read_status
 from agent.store import database
 from agent.store.kept import positions_of
 from contract.event import Event
+from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.running import GATEWAY
 from tests.store.stores import HandClock, accept, batch, make_store
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_until
 
+EVENTS = 30
 NOTE = ("note", "")
 
 
@@ -29,6 +39,38 @@ def configure(folder: Path, bootstrap_servers: str, topic: str = "t") -> Path:
 def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent.command_line", "replay", "--config", str(configuration), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.kafka
+def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_path: Path) -> None:
+    configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
+    with agent_process(configuration) as agent:
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        address = agent.log().split("http=")[1].split()[0]
+        body = json.dumps([{"device": "urn:dev:mac:0000000000000001", "id": n, "data": {}} for n in range(EVENTS)])
+        url = f"http://{address.removeprefix('http://')}/api/v1/events"
+        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert json.load(answer)["accepted"] == EVENTS
+        wait_until(lambda: read_status(tmp_path / "state", GATEWAY).events.forwarded == EVENTS + 1, "all are forwarded")
+        epoch = str(read_status(tmp_path / "state", GATEWAY).epoch)
+
+        some = replay(configuration, "--epoch", epoch, "--from", "2", "--to", "11")
+        everything = replay(configuration, "--epoch", epoch)
+
+        assert (some.returncode, some.stderr) == (0, "")
+        assert "10 events" in some.stdout
+        assert (everything.returncode, f"{EVENTS + 1} events" in everything.stdout) == (0, True)
+        assert read_status(tmp_path / "state", GATEWAY).events.forwarded == EVENTS + 1
+    seen = Counter(
+        (header(record, "ce_epoch").decode(), int(header(record, "ce_sequence")), header(record, "ce_id"))
+        for record in kafka.records()
+    )
+    assert len(seen) == EVENTS + 1
+    assert {(label[1], times) for label, times in seen.items()} == {
+        (sequence, 3 if 2 <= sequence <= 11 else 2) for sequence in range(1, EVENTS + 2)
+    }
 
 
 async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""The agent as a process that kills itself (SIGKILL) at chosen steps of a transaction, again and again.
+
+    python -m tests.forward.mortal_agent CONFIGURATION KILLS SEED
+
+Each life is a fork of this process, so that it begins at once; the agent in it is the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agent import configuration
+from agent.forward import exactly_once
+from agent.forward.exactly_once import TransactionalSession, _Transactions
+from agent.service import serve
+from agent.store.event_store import EventStore
+
+EVENTS_PER_TRANSACTION = 20
+TRANSACTIONS_MAX = 3
+"""A life ends in one of so many transactions."""
+COMMIT_MS_MAX = 15
+"""Within how much time of a commit's beginning a life ends, where it is to end in the commit."""
+LIFE_MS_MAX = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a life ends: before or after a method, or soon after it has begun."""
+
+    owner: type
+    method: str
+    moment: str
+
+
+STEPS: Mapping[str, Step | None] = {
+    "before intent": Step(TransactionalSession, "_intend", "before"),
+    "after intent": Step(TransactionalSession, "_intend", "after"),
+    "before commit": Step(_Transactions, "commit", "before"),
+    "in commit": Step(_Transactions, "commit", "soon"),
+    "before mark": Step(EventStore, "mark_forwarded", "before"),
+    "after mark": Step(EventStore, "mark_forwarded", "after"),
+    "any time": None,
+}
+
+
+def main() -> None:
+    """Live and die."""
+    settings = configuration.load(Path(sys.argv[1]))
+    kills, seed = int(sys.argv[2]), int(sys.argv[3])
+    random = Random(seed)
+    logging.basicConfig(level=logging.INFO)
+    for number in range(kills):
+        step, countdown = random.choice(tuple(STEPS)), random.randrange(TRANSACTIONS_MAX)
+        child = os.fork()
+        if child == 0:
+            _arm(STEPS[step], countdown, random)
+            asyncio.run(serve(settings))
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        print(f"life={number} step={step!r} signal={os.WTERMSIG(status)}", flush=True)
+        if not os.WIFSIGNALED(status):
+            sys.exit(f"life {number} ended by itself: status {status}")
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _arm(step: Step | None, countdown: int, random: Random) -> None:
+    """Let the agent die at the step's n-th occurrence, or at any time."""
+    vars(exactly_once)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_TRANSACTION
+    if step is None:
+        threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
+        return
+    original = getattr(step.owner, step.method)
+    occurrences = itertools.count()
+
+    def mortal(*arguments: Any) -> Any:
+        due = next(occurrences) == countdown
+        if due and step.moment == "before":
+            _die()
+        if due and step.moment == "soon":
+            threading.Timer(random.uniform(0, COMMIT_MS_MAX) / 1000, _die).start()
+        answer = original(*arguments)
+        if due and step.moment == "after":
+            _die()
+        return answer
+
+    setattr(step.owner, step.method, mortal)
+
+
+if __name__ == "__main__":
+    main()

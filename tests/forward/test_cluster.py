@@ -1,0 +1,78 @@
+"""A cluster of three brokers: a leader that is lost, and too few that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulators.parts.cluster import Cluster
+from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.forward.events import readings
+from tests.forward.kafka_side import KafkaSide
+from tests.forward.running import forwarding, receipting
+from tests.forward.test_receipts import OURS, processed
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+MODES = ("at-least-once", "exactly-once")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: Cluster, request: pytest.FixtureRequest) -> KafkaSide:
+    cluster.start()
+    side = KafkaSide(cluster.bootstrap_servers, f"cluster.{abs(hash(request.node.nodeid)):x}", replicas=3)
+    side.create_topic()
+    return side
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: KafkaSide, mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until(lambda: outbox.new < 5_000, "some events are marked")
+        lost = cluster.node(kafka.leader(0))
+        lost.kill()
+        outbox.append(*readings(1_000, 5_000))
+        wait_until_forwarded(outbox)
+        lost.start()
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
+    kafka.commit(None, OURS)
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: processed(outbox) == 6_000, "all are processed, though leaders have changed")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
+    cluster: Cluster, kafka: KafkaSide, mode: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until_forwarded(outbox)
+        for broker in cluster.brokers[:2]:
+            broker.kill()
+        reads = outbox.reads
+        outbox.append(*readings(100, 100))
+        wait_until(lambda: outbox.reads > reads, "it tries")
+        assert outbox.new == 100
+        cluster.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
