@@ -75,6 +75,15 @@ def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession,
     assert row["event_time"] is not None
 
 
+@pytest.mark.parametrize("time", [2**63 - 1, -(10**16), 253_402_300_800_000])
+def test_a_time_that_is_none_keeps_the_bytes_and_stops_nothing(spark: SparkSession, time: int) -> None:
+    record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
+    broken = replace(record, value=record.value.replace(b"1700000000000", b"%d" % time))
+    row = decoded(spark, [broken])[0]
+    assert (row["data"], bytes(row["raw"]), row["device"]) == (None, broken.value, DEVICE)
+    assert row["event_time"] is not None
+
+
 def test_large_text_is_cut_out_whole(spark: SparkSession) -> None:
     text = 'x\\"}' * 100_000
     row = decoded(spark, [Gateway().record(Event(DEVICE, id=1, data={"a": text}, units={"a": text}))])[0]

@@ -384,7 +384,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(FaultyConnection):
-        pass
+        hits = 0
 
     clock = HandClock()
     async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
