@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from cloud import devices
+from contract.event import TIME_MAX, TIME_MIN
 from contract.record import Shared
 
 COLUMNS: dict[str, DataType] = {
@@ -100,7 +101,7 @@ def _columns() -> dict[str, Column]:
         **{name: F.col(name) for name in from_record},
         # What the value does not tell, key and headers may.
         "device": F.coalesce(F.col("parsed.device"), F.col("kafka_key").cast("string")),
-        "event_time": F.coalesce(F.timestamp_millis(F.col("parsed.time")), _identity_time()),
+        "event_time": F.coalesce(F.timestamp_millis(F.when(_has_time(), F.col("parsed.time"))), _identity_time()),
         "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),
         "processed_at": F.col("seen"),
     }
@@ -132,9 +133,14 @@ def _data_at_the_end(text: Column) -> Column:
 
 
 def _failed() -> Column:
-    """Tell a value that is no JSON, or lacks what every value has."""
+    """Tell a value that is no JSON, lacks what every value has, or names a time that is none."""
     required = [F.col(f"parsed.{name}").isNull() for name in ("device", "type", "received", "via")]
-    failed = F.col("parsed._corrupt").isNotNull()
+    failed = F.col("parsed._corrupt").isNotNull() | F.coalesce(~_has_time(), F.lit(False))
     for missing in required:
         failed = failed | missing
     return failed
+
+
+def _has_time() -> Column:
+    """Tell whether the value's time is one that events have; null without one. Spark fails where it is far beyond."""
+    return F.col("parsed.time").between(TIME_MIN, TIME_MAX)
