@@ -19,6 +19,7 @@ from agent import (
     doctor_command,
     events_command,
     fingerprint_command,
+    replay_command,
     status_command,
     trace_command,
     verify_command,
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_module(commands, "status", status_command, "show what the store holds")
     _add_module(commands, "events", events_command, "show the latest events, a JSON object a line")
     _add_module(commands, "trace", trace_command, "show one event's way, by its fingerprint")
+    _add_module(commands, "replay", replay_command, "send again what is still kept of an epoch")
     _add_module(commands, "verify", verify_command, "check all of the store; exit 1: it is damaged")
     _add_module(
         commands,
@@ -184,7 +186,8 @@ def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from agent.coap.credentials import read_credentials
     from agent.coap.oscore_serving import check_installed
-    from agent.forward.client import LastError, open_admin
+    from agent.forward.client import LastError, open_admin, producer_config
+    from agent.forward.forwarder import mode_of
     from agent.http.access import open_access
     from agent.http.tls import open_tls
 
@@ -196,6 +199,7 @@ def _check(arguments: argparse.Namespace) -> int:
         check_installed()
         for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
             raise CredentialsError(error)
+    producer_config(settings.kafka, mode_of(settings.kafka, settings.gateway.id).fixed)
     open_admin(settings.kafka, LastError())  # it knows which properties there are, and which values they take
     print(f"{arguments.config}: fine")
     return 0

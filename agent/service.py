@@ -70,7 +70,7 @@ async def _run(
     logging.getLogger().addHandler(words)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
-    receipts = Receipts(settings.kafka, settings.receipts, store, Random())
+    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, Random())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
         tasks.create_task(_thread(receipts.run, way_out), name="receipts")

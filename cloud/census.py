@@ -8,6 +8,7 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cloud.records import FINGERPRINT_BYTES
 from cloud.rows import day_of
 from contract.record import Shared
 
@@ -19,6 +20,8 @@ class Census:
     rows: int
     bad: int
     late: int
+    aged: int
+    """Those that passed the dedup under a key of their own: equal fingerprints among them are possible."""
     late_days: tuple[date, ...] | None
     """The days that hold every copy of the late events; None where only all days do."""
 
@@ -32,7 +35,8 @@ def count(judged: DataFrame) -> Census:
         F.count("*").alias("rows"),
         F.count_if(bad).alias("bad"),
         F.count_if(late).alias("late"),
+        F.count_if(~bad & (F.length("key") > FINGERPRINT_BYTES)).alias("aged"),
         F.count_if(anywhere).alias("anywhere"),
         F.collect_set(F.when(late, day_of())).alias("days"),
     ).collect()[0]
-    return Census(row["rows"], row["bad"], row["late"], None if row["anywhere"] else tuple(row["days"]))
+    return Census(row["rows"], row["bad"], row["late"], row["aged"], None if row["anywhere"] else tuple(row["days"]))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import uuid
 
-from pyspark.sql import DataFrame
-
 from cloud.checkpoint import Checkpoint, Claim
 from cloud.commits import CLAIM_ONLY, Commit
-from cloud.delta_table import Table
 from cloud.errors import StopError
+from cloud.sink import Sink
 
 logger = logging.getLogger(__name__)
 
 
-def claim_table(table: Table, checkpoint: Checkpoint, topic: str, topic_id: str, nothing: DataFrame) -> Commit:
+def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str) -> Commit:
     """Make sure that the table is this checkpoint's, and give the table's last commit."""
-    last = table.last_commit()
+    last = sink.last_commit()
     own = checkpoint.read_claim()
     if own is None:
         if checkpoint.latest_batch() is not None:
@@ -29,7 +27,7 @@ def claim_table(table: Table, checkpoint: Checkpoint, topic: str, topic_id: str,
         own = Claim(own.checkpoint, _next_number(last))
         checkpoint.write_claim(own)
     if last is None or own.number > last.claim:
-        return _commit_claim(table, own, last, topic, topic_id, nothing)
+        return _commit_claim(sink, own, last, topic, topic_id)
     if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
         raise StopError(
             f"claim {last.claim} of checkpoint {last.checkpoint} has taken the table over from claim {own.number} of "
@@ -38,13 +36,11 @@ def claim_table(table: Table, checkpoint: Checkpoint, topic: str, topic_id: str,
     return last
 
 
-def _commit_claim(
-    table: Table, own: Claim, last: Commit | None, topic: str, topic_id: str, nothing: DataFrame
-) -> Commit:
+def _commit_claim(sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str) -> Commit:
     # The same checkpoint, restored, reads on with its state: it reads again whatever that has not seen.
     same_state = last is not None and last.checkpoint == own.checkpoint
     commit = Commit(
-        table=table.id,
+        table=sink.id,
         checkpoint=own.checkpoint,
         claim=own.number,
         batch=CLAIM_ONLY,
@@ -56,8 +52,8 @@ def _commit_claim(
         birth=last.birth if last and same_state else None,
         window_seconds=last.window_seconds if last and same_state else None,
     )
-    table.append(nothing, commit)
-    logger.info("table=%s claim=%d checkpoint=%s", table.id, own.number, own.checkpoint)
+    sink.claim(commit)
+    logger.info("table=%s claim=%d checkpoint=%s", sink.id, own.number, own.checkpoint)
     return commit
 
 

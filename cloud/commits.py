@@ -12,6 +12,8 @@ BATCH_BITS = 40
 CLAIM_ONLY = -1
 """The batch id of the empty commit by which a checkpoint claims the table."""
 
+_KEPT = "kept"
+
 Offsets = dict[int, int]
 
 
@@ -43,9 +45,15 @@ class Commit:
         return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
 
 
-def to_json(commit: Commit) -> str:
-    """Write the userMetadata."""
-    return json.dumps({"oncegate": FORMAT, **asdict(commit)}, separators=(",", ":"), sort_keys=True)
+def to_json(commit: Commit, *, is_kept: bool = False) -> str:
+    """Write the userMetadata; `is_kept`: once more, by maintenance."""
+    fields = {"oncegate": FORMAT, **asdict(commit), **({_KEPT: True} if is_kept else {})}
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+
+
+def is_kept(metadata: str | None) -> bool:
+    """Tell a commit that maintenance has written once more: the job's own may stand beside it."""
+    return f'"{_KEPT}":true' in (metadata or "")
 
 
 def parse(metadata: str | None) -> Commit | None:
@@ -58,6 +66,7 @@ def parse(metadata: str | None) -> Commit | None:
         return None
     if (written := fields.pop("oncegate")) != FORMAT:
         raise StopError(f"the table's commits have format {written}, this job knows {FORMAT}: use a newer job")
+    fields.pop(_KEPT, None)
     for name in ("starts", "ends", "first"):
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
     return Commit(**fields)

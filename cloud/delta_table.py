@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from cloud.commits import Commit, parse, to_json
+from cloud import jvm
+from cloud.commits import Commit, is_kept, parse, to_json
 from cloud.errors import StopError
 
 _HISTORY_PAGES = (1, 100, None)
@@ -55,12 +59,24 @@ class DeltaTable:
         self._create()
         self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
 
+    @staticmethod
+    def exists(spark: SparkSession, path: str) -> bool:
+        """Tell whether there is a table."""
+        log = jvm.hadoop_path(spark, f"{path}/_delta_log")
+        return bool(jvm.file_system(spark, path).exists(log))
+
     @property
     def id(self) -> str:
         return self._id
 
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._path
+
     def last_commit(self) -> Commit | None:
-        return self._last()[0]
+        last = self._last()
+        return last.commit if last else None
 
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path)
@@ -75,31 +91,71 @@ class DeltaTable:
             .save(self._path)
         )
         # Delta skips a write under an older or equal version without a word.
-        last, written = self._last()
-        if last is None or not last.is_by_same(commit):
+        last = self._last()
+        if last is None or not last.commit.is_by_same(commit):
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this one ends for good")
-        return written
+        return last.rows
+
+    def keep_last_commit(self, after_seconds: int) -> bool:
+        """Write the job's last commit once more, without rows, where it is so old; the log forgets what is older.
+
+        A job may commit at the same time: of commits that were kept, and those around them, the highest counts.
+        """
+        last = self._last()
+        if last is None or time.time() - last.moment.timestamp() < after_seconds:
+            return False
+        nothing = self._spark.createDataFrame([], self._layout.schema)
+        kept = to_json(last.commit, is_kept=True)
+        nothing.write.format("delta").mode("append").option("userMetadata", kept).save(self._path)
+        return True
+
+    def compact(self) -> tuple[int, int]:
+        """Make few large files of many small ones, and count both."""
+        metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
+        return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+
+    def vacuum(self, retain_seconds: int) -> None:
+        """Remove files that no commit since then refers to."""
+        self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
     def _create(self) -> None:
-        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self._layout.schema)
+        schema = self._layout.schema
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
         partitioned = (
             f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
         )
         pairs = ", ".join(f"'{name}' = '{value}'" for name, value in self._layout.properties.items())
         properties = f"TBLPROPERTIES ({pairs})" if pairs else ""
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
+        has = set(self.rows().columns)
+        if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
+            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
 
-    def _last(self) -> tuple[Commit | None, int]:
-        """Give the latest commit of ours, and how many rows it wrote."""
+    def _last(self) -> _Entry | None:
+        """Give the latest commit of ours."""
         for page in _HISTORY_PAGES:
             limit = "" if page is None else f" LIMIT {page}"
             history = self._spark.sql(f"DESCRIBE HISTORY {self._name}{limit}")
-            entries = history.select("version", "userMetadata", "operationMetrics").collect()
-            for entry in entries:
-                if (commit := parse(entry["userMetadata"])) is not None:
-                    return commit, int((entry["operationMetrics"] or {}).get("numOutputRows", 0))
-            if entries and entries[-1]["version"] == 0:
-                return None, 0
+            entries = history.select("version", "timestamp", "userMetadata", "operationMetrics").collect()
+            found = [_Entry.read(entry, commit) for entry in entries if (commit := parse(entry["userMetadata"]))]
+            if found and not (page == 1 and is_kept(entries[0]["userMetadata"])):
+                return max(found, key=lambda entry: entry.commit.version)
+            if not found and entries and entries[-1]["version"] == 0:
+                return None
         raise StopError(
             f"table {self._path}: its log no longer reaches back to a commit of ours, so its offsets are lost"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A commit of ours in the table's history."""
+
+    commit: Commit
+    rows: int
+    moment: datetime
+
+    @staticmethod
+    def read(entry: Row, commit: Commit) -> _Entry:
+        """Take what counts of a history's row."""
+        return _Entry(commit, int((entry["operationMetrics"] or {}).get("numOutputRows", 0)), entry["timestamp"])

@@ -26,6 +26,11 @@ class Horizon:
         """How far ahead a clock that counts as good may be."""
         return self.window_seconds * 1000 // 4
 
+    @property
+    def can_be_fresh(self) -> bool:
+        """Whether events of this very moment are fresh: the state is old enough."""
+        return not self.overlaps and self.batch_time >= self.birth + self.skew
+
 
 def is_fresh(horizon: Horizon) -> Column:
     """Tell fresh from late; never null."""

@@ -21,32 +21,33 @@ import logging
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud import disk, jvm, offsets, quarantine, rows
-from cloud.batch import BatchWriter, Rules
+from cloud import disk, jvm, offsets
+from cloud.batch import BatchWriter
 from cloud.checkpoint import Checkpoint
 from cloud.claim import claim_table
 from cloud.dedup import drop_duplicates
-from cloud.delta_table import DeltaTable, Layout
-from cloud.errors import JobError
+from cloud.delta_sink import open_delta
+from cloud.devices import Devices
+from cloud.errors import JobError, StopError
 from cloud.kafka_admin import KafkaAdmin
 from cloud.progress import ProgressLines
 from cloud.receipts import Receipts
-from cloud.records import read_records
+from cloud.records import Spans, read_records
 from cloud.session import open_session
-from cloud.settings import Settings, parse
+from cloud.settings import POSTGRES, Settings, parse
+from cloud.sink import Sink
 from cloud.source import read_topic
 from cloud.stopping import StopRequest
+from cloud.watching import Nobody, Watcher
 
 logger = logging.getLogger("cloud.job")
 
 POLL_SECONDS = 0.5
-
-TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, {"delta.dataSkippingStatsColumns": "received,event_time"}, "oncegate")
-QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine")
 
 
 def main(arguments: list[str]) -> int:
@@ -68,41 +69,69 @@ def main(arguments: list[str]) -> int:
 def run(spark: SparkSession, settings: Settings) -> None:
     """Open both ends, give the receipts of what the table has, and run the stream between them."""
     settings = qualify(spark, settings)
+    watcher = open_watcher(settings.metrics)
     stop = StopRequest()
     stop.listen(spark)
     admin = KafkaAdmin(spark, settings.kafka)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
-    table = DeltaTable(spark, settings.table, TABLE)
-    quarantine_table = DeltaTable(spark, settings.quarantine, QUARANTINE)
+    sink = open_sink(spark, settings)
 
     topic_id, log = admin.topic_id(), admin.log()
-    offsets.check_log(settings.kafka.topic, topic_id, table.last_commit(), log)
-    last = claim_table(table, checkpoint, settings.kafka.topic, topic_id, spark.createDataFrame([], rows.SCHEMA))
-    folders = disk.local_folders(spark, (settings.table, settings.checkpoint))
+    offsets.check_log(settings.kafka.topic, topic_id, sink.last_commit(), log)
+    last = claim_table(sink, checkpoint, settings.kafka.topic, topic_id)
+    folders = disk.local_folders(spark, settings.folders)
     receipts = Receipts(admin, settings.kafka.group, settings.succeeds, folders, time.monotonic)
     receipts.give(last)
 
-    rules = Rules(settings.window_seconds, settings.retention_seconds)
-    writer = BatchWriter(checkpoint, table, quarantine_table, receipts, last, rules)
+    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, watcher=watcher)
     survivors = path(spark, settings, offsets.starting_offsets(settings.kafka.topic, last, log))
-    spark.streams.addListener(ProgressLines())
+    spark.streams.addListener(ProgressLines(watcher))
     follow(start(survivors, writer, settings), writer, receipts, stop)
 
 
 def qualify(spark: SparkSession, settings: Settings) -> Settings:
     """Give the settings with whole URIs for folders."""
-    return replace(
-        settings,
-        table=jvm.qualify(spark, settings.table),
-        quarantine=jvm.qualify(spark, settings.quarantine),
-        checkpoint=jvm.qualify(spark, settings.checkpoint),
-    )
+    settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
+    if settings.sink == POSTGRES:
+        return settings
+    folders = (jvm.qualify(spark, folder) for folder in (settings.table, settings.quarantine))
+    return replace(settings, table=next(folders), quarantine=next(folders))
+
+
+def open_sink(spark: SparkSession, settings: Settings) -> Sink:
+    """Open the table, made where it is not there."""
+    devices = Devices(spark, settings.devices)
+    if settings.sink == POSTGRES:
+        from cloud.postgres_connection import read_connection  # psycopg is needed for this sink alone
+        from cloud.postgres_sink import open_postgres
+
+        connection = read_connection(settings.connection or Path())
+        return open_postgres(connection, settings.table, settings.quarantine, devices, settings.retention_seconds)
+    return open_delta(spark, settings.table, settings.quarantine, devices, settings.retention_seconds)
+
+
+def open_watcher(address: tuple[str, int] | None) -> Watcher:
+    """Serve the figures for Prometheus, where an address is given."""
+    if address is None:
+        return Nobody()
+    from cloud.metrics import Metrics  # prometheus_client is needed for this alone
+
+    metrics = Metrics()
+    try:
+        metrics.serve(*address)
+    except OSError as error:
+        raise StopError(f"metrics: cannot listen on {address[0]}:{address[1]}: {error}") from error
+    return metrics
 
 
 def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
     """Give the stream of survivors: read, judge, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = read_records(topic)
+    records = read_records(topic, Spans(settings.window_seconds, settings.retention_seconds))
+    if settings.metrics is not None:
+        from cloud.metrics import observed
+
+        records = observed(records)
     return drop_duplicates(records, settings.window_seconds)
 
 

@@ -34,33 +34,11 @@ SCHEMA = StructType(
         StructField("quarantined_at", TimestampType()),
     ]
 )
-ID_REUSED = "id_reused"
 
 
 def bad_records(survivors: DataFrame) -> DataFrame:
     """Give those that are not well-formed."""
     return survivors.filter(F.col("reason").isNotNull())
-
-
-def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int) -> DataFrame:
-    """Give late events whose fingerprint the table has, but of another event: a counter has wrapped.
-
-    The identity holds no time, the labels differ, and the acceptances lie further apart than gateways remember.
-    """
-    earlier = found.select(
-        "fingerprint",
-        F.col("epoch").alias("earlier_epoch"),
-        F.col("sequence").alias("earlier_sequence"),
-        F.col("received").alias("earlier_received"),
-    )
-    apart = F.abs(F.unix_millis("received") - F.unix_millis("earlier_received"))
-    other_label = (F.col("epoch") != F.col("earlier_epoch")) | (F.col("sequence") != F.col("earlier_sequence"))
-    return (
-        late.filter(F.col("shared") == "none")
-        .join(F.broadcast(earlier), on="fingerprint", how="inner")
-        .filter(other_label & (apart > retention_seconds * 1000))
-        .withColumn("reason", F.lit(ID_REUSED))
-    )
 
 
 def put(table: Table, records: DataFrame, commit: Commit) -> int:

@@ -39,11 +39,14 @@ class Receipts:
         self._commit: Commit | None = None
         self._due_at = 0.0
 
-    def give(self, commit: Commit) -> None:
-        """Give the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`."""
+    def give(self, commit: Commit) -> bool:
+        """Give the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
+
+        Tells whether Kafka has them.
+        """
         with self._lock:
             self._commit = commit
-            self._give(commit)
+            return self._give(commit)
 
     def repeat(self) -> None:
         """Give the latest receipts once more where that is due."""
@@ -51,9 +54,9 @@ class Receipts:
             if self._commit is not None and self._clock() >= self._due_at:
                 self._give(self._commit)
 
-    def _give(self, commit: Commit) -> None:
+    def _give(self, commit: Commit) -> bool:
         if not commit.ends:
-            return
+            return False
         disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
         metadata = {
             partition: str(Receipt(commit.table, commit.first[partition], self._succeeds)) for partition in commit.ends
@@ -63,6 +66,7 @@ class Receipts:
         except ReceiptError as error:
             self._due_at = self._clock() + RETRY_SECONDS
             logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
-        else:
-            self._due_at = self._clock() + REPEAT_SECONDS
-            logger.info("batch=%d stage=receipt offsets=%d", commit.batch, sum(commit.ends.values()))
+            return False
+        self._due_at = self._clock() + REPEAT_SECONDS
+        logger.info("batch=%d stage=receipt offsets=%d", commit.batch, sum(commit.ends.values()))
+        return True

@@ -1,15 +1,19 @@
 """Records: the headers as columns, and whether a record is well-formed, by cheap native checks.
 
 The value is not decoded here. A record that is not well-formed keeps its reason and its headers, and gets a dedup
-key of its own: it must not claim the fingerprint of its good twin.
+key of its own: it must not claim the fingerprint of its good twin. So does an aged one (`reuse.py`), by its retention.
 """
+
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cloud import reuse
 from cloud.headers import header
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
 
+FINGERPRINT_BYTES = 16
 _MOMENT_CHARACTERS = len("2026-01-01T00:00:00.000Z")
 
 COLUMNS = (
@@ -35,7 +39,15 @@ COLUMNS = (
 )
 
 
-def read_records(topic: DataFrame) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """How long the state and the gateways remember, in seconds."""
+
+    window_seconds: int = 3600
+    retention_seconds: int = 7 * 86_400
+
+
+def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
     """Give the records as COLUMNS; `reason` is null for those that are well-formed."""
     named = topic.select(
         F.col("value"),
@@ -59,17 +71,19 @@ def read_records(topic: DataFrame) -> DataFrame:
         header("ce_bound").alias("bound_text"),
         _moment("ce_bound").alias("bound"),
     )
-    return _keyed(named.withColumn("reason", _reason()))
+    return _keyed(named.withColumn("reason", _reason()), spans)
 
 
-def _keyed(judged: DataFrame) -> DataFrame:
+def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
     bad = F.col("reason").isNotNull()
     place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
+    fingerprint = F.unhex("id")
+    aged = F.concat(fingerprint, reuse.span(spans.retention_seconds))
     return judged.select(
-        F.when(bad, place).otherwise(F.unhex("id")).alias("key"),
+        F.when(bad, place).when(reuse.is_aged(spans.window_seconds), aged).otherwise(fingerprint).alias("key"),
         "reason",
         F.current_timestamp().alias("seen"),
-        F.when(~bad, F.unhex("id")).alias("fingerprint"),
+        F.when(~bad, fingerprint).alias("fingerprint"),
         F.substring("type", len(TYPE_PREFIX) + 1, 1 << 30).alias("type"),
         "gateway",
         "epoch",

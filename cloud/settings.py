@@ -6,18 +6,24 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
 _DURATION = re.compile(r"(\d+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TABLE_NAME = re.compile(r"([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
 _TABLE_ID = re.compile(r"[0-9A-Za-z-]+")
+
+DELTA, POSTGRES = "delta", "postgres"
 
 EXAMPLE = """example (Delta and Kafka's client come as --jars, our own packages as --py-files; see the job's docstring):
   spark-submit --jars … --py-files oncegate.zip cloud/job.py \\
     --bootstrap-servers kafka-1:9092,kafka-2:9092 --table s3a://plant/events --checkpoint s3a://plant/checkpoint \\
     --window 2h --trigger 5s --kafka security.protocol=SSL
+  …the same into PostgreSQL (psycopg on every machine), with the names of the devices beside each row:
+    --sink postgres --connection /etc/oncegate/postgres --table plant.events --devices s3a://plant/devices.csv
 """
 
 
@@ -45,11 +51,30 @@ class Settings:
     trigger_seconds: int
     retention_seconds: int
     succeeds: str | None
+    sink: str = DELTA
+    connection: Path | None = None
+    """File with PostgreSQL's connection string."""
+    devices: str | None = None
+    metrics: tuple[str, int] | None = None
+    """Host and port on which Prometheus finds the figures."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What has to be on the disk before a receipt is given; a server flushes by itself."""
+        return (self.table, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
 
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if (given.sink == POSTGRES) != (given.connection is not None):
+        parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
+    if given.sink == POSTGRES:
+        try:
+            table_name(given.table)
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"argument --table: {error}")
     kafka = KafkaSettings(
         given.bootstrap_servers, given.topic, given.group, given.max_offsets_per_trigger, dict(given.kafka)
     )
@@ -63,6 +88,10 @@ def parse(arguments: Sequence[str]) -> Settings:
         trigger_seconds=given.trigger,
         retention_seconds=given.retention,
         succeeds=given.succeeds,
+        sink=given.sink,
+        connection=given.connection,
+        devices=given.devices,
+        metrics=given.metrics,
     )
 
 
@@ -85,8 +114,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table; made when absent")
-    add("--quarantine", metavar="PATH", help="folder of the quarantine's Delta table; default: <table>_quarantine")
+    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
+    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table; made if absent")
+    add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
+    add(
+        "--connection",
+        type=Path,
+        metavar="FILE",
+        help="libpq's connection string, in a file that only its owner reads; password there, in pgpass or a service",
+    )
+    add("--metrics", type=_address, metavar="HOST:PORT", help="serve figures for Prometheus there, at /metrics")
+    add("--devices", metavar="FILE", help="CSV or Parquet with device, name, site, tags; read again when it changes")
     add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; made when absent")
     add(
         "--window", type=_window, default="1h", metavar="TIME", help="how far back the state sees; default: %(default)s"
@@ -98,7 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add("--succeeds", type=_table_id, metavar="ID", help="id of the table that this one replaces: gateways pin anew")
     add(
-        "--kafka", type=_property, action="append", default=[], metavar="NAME=VALUE", help="client property, repeatable"
+        "--kafka",
+        type=name_and_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="client property; repeatable",
     )
     return parser
 
@@ -115,13 +158,28 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def table_name(text: str) -> str:
+    """Read the name of a table in PostgreSQL."""
+    if _TABLE_NAME.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no table name such as events or plant.events")
+    return text
+
+
 def _table_id(text: str) -> str:
     if _TABLE_ID.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no table id")
     return text
 
 
-def _property(text: str) -> tuple[str, str]:
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")

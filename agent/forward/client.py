@@ -33,6 +33,11 @@ _PRODUCER: Final[Mapping[str, str]] = {
     "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
 }
 
+_SMALL: Final[Mapping[str, str]] = {
+    "queued.max.messages.kbytes": "1024",  # it reads back single records, and must not hold the whole log for one
+    "fetch.message.max.bytes": "65536",
+}
+
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
@@ -101,6 +106,7 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError) -> C
     """Open a client that reads the offsets of a group; without those that a transaction may still take back."""
     config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
     config |= {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
     config["error_cb"] = last_error
     try:
         return Consumer(config)

@@ -60,8 +60,8 @@ class ExactlyOnce:
         self._settings = settings
         self._gateway = gateway
         self._group = GROUP_PREFIX + gateway
-        self._has_begun = False
-        """Whether a session of this run has held the name."""
+        self._latest: TransactionalSession | None = None
+        """The latest session of this run that has held the name."""
         self.fixed = {
             "acks": "all",
             "request.required.acks": None,
@@ -80,9 +80,9 @@ class ExactlyOnce:
         producer = Producer({**config, "error_cb": errors})
         _step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = _step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
-        latest = self._recover(way, marker, topic, stop)
-        self._has_begun = True
-        return TransactionalSession(way, _Transactions(producer, errors, group), topic, marker, latest)
+        number = self._recover(way, marker, topic, stop)
+        self._latest = TransactionalSession(way, _Transactions(producer, errors, group), topic, marker, number)
+        return self._latest
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, by a client of its own: one that has lost a coordinator may never find another."""
@@ -98,10 +98,10 @@ class ExactlyOnce:
         intent = read_intent(way.outbox.fact(INTENT_FACT))
         latest = 0 if intent is None else intent.marker.number
         if intent is not None and marker == intent.marker:
-            if latest > int(way.outbox.fact(SETTLED_FACT) or 0):
+            if latest > self._settled(way.outbox):
                 self._mark(way, intent, topic, stop)
         elif marker is not None and (intent is None or marker != intent.previous):
-            if self._has_begun:
+            if self._latest is not None:
                 raise ClonedError(
                     f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: end it, or give one of the two"
                     " another gateway.id; then restart this agent"
@@ -113,6 +113,10 @@ class ExactlyOnce:
             )
         return latest
 
+    def _settled(self, outbox: Outbox) -> int:
+        """Give the number of the latest transaction that is marked, on disk or not yet."""
+        return max(int(outbox.fact(SETTLED_FACT) or 0), 0 if self._latest is None else self._latest.settled)
+
     def _mark(self, way: Way, intent: Intent, topic: TopicView, stop: threading.Event) -> None:
         if intent.topic_id != topic.id:
             return  # the topic that took it is gone, and its records with it
@@ -120,13 +124,13 @@ class ExactlyOnce:
         if ends.keys() != topic.ends.keys():
             raise UnreachableError("not all partitions have a leader")
         note = (SETTLED_FACT, str(intent.marker.number))
-        count = 0
-        for events in _still_new(way.outbox, intent):
-            first, last = events[0].position, events[-1].position
-            way.outbox.mark_forwarded(intent.recovered(first, last, ends), note)
-            count += len(events)
-        if not count:
+        runs = [(events[0].position, events[-1].position) for events in _still_new(way.outbox, intent)]
+        for first, last in runs:
+            batch = intent.recovered(first, last, ends)
+            way.outbox.mark_forwarded(batch, note if (first, last) == runs[-1] else None)
+        if not runs:
             way.outbox.set_fact(*note)
+        count = sum(last - first + 1 for first, last in runs)
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
 
 
@@ -142,6 +146,8 @@ class TransactionalSession:
         self._marker = marker
         """What stands in Kafka."""
         self._number = latest
+        self.settled = 0
+        """The number of the latest transaction that this session has marked."""
         self._lower = {partition: end.offset for partition, end in topic.ends.items()}
         self._cursor = START
         self.marked = 0
@@ -177,6 +183,7 @@ class TransactionalSession:
         batch = flight.batch(self._topic.id, self._topic.ends)
         self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(intent.marker.number)))
         self._lower.update((partition, offsets.highest + 1) for partition, offsets in batch.partitions.items())
+        self.settled = intent.marker.number
         self._cursor = intent.last
         self._way.suspects.clear(intent.first)
         self._way.link.took()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
@@ -23,14 +23,10 @@ from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
 
+_log = logging.getLogger(__name__)
+
 SILENCE_MS: Final = 10_000
 """How long there may be no delivery report before the broker counts as unreachable."""
-
-_MODES: Final[Mapping[str, Callable[[KafkaSettings, str], Mode]]] = {
-    "at-least-once": lambda settings, gateway: AtLeastOnce(),
-    "exactly-once": ExactlyOnce,
-    "at-most-once": lambda settings, gateway: AtMostOnce(),
-}
 
 
 class Forwarder:
@@ -56,7 +52,7 @@ class Forwarder:
         self._outbox = outbox
         self._clock = clock
         self._backoff = Backoff(random)
-        self._mode = _MODES[settings.delivery](settings, gateway)
+        self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
         self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
         """How the way to the topic is."""
@@ -77,6 +73,7 @@ class Forwarder:
                 continue
             except SessionError as failure:
                 if not stop.is_set():
+                    _log.debug("session=ended reason=%r", str(failure))
                     way.link.down(failure)
                     stop.wait(self._backoff.next_seconds())
             except ClonedError as error:
@@ -121,3 +118,14 @@ class Forwarder:
             raise SessionError(describe(error)) from error
         except OutboxError as error:  # a full disk takes no intent, and is no reason to end the agent
             raise SessionError(str(error)) from error
+
+
+def mode_of(settings: KafkaSettings, gateway: str) -> Mode:
+    """Give the delivery mode that is configured."""
+    match settings.delivery:
+        case "exactly-once":
+            return ExactlyOnce(settings, gateway)
+        case "at-most-once":
+            return AtMostOnce()
+        case _:
+            return AtLeastOnce()

@@ -6,20 +6,30 @@ import re
 import threading
 import time
 from collections.abc import Iterable
+from typing import Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of
+from agent.forward.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, LastError, code_of
 from agent.forward.decision import PartitionView, View
 from agent.forward.error import UnreachableError
 from agent.forward.metadata import WithMetadata, raw_metadata
+from agent.forward.read_back import Found
 from agent.forward.topic import LogEnd, TopicWatch
 from contract import receipt
 
 ASK_SECONDS = 2.0
 """How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
 
+NOBODY: Final = Found("", "", 0)
+"""What stands where no record of a gateway does."""
+_NOT_THERE: Final = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._NO_OFFSET,
+)
 _FIXED_RECEIPT = re.compile(rb"oncegate:[^:]+:[0-9]{20}(?::[0-9A-Za-z-]+)?")
 _RECEIPT = re.compile(rb"oncegate:[^:]+:(?:0|[1-9][0-9]*)(?::[0-9A-Za-z-]+)?")
 
@@ -64,6 +74,34 @@ class Group:
             else:
                 return {offset.partition: offset for offset in answer if offset.error is None}
         raise UnreachableError("the agent stops")
+
+    def read_back(self, partition: int, offset: int, stop: threading.Event) -> Found | None:
+        """Read the label of the record at an offset, NOBODY where there is none; None where nobody answers."""
+        self._consumer.assign([TopicPartition(self._topic, partition, offset)])
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        try:
+            while time.monotonic() < deadline and not stop.is_set():
+                message = self._consumer.poll(STOP_POLL_SECONDS)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    return _label(message) if message.offset() == offset else NOBODY
+                if error.code() in _NOT_THERE:
+                    return NOBODY
+            return None
+        finally:
+            self._consumer.unassign()
+
+
+def _label(message: Message) -> Found:
+    """Read the label of a record; NOBODY where it has none."""
+    try:
+        headers = dict(message.headers() or ())
+        gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
+        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])))
+    except (KeyError, ValueError, AttributeError):
+        return NOBODY
 
 
 def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView:

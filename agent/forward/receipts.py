@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import suppress
 from random import Random
 from typing import Final
 
+from agent.forward.attempt import attempt
 from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
-from agent.forward.error import SessionError
+from agent.forward.error import SessionError, UnreachableError
 from agent.forward.group import Group
+from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Batch, Outbox, OutboxError
 
@@ -20,6 +22,9 @@ TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
 JITTER: Final = 0.1
 """Polls are up to this share early or late, so that gateways do not ask together."""
+FAILED_POLLS_MAX: Final = 3
+"""After so many polls in a row that nobody answered, another client is opened."""
+CLOSE_SECONDS_MAX: Final = 5.0
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
 
@@ -30,11 +35,15 @@ class Receipts:
     """Turns the processing group's offsets into processed batches.
 
     A batch is processed only when in each of its partitions the pinned table has read, without a gap, from its
-    lowest to its highest offset of the very topic that it was sent to. Anything else waits, or is sent again.
+    lowest to its highest offset of the very topic that it was sent to, and its records have outlived their leader.
+    Anything else waits, or is sent again.
     """
 
-    def __init__(self, kafka: KafkaSettings, settings: ReceiptSettings, outbox: Outbox, random: Random) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, settings: ReceiptSettings, gateway: str, outbox: Outbox, random: Random
+    ) -> None:
         self._kafka = kafka
+        self._gateway = gateway
         self._settings = settings
         self._outbox = outbox
         self._random = random
@@ -45,11 +54,26 @@ class Receipts:
         if not self._settings.enabled:
             self._settle_forwarded(stop)
             return
+        while not self._ask(stop):
+            _log.info("receipts=reconnecting failed_polls=%d", FAILED_POLLS_MAX)
+
+    def _ask(self, stop: threading.Event) -> bool:
+        """Ask with one client until the agent stops; False where it has failed too often.
+
+        A client that has lost a coordinator may never find another.
+        """
         errors = LastError()
-        with closing(open_reader(self._kafka, self._settings.group, errors)) as reader:
-            group = Group(open_admin(self._kafka, errors), reader, self._kafka.topic, errors)
-            while not stop.wait(self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)):
-                self._poll(group, stop)
+        reader = open_reader(self._kafka, self._settings.group, errors)
+        group = Group(open_admin(self._kafka, errors), reader, self._kafka.topic, errors)
+        failed, stopped = 0, False
+        while failed < FAILED_POLLS_MAX and not (stopped := stop.wait(self._pause())):
+            failed = 0 if self._poll(group, stop) else failed + 1
+        with suppress(UnreachableError):
+            attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")
+        return stopped
+
+    def _pause(self) -> float:
+        return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
 
     def _settle_forwarded(self, stop: threading.Event) -> None:
         """Without receipts, forwarded is done."""
@@ -57,19 +81,30 @@ class Receipts:
             if batches := self._outbox.forwarded():
                 self._outbox.mark_processed(batches)
 
-    def _poll(self, group: Group, stop: threading.Event) -> None:
-        """Ask once, where something is outstanding."""
+    def _poll(self, group: Group, stop: threading.Event) -> bool:
+        """Ask once, where something is outstanding; False where nobody answers."""
         batches = self._outbox.forwarded()
         if not batches:
-            return
+            return True
         try:
             view = group.look({partition for batch in batches for partition in batch.partitions}, stop)
         except SessionError as error:
             if not stop.is_set():
                 self._tell("unreachable", str(error))
-            return
+            return False
         rules = Rules(self._pin(view), self._settings.any_commit)
-        self._apply([(batch, decide(batch, view, rules)) for batch in batches])
+        decided = [(batch, decide(batch, view, rules)) for batch in batches]
+        self._apply(self._checked(decided, view, group, stop))
+        return True
+
+    def _checked(self, decided: Decided, view: View, group: Group, stop: threading.Event) -> Decided:
+        """Read back what a change of leader may have taken."""
+        survived: dict[Reign, bool | None] = {}
+        for reign, batch in to_read_back(decided, view).items():
+            found = group.read_back(reign.partition, batch.partitions[reign.partition].highest, stop)
+            labels = self._outbox.labels(batch.first, batch.last)
+            survived[reign] = found if found is None else found.is_in(self._gateway, labels)
+        return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
         """Pin the table that gives the receipts: for good, before the first of them counts; None: none counts."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import database, gaps, known_rows, letting_go, tables
+from agent.store import content, database, known_rows, letting_go, tables
 from agent.store.copy_count import CopyCount
 from agent.store.damage import is_damage
 from agent.store.decision import STORE_FULL, Decision
@@ -118,7 +118,9 @@ class Committer:
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             self._refuse(decision.after_commit, error)
             return
-        self._make_known(decision)
+        content.make_known(self._memory, decision, self.service())
+        if decision.packed:
+            self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))
         self._announce(decision.after_commit)
 
@@ -269,36 +271,8 @@ class Committer:
         return True
 
     def _write(self, connection: sqlite3.Connection, decision: Decision) -> None:
-        assert self._opening is not None
-        first = decision.first_position
-        if decision.rejects:
-            tables.insert_rejects(connection, decision.rejects)
-        if not decision.packed:
-            return
-        if not self._epoch_first:
-            tables.insert_epoch(connection, first, self._opening)
-        tables.insert_events(connection, first, decision.packed)
-        if decision.declares:
-            gaps.declare(connection, decision.declares)
-        known_rows.insert_fingerprints(connection, first, self.service(), decision.fingerprints, decision.proofs)
-
-    def _make_known(self, decision: Decision) -> None:
-        memory = self._memory
-        memory.rejections.remember(decision.rejects)
-        if not decision.packed:
-            return
-        if not self._epoch_first:
-            self._epoch_first = decision.first_position
-            memory.epochs.add(decision.first_position, decision.epoch)
-        memory.fingerprints.add(decision.first_position, self.service(), b"".join(decision.fingerprints))
-        for proof, position in decision.proofs.items():
-            memory.proofs.remember(proof, position, decision.monotonic)
-        for likeness, fingerprint in decision.likenesses.items():
-            memory.likenesses.remember(likeness, fingerprint, decision.monotonic)
-        if decision.declares:
-            memory.undeclared.clear()
-        memory.end = decision.next_position - 1
-        memory.progress.advance(memory.end)
+        begins = None if self._epoch_first else self._opening
+        content.write(connection, decision, begins, self.service())
 
     def _refuse(self, answers: Answers, error: Exception) -> None:
         reason = f"{_CANNOT_WRITE}{error}"

@@ -24,7 +24,7 @@ from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
 from agent.store.lock import lock
-from agent.store.port import Batch, OutboxError, StoredEvent, Submission
+from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
 from agent.store.writer import Writer
@@ -199,6 +199,10 @@ class EventStore:
         """See Outbox."""
         self._memory.progress.return_batches(batches)
         self._writer.put(_wake)
+
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        """See Outbox."""
+        return tuple(self._memory.epochs.label_ranges(first, last))
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         """See Outbox."""

@@ -175,6 +175,9 @@ class Outbox(Protocol):
     def return_batches(self, batches: Sequence[Batch]) -> None:
         """Make forwarded batches `new` again: the forwarder sends them anew."""
 
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        """Give the labels of the positions from first to last, kept or not."""
+
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         """Be done with `new` events for good, and purge them; returns once that is on disk, with a fact beside it.
 

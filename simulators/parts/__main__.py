@@ -10,7 +10,6 @@ import sys
 
 from simulators.parts import jars, java, programs
 from simulators.parts.error import PartError
-from simulators.parts.jar import read_lock
 
 
 def main() -> int:
@@ -20,7 +19,7 @@ def main() -> int:
         return 0
     try:
         print(f"java: {java.install()}")
-        for of in read_lock():
+        for of in (jars.BROKER, jars.SPARK):
             found = jars.paths(of)
             print(f"jars: {of}: {len(found)} in {found[0].parent.parent}")
     except PartError as error:

@@ -16,6 +16,8 @@ from simulators.parts.jar import Coordinates, Jar, read_lock, sha256_of
 
 BROKER = "broker"
 SPARK = "spark"
+STREAMS = "streams"
+"""Kafka Streams, which only a benchmark needs."""
 
 
 class Fetch(Protocol):
@@ -29,7 +31,7 @@ class Fetch(Protocol):
 
 
 def paths(of: str) -> tuple[Path, ...]:
-    """Return the jars of a set (BROKER or SPARK); what the cache lacks is fetched first."""
+    """Return the jars of a set; what the cache lacks is fetched first."""
     return ensure(read_lock()[of], cache.folder() / "jars", of)
 
 

@@ -58,6 +58,11 @@ class Broker:
         return f"127.0.0.1:{self._port}"
 
     @property
+    def data_folder(self) -> Path:
+        """Where the partitions lie, a folder each, named `<topic>-<number>`."""
+        return self._folder / "data"
+
+    @property
     def log_file(self) -> Path:
         """The broker's log, of all its starts."""
         return self._folder / "broker.log"
@@ -146,7 +151,7 @@ class Broker:
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._properties_file.write_text(
-            broker_settings.server_properties(self._port, self._controller_port, self._folder / "data")
+            broker_settings.server_properties(self._port, self._controller_port, self.data_folder)
         )
         self._logging_file.write_text(broker_settings.logging_properties())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from simulators.parts import debian
 from simulators.parts.error import PartError
@@ -15,6 +16,9 @@ PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
     "coap-client-notls": "libcoap3-bin",
     "openssl": "openssl",
+    "faketime": "faketime",
+    "initdb": "postgresql",
+    "postgres": "postgresql",
     "systemd-analyze": "systemd",
 }
 HEAVY_PACKAGES = {
@@ -27,11 +31,14 @@ HEAVY_PACKAGES = {
 """Those that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where servers lie; not in everybody's PATH."""
+_POSTGRESQL = Path("/usr/lib/postgresql")
+"""Debian keeps each version's programs in a folder of its own."""
 
 
 def find(program: str) -> str | None:
     """Give a program's path, None without it."""
-    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_PATH_MORE}")
+    more = ":".join([_PATH_MORE, *map(str, sorted(_POSTGRESQL.glob("*/bin"), reverse=True))])
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{more}")
 
 
 def require(program: str) -> str:

@@ -19,10 +19,13 @@ class Options:
     """How much of this machine a job may use, and Spark's settings beside those that `submit` gives itself."""
 
     cores: int = 2
+    master: str | None = None
+    """A cluster's; None for so many cores of this machine, in one process."""
     driver_megabytes: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ("contract", "cloud")
     """Our own packages that travel with the job."""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: Options | None = None) -> Process:
@@ -40,7 +43,7 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Option
     temporary = folder / "temporary"
     temporary.mkdir(parents=True, exist_ok=True)
     archive = pack(options.packages, folder / "packages.zip")
-    line = [str(ivy.pyspark_folder() / "bin" / "spark-submit"), "--master", f"local[{options.cores}]"]
+    line = [str(ivy.pyspark_folder() / "bin" / "spark-submit"), "--master", options.master or f"local[{options.cores}]"]
     line += [
         "--driver-memory",
         f"{options.driver_megabytes}m",
@@ -51,7 +54,13 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Option
     for name, value in {**_settings(), **options.settings}.items():
         line += ["--conf", f"{name}={value}"]
     line += [str(job.absolute()), *arguments]
-    return Command(f"spark {job.stem}", tuple(line), folder / "spark.log", folder, _environment(temporary))
+    return Command(
+        f"spark {job.stem}",
+        tuple(line),
+        folder / "spark.log",
+        folder,
+        {**_environment(temporary), **options.environment},
+    )
 
 
 def pack(packages: tuple[str, ...], archive: Path) -> Path:

@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         folder=given.folder or Path("build/field") / scenario.name,
         local=given.local,
         targets=targets,
-        http_token=given.token_file.read_text().split("\n")[0].strip() if given.token_file else None,
+        http_token=_token(parser, given.token_file),
         ledger=given.ledger,
         place=Place(given.table, given.kafka, given.topic),
     )
@@ -106,6 +106,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
     add("--kafka", metavar="SERVERS", help="Kafka brokers with the topic in which the events end")
     add("--topic", default="oncegate.events", metavar="NAME", help="of --kafka (default: %(default)s)")
+
+
+def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text().partition("\n")[0].strip()
+    except OSError as error:
+        parser.error(f"--token-file: {error}")
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:

@@ -125,7 +125,7 @@ def test_receipts_are_asked_for_as_often_as_configured() -> None:
 
     stop = Stop()
     settings = ReceiptSettings(poll_seconds=7.0)
-    receipts = Receipts(KafkaSettings("127.0.0.1:1"), settings, MemoryOutbox(), random.Random(1))
+    receipts = Receipts(KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), random.Random(1))
     receipts.run(stop)
     assert all(7 * (1 - JITTER) <= wait <= 7 * (1 + JITTER) for wait in stop.waits)
     assert len(set(stop.waits)) > 10

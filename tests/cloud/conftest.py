@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ from pyspark.sql import SparkSession
 from cloud.session import SETTINGS
 from simulators.parts import jars
 from simulators.parts.kafka import Broker
-from tests.cloud.running import PARTITIONS, CloudSide
+from simulators.parts.postgres import Postgres
+from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
 
 _FOLDER = Path(__file__).parent
 
@@ -27,6 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the system's, without our packages
     builder = SparkSession.builder.master("local[2]").appName("tests")
     settings = {
         **SETTINGS,
@@ -54,11 +58,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
+@pytest.fixture(scope="package")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("postgres")) as running:
+        yield running
+
+
 @pytest.fixture
 def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
-    """Give a topic and a table that nobody has used; no job is left behind."""
+    """Give a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
     topic = f"events.{abs(hash(request.node.nodeid)):x}"
     broker.create_topics(topic, partitions=PARTITIONS)
     side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
+    if getattr(request, "param", DELTA) == POSTGRES:
+        side.postgres = request.getfixturevalue("postgres")
     yield side
     side.close()

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
+from psycopg.errors import UndefinedTable
+from psycopg.rows import dict_row
 
-from contract.receipt import parse
+from contract.receipt import Receipt, parse
+from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Record, send
@@ -19,6 +23,8 @@ from tests.cloud.gateway import Record, send
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 BATCH_SECONDS_MAX = 180.0
 PARTITIONS = 3
+DELTA, POSTGRES = "delta", "postgres"
+_SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -37,6 +43,10 @@ class CloudSide:
     checkpoint: str = "checkpoint"
     jobs: list[Process] = field(default_factory=list)
     group_reader: Consumer = field(init=False)
+    postgres: Postgres | None = None
+    """The server that holds the table; None for Delta."""
+    master: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Never a member. Not AdminClient.list_consumer_group_offsets: it crashes before there is a coordinator.
@@ -53,9 +63,9 @@ class CloudSide:
     def start(self, *options: str) -> Process:
         """Start a job, and give it before it is ready."""
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
-        folders = ("--table", str(self.table), "--checkpoint", str(self.folder / self.checkpoint))
+        folders = (*self.sink_options(), "--checkpoint", str(self.folder / self.checkpoint))
         rules = ("--window", self.window, "--trigger", "1s")
-        setup = Options(packages=("contract", "cloud"), settings={"spark.log.level": "WARN"})
+        setup = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
         job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
         self.jobs.append(job)
         return job
@@ -86,11 +96,38 @@ class CloudSide:
     def table(self) -> Path:
         return self.folder / "events"
 
+    @property
+    def table_name(self) -> str:
+        """The table in PostgreSQL, one for each topic."""
+        return self.topic.replace(".", "_")
+
+    @property
+    def table_id(self) -> str:
+        if self.postgres is None:
+            return str(DeltaTable(self.table).metadata().id)
+        comment = _select(self.postgres, f"SELECT obj_description('{self.table_name}'::regclass, 'pg_class') AS it")
+        return str(comment[0]["it"]).removeprefix("oncegate:")
+
+    def marks(self) -> list[str]:
+        """Give the fingerprints in the table, as hex, sorted."""
+        return sorted(bytes(row["fingerprint"]).hex() for row in self.rows())
+
     def rows(self) -> list[dict[str, Any]]:
+        if self.postgres is not None:
+            return _select(self.postgres, f"SELECT * FROM {self.table_name}")
         return _rows(self.table)
 
     def quarantined(self) -> list[dict[str, Any]]:
+        if self.postgres is not None:
+            return _select(self.postgres, f"SELECT * FROM {self.table_name}_quarantine")
         return _rows(self.folder / "events_quarantine")
+
+    def sink_options(self) -> tuple[str, ...]:
+        """Say where the table is, as job, audit and maintenance take it."""
+        if self.postgres is None:
+            return ("--table", str(self.table))
+        file = self.postgres.write_connection(self.folder / "connection")
+        return ("--sink", POSTGRES, "--connection", str(file), "--table", self.table_name)
 
     def ids(self) -> list[str]:
         """Give the ids in the table, sorted as numbers."""
@@ -105,13 +142,34 @@ class CloudSide:
                 return []
             raise
 
+    def named(self) -> set[tuple[str, int]]:
+        """Give table and first offset of the receipts."""
+        said = [_read(one) for one in self.receipts()]
+        return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
+
     def receipted(self) -> int:
         """Count the records that the receipts cover; one that was misread does not count, and is read again.
 
         The client reads the metadata beyond its end now and then: garbage follows.
         """
-        both = [(one.offset, parse(one.metadata)) for one in self.receipts()]
+        both = [(one.offset, _read(one)) for one in self.receipts()]
         return sum(offset - receipt.first for offset, receipt in both if receipt is not None)
+
+
+def _read(place: TopicPartition) -> Receipt | None:
+    """Read what stands beside an offset; None where the client's garbage is no text at all."""
+    try:
+        return parse(place.metadata)
+    except UnicodeDecodeError:
+        return None
+
+
+def _select(postgres: Postgres, query: str) -> list[dict[str, Any]]:
+    with psycopg.connect(postgres.connection, row_factory=dict_row) as connection:
+        try:
+            return connection.execute(query.encode()).fetchall()
+        except UndefinedTable:
+            return []
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

@@ -7,35 +7,51 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from deltalake import DeltaTable
 
 from contract.event import Event
-from contract.receipt import Receipt
 from contract.record import Clock
+from simulators.parts import ports
 from simulators.parts.kafka import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
-from tests.cloud.running import BATCH_SECONDS_MAX, CloudSide
+from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 DEVICE = "urn:dev:mac:0000000000000001"
 YEAR = 365 * 86_400_000
 
+on_both = pytest.mark.parametrize("cloud", [DELTA, pytest.param(POSTGRES, marks=pytest.mark.heavy)], indirect=True)
+STAGES = [
+    *((DELTA, stage) for stage in ("planned", "read", "looked-up", "write", "committed", "receipt", "done")),
+    *((POSTGRES, stage) for stage in ("planned", "write", "staged", "committed", "receipt", "done")),
+]
+
+
+def figures(port: int) -> dict[str, float]:
+    """Read what Prometheus would."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
+
 
 def ids(*ranges: range) -> list[str]:
     return [str(number) for numbers in ranges for number in numbers]
 
 
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
     timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
     first = gateway.records([*timed, *counted])
     bad = [without_header(first[0], "ce_epoch"), replace(first[1], value=b"{}"), Record(b"k", b"v", [])]
     cloud.send([bad[0], bad[1], *first, *first[:15], bad[2]], partition=0)  # copies, and bad twins before the good
-    cloud.start()
+    (cloud.folder / "devices.csv").write_text(f"device,name,site\n{DEVICE},Boiler,house\n")
+    [port] = ports.free(1)
+    cloud.start("--metrics", f"127.0.0.1:{port}", "--devices", str(cloud.folder / "devices.csv"))
     cloud.wait_for_receipts(58)
     assert cloud.ids() == ids(range(20), range(100, 120))
     assert sorted(row["reason"] for row in cloud.quarantined()) == ["headers", "label", "value"]
@@ -47,6 +63,16 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     cloud.wait_for_receipts(58 + 43)
     rows = cloud.rows()
     assert len(rows) == 43
+    assert {(row["device_name"], row["site"], row["tags"]) for row in rows} == {("Boiler", "house", None)}
+    cloud.wait(lambda: figures(port).get("oncegate_cloud_records_total") == 58 + 43, "the figures of both batches")
+    said = figures(port)
+    assert said["oncegate_cloud_rows_total"] == 43
+    assert said["oncegate_cloud_quarantined_total"] == 3
+    by = "oncegate_cloud_duplicates_total"
+    assert said[f'{by}{{by="state"}}'] + said[f'{by}{{by="table"}}'] == 58 + 43 - 43 - 3
+    assert said["oncegate_cloud_dropped_by_watermark_total"] == 0
+    assert said["oncegate_cloud_receipt_age_seconds_count"] == said["oncegate_cloud_batch_seconds_count"] > 0
+    assert said["oncegate_cloud_lag_records"] == 0
     assert [row["data"] for row in rows if row["id"] is None] == ['{"t":1}'] * 2
     assert cloud.stop() == 0
 
@@ -60,12 +86,14 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert all(row["raw"] is None for row in cloud.rows())
 
 
+@on_both
 def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_start(
     cloud: CloudSide, broker: Broker
 ) -> None:
     cloud.send(Gateway().records(readings(30)), partition=0)
     cloud.start()
-    cloud.wait_for_log("stage=look-up")  # the batch is in Spark: Kafka is needed for the receipt alone
+    # The batch is in Spark: Kafka is needed for the receipt alone.
+    cloud.wait_for_log("stage=look-up" if cloud.postgres is None else "stage=write")
     broker.pause()
     try:
         cloud.wait_for_log("batch=0 stage=committed")
@@ -79,8 +107,8 @@ def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_star
     cloud.wait_for_receipts(30)
     cloud.wait_for_log("batch=0 stage=skipped")
     assert cloud.ids() == ids(range(30))
-    wanted = {str(Receipt(str(DeltaTable(cloud.table).metadata().id), 0))}
-    cloud.wait(lambda: {one.metadata for one in cloud.receipts()} == wanted, f"the metadata {wanted}")
+    wanted = {(cloud.table_id, 0)}
+    cloud.wait(lambda: cloud.named() == wanted, f"the metadata {wanted}")
 
 
 def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found(cloud: CloudSide) -> None:
@@ -113,6 +141,7 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_clock_that_went_back_stops_the_job_and_receipts_nothing(cloud: CloudSide) -> None:
     cloud.send(Gateway().records(readings(10)), partition=0)
     cloud.start()
@@ -134,7 +163,7 @@ def test_a_clock_that_went_back_stops_the_job_and_receipts_nothing(cloud: CloudS
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("stage", ["planned", "read", "looked-up", "write", "committed", "receipt", "done"])
+@pytest.mark.parametrize(("cloud", "stage"), STAGES, indirect=["cloud"])
 def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stage: str) -> None:
     gateway = Gateway()
     first = gateway.records(readings(200))
@@ -149,6 +178,7 @@ def test_killed_at_any_stage_it_loses_and_doubles_nothing(cloud: CloudSide, stag
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> None:
     gateway = Gateway()
     cloud.send(gateway.records(readings(10)))
@@ -169,6 +199,7 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing_twice(cloud: CloudSide) -> None:
     gateway = Gateway()
     total = 0
@@ -193,6 +224,7 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> None:
     cloud.send(Gateway().records(readings(10)), partition=0)
     cloud.start()

@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import census, lookup, quarantine
-from cloud.commits import Commit
+from cloud import census, lookup, quarantine, reuse
+from cloud.commits import Commit, to_json
+from cloud.delta_sink import QUARANTINE, TABLE
 from cloud.delta_table import DeltaTable
 from cloud.errors import StopError
-from cloud.job import QUARANTINE, TABLE
-from cloud.records import read_records
+from cloud.records import Spans, read_records
 from cloud.rows import decode
 from contract.event import Event
 from tests.cloud.gateway import Gateway, Record
@@ -28,7 +28,7 @@ COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
 
 
 def late(spark: SparkSession, records: list[Record]) -> DataFrame:
-    return read_records(topic(spark, records)).withColumn("fresh", F.lit(False))
+    return read_records(topic(spark, records), Spans()).withColumn("fresh", F.lit(False))
 
 
 def table_of(spark: SparkSession, folder: Path, records: list[Record]) -> DeltaTable:
@@ -72,9 +72,28 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
     ]
     survivors = late(spark, again)
     found = lookup.find(survivors, table.rows(), None)
-    reused = quarantine.reused_ids(survivors, found.rows, retention_seconds=7 * 86400)
+    reused = reuse.reused_ids(survivors, found.rows, 7 * 86400, is_aged=False)
     assert found.count == 3
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
+
+
+def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spark: SparkSession) -> None:
+    gateway, now = Gateway(), ACCEPTED + 30 * DAY
+    backlog = [
+        gateway.record(counters(1)[0], ACCEPTED),
+        gateway.record(counters(2)[0], ACCEPTED),
+        gateway.record(counters(1)[0], ACCEPTED + 60_000),  # a resend
+        gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
+        gateway.record(counters(1)[0], now),  # wrapped again, and not old
+    ]
+    read = read_records(topic(spark, backlog, appended=now), Spans()).withColumn("fresh", F.lit(False))
+    survivors = read.dropDuplicates(["key"])
+    counts = census.count(survivors)
+    assert counts.aged > 0
+    nothing = read.limit(0)
+    reused = reuse.reused_ids(survivors, nothing, 7 * 86400, is_aged=True)
+    assert sorted(row["kafka_offset"] for row in reused.collect()) == [3, 4]
+    assert sorted(row["kafka_offset"] for row in reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
 
 
 def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -103,6 +122,30 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StopError, match="another job has claimed it"):
         table.append(nothing, replace(COMMIT, batch=1 << 30))
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
+
+
+def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSession, tmp_path: Path) -> None:
+    gateway = Gateway()
+    table = table_of(spark, tmp_path, gateway.records(counters(1, 2)))
+    table.append(decode(late(spark, gateway.records(counters(3, 4)))), replace(COMMIT, batch=1))
+    assert not table.keep_last_commit(after_seconds=3600)
+    assert table.keep_last_commit(after_seconds=0)
+    removed, added = table.compact()
+    assert removed > added == 1
+    table.vacuum(7 * 86400)
+    assert table.last_commit() == replace(COMMIT, batch=1)
+    assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
+
+
+def test_a_commit_beside_a_kept_one_counts(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, Gateway().records(counters(1)))
+    nothing = spark.createDataFrame([], TABLE.schema)
+    younger = replace(COMMIT, batch=1)
+    table.append(nothing, younger)
+    kept = to_json(COMMIT, is_kept=True)  # read before the younger, written after it
+    nothing.write.format("delta").mode("append").option("userMetadata", kept).save(f"{tmp_path}/events")
+    assert table.last_commit() == younger
+    assert table.append(nothing, replace(COMMIT, batch=2)) == 0
 
 
 def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ def test_the_quarantine_stands_beside_the_table() -> None:
         ("--kafka", "ssl"),
         ("--max-offsets-per-trigger", "0"),
         ("--succeeds", "a:b"),
+        ("--sink", "postgres"),
+        ("--connection", "/c"),
+        ("--metrics", "9464"),
     ],
 )
 def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.records import COLUMNS, read_records
+from cloud.records import COLUMNS, Spans, read_records
 from contract.event import Event
 from contract.record import HEADERS
 from tests.cloud.gateway import Gateway, Record, without_header
@@ -29,7 +29,7 @@ def with_header(name: str, value: bytes) -> Record:
 
 def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
     record = good()
-    frame = read_records(topic(spark, [record]))
+    frame = read_records(topic(spark, [record]), Spans())
     row = frame.collect()[0]
     assert tuple(frame.columns) == COLUMNS
     assert row["reason"] is None
@@ -40,14 +40,14 @@ def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
 
 
 def test_an_unknown_bound_is_null_and_no_fault(spark: SparkSession) -> None:
-    row = read_records(topic(spark, [Gateway().record(UNBOUND)])).collect()[0]
+    row = read_records(topic(spark, [Gateway().record(UNBOUND)]), Spans()).collect()[0]
     assert (row["reason"], row["bound"]) == (None, None)
 
 
 def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: SparkSession) -> None:
     record = good()
     shuffled = replace(record, headers=[("x", b"1"), *reversed(record.headers), ("traceparent", b"2")])
-    straight, turned = read_records(topic(spark, [record, shuffled])).collect()
+    straight, turned = read_records(topic(spark, [record, shuffled]), Spans()).collect()
     assert turned["reason"] is None
     names = set(COLUMNS) - {"kafka_offset", "seen"}
     assert {name: straight[name] for name in names} == {name: turned[name] for name in names}
@@ -56,7 +56,7 @@ def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: Spar
 def test_years_from_1_to_9999_are_moments(spark: SparkSession) -> None:
     times = (-62_135_596_800_000, -1, 0, 253_402_300_799_999)
     records = Gateway().records(replace(TIMED, time=time) for time in times)
-    rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
+    rows = read_records(topic(spark, records), Spans()).selectExpr("reason", "unix_millis(bound) as bound").collect()
     assert [(row["reason"], row["bound"]) for row in rows] == [(None, time) for time in times]
 
 
@@ -80,7 +80,7 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
 
 
 def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())])).collect()
+    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())]), Spans()).collect()
     assert {name: row["reason"] for name, row in zip(BAD, rows[1:], strict=True)} == {
         name: reason for name, (_, reason) in BAD.items()
     }
@@ -89,7 +89,7 @@ def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) 
 
 
 def test_each_missing_header_but_the_bound_is_a_reason(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
+    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS]), Spans()).collect()
     assert [name for name, row in zip(HEADERS, rows, strict=True) if row["reason"] is None] == ["ce_bound"]
 
 
@@ -97,4 +97,4 @@ def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
     frame = topic(spark, [good()]).selectExpr(
         "key", "cast(null as binary) as value", "partition", "offset", "timestamp", "headers"
     )
-    assert read_records(frame).collect()[0]["reason"] == "value"
+    assert read_records(frame, Spans()).collect()[0]["reason"] == "value"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from cloud.records import read_records
+from cloud.records import Spans, read_records
 from cloud.rows import SCHEMA, decode
 from contract.event import Event
 from contract.record import json_text
@@ -33,7 +33,7 @@ units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6
 
 
 def decoded(spark: SparkSession, records: list[Record]) -> list[Row]:
-    frame = decode(read_records(topic(spark, records)))
+    frame = decode(read_records(topic(spark, records), Spans()))
     assert frame.schema.names == SCHEMA.names
     return frame.orderBy("kafka_offset").collect()
 
@@ -70,6 +70,15 @@ def test_data_stays_the_exact_text(spark: SparkSession, pairs: list[tuple[dict[s
 def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession, tail: bytes) -> None:
     record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
     broken = replace(record, value=record.value[: record.value.index(b'"device"')] + tail)
+    row = decoded(spark, [broken])[0]
+    assert (row["data"], bytes(row["raw"]), row["device"]) == (None, broken.value, DEVICE)
+    assert row["event_time"] is not None
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, -(10**16), 253_402_300_800_000])
+def test_a_time_that_is_none_keeps_the_bytes_and_stops_nothing(spark: SparkSession, time: int) -> None:
+    record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
+    broken = replace(record, value=record.value.replace(b"1700000000000", b"%d" % time))
     row = decoded(spark, [broken])[0]
     assert (row["data"], bytes(row["raw"]), row["device"]) == (None, broken.value, DEVICE)
     assert row["event_time"] is not None

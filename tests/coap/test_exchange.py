@@ -50,6 +50,16 @@ async def test_a_retransmission_after_a_lasting_answer_gets_the_same_answer(kind
     assert len(recorder.deliveries) == 1
 
 
+async def test_once_the_store_has_forgotten_events_a_retransmission_is_asked_about_again() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post())
+            server.forget_answers()
+            await sensor.ask(post())
+    assert len(recorder.deliveries) == 2
+
+
 @pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.UNAUTHENTICATED, Status.FORBIDDEN])
 async def test_a_refusal_is_not_remembered(status: Status) -> None:
     recorder = Recorder(Answer(status))

@@ -65,7 +65,7 @@ SHOWN_BY = {
     "store.when_full": "tests/store/test_room.py::test_the_oldest_are_dropped_only_where_configured_and_declared",
     "store.commit_delay_ms_max": f"{EFFECTS}::test_a_commit_waits_for_more_events_as_long_as_it_may",
     "store.commit_events_max": f"{EFFECTS}::test_a_commit_has_no_more_events_than_it_may",
-    "store.keep_processed": "tests/store/test_event_store.py::"
+    "store.keep_processed": "tests/store/test_states.py::"
     "test_only_processed_events_are_purged_and_their_positions_never_come_again",
     "kafka.bootstrap_servers": "tests/doctor/test_kafka.py::"
     "test_a_broker_that_does_not_answer_is_named_with_the_reason",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import cast
 
@@ -11,6 +12,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -22,7 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     NewTopic,
 )
 
-from agent.forward.topic import topic_id
+from agent.forward.client import LastError
+from agent.forward.topic import TopicWatch, topic_id
 from agent.settings import KafkaSettings
 from contract import topics
 from tests.support.waiting import wait_until
@@ -36,7 +39,8 @@ READ_SECONDS_MAX = 120.0
 class KafkaSide:
     """A topic on a real broker."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, replicas: int = 1) -> None:
+        self._replicas = replicas
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "2"})
@@ -48,7 +52,7 @@ class KafkaSide:
 
     def create_topic(self) -> str:
         """Create the topic and give its id once all of its partitions answer."""
-        new = NewTopic(self.topic, PARTITIONS, 1, config=topics.settings(replicas=1))
+        new = NewTopic(self.topic, PARTITIONS, self._replicas, config=topics.settings(replicas=self._replicas))
         self._admin.create_topics([new])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(self._answers, "the topic's partitions answer")
         return str(self.topic_id())
@@ -81,6 +85,31 @@ class KafkaSide:
         answer = self._admin.alter_consumer_group_offsets([request])[group].result(ANSWER_SECONDS_MAX)
         assert all(partition.error is None for partition in answer.topic_partitions)
 
+    def forget_offsets(self, group: str = GROUP) -> None:
+        """Let a group's offsets be gone, as after their time."""
+        self._admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
+
+    def consume_as_anybody(self, group: str = GROUP) -> None:
+        """Read everything as a console consumer in the group does, which commits by itself."""
+        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+        missing = sum(self.ends().values())
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        with Consumer(settings) as consumer:
+            consumer.subscribe([self.topic])
+            while missing:
+                assert time.monotonic() < deadline, f"{missing} records did not come"
+                missing -= len(consumer.consume(missing, 0.5))
+
+    def abort_commit(self, metadata: str, group: str = GROUP) -> None:
+        """Commit each partition's end in a transaction, and take it back."""
+        offsets = [TopicPartition(self.topic, number, end, metadata) for number, end in self.ends().items()]
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": f"abort-{self.topic}"})
+        producer.init_transactions(ANSWER_SECONDS_MAX)
+        producer.begin_transaction()
+        with Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group}) as member:
+            producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), ANSWER_SECONDS_MAX)
+        producer.abort_transaction(ANSWER_SECONDS_MAX)
+
     def ends(self) -> dict[int, int]:
         """Give each partition's next offset."""
         with self._consumer() as consumer:
@@ -106,6 +135,16 @@ class KafkaSide:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         unread.discard(cast("int", message.partition()))
         return records
+
+    def leader(self, partition: int) -> int:
+        """Give the number of the broker that leads a partition."""
+        found = self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[partition].leader
+        return int(found)
+
+    def leader_epochs(self) -> dict[int, int | None]:
+        """Give each partition's leader epoch as it is now."""
+        ends = TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).ends
+        return {number: end.leader_epoch for number, end in ends.items()}
 
     def _answers(self) -> bool:
         try:

@@ -34,7 +34,7 @@ def receipting(
 ) -> Iterator[None]:
     """Ask for receipts, often, while the block runs."""
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
-    with running(Receipts(kafka, settings, outbox, Random(7)).run):
+    with running(Receipts(kafka, settings, GATEWAY, outbox, Random(7)).run):
         yield
 
 

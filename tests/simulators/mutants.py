@@ -127,7 +127,7 @@ def receipt_before_commit() -> None:
     write = batch.BatchWriter._write
 
     def receipt_first(self: batch.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
-        self._receipts.give(batch.next_commit(self._last, planned, self._rules.window_seconds))
+        self._receipts.give(batch.next_commit(self._last, planned, self._window_seconds))
         time.sleep(BEFORE_SECONDS)
         return write(self, survivors, planned, standing)
 

@@ -120,6 +120,7 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         (["lossy", "--local"], "no file and no scenario 'lossy'"),
         (["lost-acks", "--target", "udp://x"], "is no coap://HOST"),
         (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
+        (["quiet-house", "--target", "coap://x", "--target", "http://x", "--token-file", "none"], "--token-file: "),
     ],
 )
 def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

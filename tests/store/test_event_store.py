@@ -11,7 +11,7 @@ import pytest
 from agent.status import read_status
 from agent.store import database
 from agent.store.decision import STORE_FULL
-from agent.store.port import Batch, OutboxError, Reject
+from agent.store.port import OutboxError, Reject
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.store.stores import (
@@ -209,65 +209,6 @@ async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itsel
             pytest.fail("the store stays full although all is processed")
 
 
-async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, *(Event(DEVICE, id=number) for number in range(9)))
-        store.mark_forwarded(batch(1, 4))
-        store.mark_forwarded(batch(5, 7, 4))
-        assert [event.position for event in stored_events(store)] == [8, 9, 10]
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 7, 0)
-    async with make_store(tmp_path, clock) as store:
-        waiting = store.forwarded()
-        assert [(found.first, found.last) for found in waiting] == [(1, 7)]
-        store.mark_processed(waiting)
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 0, 7)
-    assert (status.accepted, status.epochs) == (9, 1)
-
-
-async def test_a_returned_batch_is_new_again(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE, TWO)
-        store.mark_forwarded(batch(1, 3))
-        assert not store.wait(0, 0)
-        store.return_batches(store.forwarded())
-        assert store.wait(3, 0)
-        assert (store.take_returned(), store.take_returned()) == (True, False)
-        assert [event.position for event in stored_events(store)] == [1, 2, 3]
-
-
-async def test_only_processed_events_are_purged_and_their_positions_never_come_again(
-    tmp_path: Path, clock: HandClock
-) -> None:
-    async with make_store(tmp_path, clock, keep_processed_seconds=60) as store:
-        await accept(store, clock, ONE)
-        await accept(store, clock, TWO)
-        store.mark_forwarded(batch(1, 3))
-        store.mark_processed(store.forwarded())
-        clock.pass_seconds(3600)
-        await accept(store, clock, Event(DEVICE, id=3))
-        await accept(store, clock, Event(DEVICE, id=4))
-    status = read_status(tmp_path, GATEWAY)
-    assert (status.events.new, status.events.processed) == (2, 0)
-    async with make_store(tmp_path, clock) as store:
-        assert [event.position for event in stored_events(store)] == [4, 5]
-        assert (await accept(store, clock, ONE)).duplicates == 1
-        await accept(store, clock, Event(DEVICE, id=5))
-        assert [event.position for event in stored_events(store)] == [4, 5, 6, 7]
-
-
-async def test_a_commit_is_purged_only_as_a_whole(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
-        await accept(store, clock, *(Event(DEVICE, id=number) for number in range(5)))
-        store.mark_forwarded(batch(1, 3))
-        store.mark_processed(store.forwarded())
-        clock.pass_seconds(60)
-        await accept(store, clock, TWO)
-        await accept(store, clock, Event(DEVICE, id=9))
-        assert [event.position for event in stored_events(store)] == [4, 5, 6, 7, 8]
-
-
 async def test_retransmissions_in_work_share_a_failed_commit(tmp_path: Path, clock: HandClock) -> None:
     def connect(path: Path) -> FaultyConnection:
         connection = database.open_for_service(path, FaultyConnection)
@@ -364,13 +305,6 @@ async def test_a_newer_schema_is_refused_with_a_way_out(tmp_path: Path, clock: H
             pass
 
 
-async def test_a_stale_batch_is_not_marked_processed(tmp_path: Path, clock: HandClock) -> None:
-    async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, ONE, TWO)
-        store.mark_processed([Batch(1, 3, "never forwarded")])
-        assert len(stored_events(store)) == 3
-
-
 async def test_the_writer_logs_nothing_per_event(
     tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -384,7 +318,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(FaultyConnection):
-        pass
+        hits = 0
 
     clock = HandClock()
     async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:

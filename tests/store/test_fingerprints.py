@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.store import database, segments
 from agent.store.filters import GROUP, Bloom, Filters, filter_bytes
-from agent.store.fingerprints import SEGMENT_EVENTS, Fingerprints, IndexBounds
+from agent.store.fingerprints import DEFAULT_BOUNDS, SEGMENT_EVENTS, Fingerprints, IndexBounds
 from agent.store.known import FORGOTTEN
 from agent.store.recent import MOMENT_MS, Recent
 from agent.store.sealing import Sealing
@@ -164,6 +164,25 @@ def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: 
 def test_a_million_fingerprints_take_less_than_twenty_megabytes(events: int) -> None:
     blocks = -(-events // SEGMENT_EVENTS)
     assert 2 * Recent.bytes_max(SEGMENT_EVENTS) + -(-blocks // GROUP) * GROUP * filter_bytes(SEGMENT_EVENTS) < 20e6
+
+
+def test_seven_days_at_fifty_events_a_second_have_filters_within_the_default_memory() -> None:
+    segments_needed = -(-7 * 86_400 * 50 // SEGMENT_EVENTS)
+    groups = -(-segments_needed // GROUP)
+    assert groups * GROUP * filter_bytes(SEGMENT_EVENTS) <= DEFAULT_BOUNDS.filter_bytes
+
+
+def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(connection: sqlite3.Connection) -> None:
+    bounds = IndexBounds(2 * Recent.bytes_max(64), 64)  # blocks, and no filter at all
+    known = Fingerprints(bounds, lambda: connection)
+    sealing = Sealing(known, transactions(connection), lambda: 0)
+    added = some(500)
+    for place, piece in enumerate(added):
+        known.add(place + 1, 0, piece)
+        while sealing.step():
+            pass
+    assert known.bytes_held() <= bounds.memory_bytes
+    assert [known.position(piece) for piece in added] == list(range(1, 501))
 
 
 def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from agent.store.port import Batch, StoredEvent
+from agent.store.port import Batch, LabelRange, StoredEvent
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
 from contract.record import Clock, Shared, encode_tail
@@ -108,6 +108,9 @@ class MemoryOutbox:
                 self._lowest_new = min(self._lowest_new, batch.first)
             self._returned = True
             self._changed.notify_all()
+
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        return (LabelRange(EPOCH, first, last),)
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         with self._changed:

@@ -1,0 +1,65 @@
+"""Sending again what is still kept: by a producer of its own, with nothing changed in the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from agent.forward.at_least_once import AtLeastOnce
+from agent.forward.client import LastError, describe, open_admin, producer_config
+from agent.forward.error import SessionError
+from agent.forward.mode import POLL_SECONDS_MAX
+from agent.forward.records import encode
+from agent.forward.sending import discard, hand_over
+from agent.forward.topic import TopicWatch
+from agent.forward.window import Flight
+from agent.settings import KafkaSettings
+from agent.store.port import StoredEvent
+
+OUTSTANDING_MAX: Final = 5_000
+"""How many records may be sent and not reported."""
+
+
+def send_again(
+    settings: KafkaSettings, gateway: str, events: Iterable[StoredEvent], progress: Callable[[int], None]
+) -> int:
+    """Send events at least once, labels and fingerprints unchanged; give how many, all acked by the broker.
+
+    `progress` is told how many are acked so far. Raises SessionError where not all of them are, KafkaSettingsError.
+    """
+    config = producer_config(settings, AtLeastOnce.fixed)
+    errors = LastError()
+    TopicWatch(open_admin(settings, errors), settings.topic, errors).look(threading.Event())
+    producer = Producer({**config, "error_cb": errors})
+    flight = Flight(0)
+
+    def wait(outstanding: int) -> None:
+        while flight.unreported > outstanding:
+            producer.poll(POLL_SECONDS_MAX)
+            _check(flight, errors)
+            progress(flight.events - flight.unreported)
+
+    try:
+        for event in events:
+            record = encode(event, gateway)
+            if not hand_over(producer, settings.topic, record, flight.report, lambda: _check(flight, errors)):
+                raise SessionError(f"epoch {event.label.epoch}, sequence {event.label.sequence}: too large for Kafka")
+            flight.sent(event.position)
+            wait(OUTSTANDING_MAX)
+        wait(0)
+        _check(flight, errors)
+    except KafkaException as error:
+        raise SessionError(describe(error)) from error
+    finally:
+        discard(producer)
+    return flight.events
+
+
+def _check(flight: Flight, errors: LastError) -> None:
+    failure = errors.fatal or flight.failure
+    if failure is not None:
+        acked = flight.events - flight.unreported
+        raise SessionError(f"{errors.text or failure}; at most {acked} events have reached Kafka: run it again")

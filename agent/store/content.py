@@ -1,0 +1,43 @@
+"""What a decided commit writes, and what of it is known once it is on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from agent.store import gaps, known_rows, tables
+from agent.store.decision import Decision
+from agent.store.opening import Memory
+from agent.store.tables import Opening
+
+
+def write(connection: sqlite3.Connection, decision: Decision, begins: Opening | None, service: int) -> None:
+    """Write a commit; `begins` is the epoch that starts with it, None where that is begun already."""
+    first = decision.first_position
+    if decision.rejects:
+        tables.insert_rejects(connection, decision.rejects)
+    if not decision.packed:
+        return
+    if begins is not None:
+        tables.insert_epoch(connection, first, begins)
+    tables.insert_events(connection, first, decision.packed)
+    if decision.declares:
+        gaps.declare(connection, decision.declares)
+    known_rows.insert_fingerprints(connection, first, service, decision.fingerprints, decision.proofs)
+
+
+def make_known(memory: Memory, decision: Decision, service: int) -> None:
+    """Let memory follow what is on disk."""
+    memory.rejections.remember(decision.rejects)
+    if not decision.packed:
+        return
+    if decision.epoch_first == decision.first_position:
+        memory.epochs.add(decision.first_position, decision.epoch)
+    memory.fingerprints.add(decision.first_position, service, b"".join(decision.fingerprints))
+    for proof, position in decision.proofs.items():
+        memory.proofs.remember(proof, position, decision.monotonic)
+    for likeness, fingerprint in decision.likenesses.items():
+        memory.likenesses.remember(likeness, fingerprint, decision.monotonic)
+    if decision.declares:
+        memory.undeclared.clear()
+    memory.end = decision.next_position - 1
+    memory.progress.advance(memory.end)

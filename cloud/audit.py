@@ -1,0 +1,129 @@
+r"""Account for every label of the topic, beside the job and without its code: what is missing has a name.
+
+    spark-submit … cloud/audit.py --bootstrap-servers localhost:9092 --table ./events --output ./audit
+
+with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that it has not read
+before, holds them against the table and its quarantine, and leaves in the output folder:
+
+    audit_ranges      per gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
+                      (declared by the gateway), pending (may still come), missing (never came), unwritten (receipted
+                      and not in the table), ambiguous (one label, two fingerprints); and the epoch's state
+    audit_duplicates  each copy that was dropped, with the event that it repeats
+    audit_offsets     where the next audit reads on
+
+Exit status: 0 every label is accounted for, or may still come; 1 something is missing, unwritten or doubled, or one
+label has two fingerprints, or the audit failed; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import audit_account as account
+from cloud import audit_report
+from cloud.audit_findings import Findings, find
+from cloud.audit_settings import Settings, parse
+from cloud.audit_store import Store
+from cloud.audit_table import Told, read_table
+from cloud.audit_topic import Topic
+from cloud.errors import JobError, StopError
+from cloud.session import open_session
+
+logger = logging.getLogger("cloud.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one audit reads of the topic, by partition."""
+
+    topic_id: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+    gone: int
+    """Offsets that the topic had lost before an audit read them."""
+
+    @property
+    def offsets(self) -> int:
+        return sum(end - self.starts[partition] for partition, end in self.ends.items())
+
+
+def main(arguments: list[str]) -> int:
+    """Run one audit."""
+    settings = parse(arguments)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    spark = open_session()
+    try:
+        findings = audit(spark, settings)
+    except JobError as error:
+        logger.error("%s", error)
+        return 1
+    finally:
+        spark.stop()
+    for line in audit_report.lines(findings):
+        print(line)
+    if settings.report is not None:
+        Path(settings.report).write_text(audit_report.page(findings))
+    return 0 if findings.is_whole else 1
+
+
+def audit(spark: SparkSession, settings: Settings) -> Findings:
+    """Read on from where the last audit ended, judge, and keep."""
+    topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
+    store = Store(spark, settings.output)
+    try:
+        span = what_to_read(topic, store, settings.group)
+        logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
+        told = read_table(spark, settings)  # after the receipts: whatever has one must be there now
+        judged = account.judge(topic.records(span.starts, span.ends), told.rows, told.quarantine).persist()
+        ended = account.endings(told.said).persist()
+        covered = cover(store, judged, told, everything=span.gone > 0 or not store.ends(span.topic_id))
+        open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
+        ranges = covered.unionByName(open_).localCheckpoint()
+        states = account.states(ranges, ended)
+        findings = find(judged, ranges, states, span.offsets, span.gone)
+        logger.info("stage=judged missing=%d", findings.missing)
+        store.keep(ranges.join(states.select(*account.EPOCH, "state"), on=list(account.EPOCH)), judged, span)
+    finally:
+        topic.close()
+    return findings
+
+
+def what_to_read(topic: Topic, store: Store, group: str) -> Span:
+    """Read on where the last audit of this very topic ended, or at what is left of it, up to the receipts."""
+    topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
+    if not ends:
+        raise StopError(f"group {group} has given no receipts of this topic: there is nothing to audit yet")
+    known = store.ends(topic_id)
+    starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
+    gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
+    return Span(topic_id, starts, ends, gone)
+
+
+def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> DataFrame:
+    """Give the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
+
+    `everything`: what the topic no longer tells, or never told us, the table does.
+    """
+    labels = account.labels(judged)
+    parts = [
+        account.ranges(labels),
+        account.ranges(account.ambiguous(judged, told.rows, store.duplicates())),
+        account.declared(told.said),
+        *store.ranges(healed=labels.filter(F.col("status") != account.UNWRITTEN)),
+    ]
+    if everything:
+        rows = told.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
+        parts.append(account.ranges(rows))
+    return account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""The account: what has become of each label, as frames in and frames out.
+
+`records` are those of `audit_topic.read`; `rows` and `quarantine` hold what the table says: gateway, epoch, sequence,
+fingerprint (hex), kafka_partition, kafka_offset. Ranges have gateway, epoch, status, first, last, since.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
+MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
+UNWRITTEN = "unwritten"
+COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
+"""What is counted per epoch; the unwritten count as missing."""
+LABEL = ("gateway", "epoch", "sequence")
+EPOCH = ("gateway", "epoch")
+PLACE = ("kafka_partition", "kafka_offset")
+RANGE = (*EPOCH, "status", "first", "last", "since")
+
+
+def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """Add to each record its status, where the table has its fingerprint (`of_…`), and in how many rows (`copies`)."""
+    there = rows.groupBy("fingerprint").agg(
+        F.count("*").alias("copies"),
+        F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
+    )
+    raw = quarantine.select(*PLACE).distinct().withColumn("is_raw", F.lit(True))
+    same = reduce(lambda one, other: one & other, (F.col(name) == F.col(f"of_{name}") for name in LABEL))
+    joined = records.join(there, on="fingerprint", how="left").join(raw, on=list(PLACE), how="left")
+    flat = joined.select("*", "of.*").drop("of")
+    status = (
+        F.when(F.coalesce(same, F.lit(False)), ACCEPTED)
+        .when(F.col("is_raw"), QUARANTINED)
+        .when(F.col("copies").isNotNull(), DUPLICATE)
+        .otherwise(UNWRITTEN)
+    )
+    return flat.withColumn("status", status).drop("is_raw")
+
+
+def labels(judged: DataFrame) -> DataFrame:
+    """Give each label once, with the best that has become of its records."""
+    order = {ACCEPTED: 0, DUPLICATE: 1, QUARANTINED: 2, UNWRITTEN: 3}
+    rank = F.coalesce(*(F.when(F.col("status") == name, F.lit(number)) for name, number in order.items()))
+    best = F.element_at(F.array(*map(F.lit, order)), F.min(rank) + 1)
+    return (
+        judged.filter(F.col("sequence").isNotNull())
+        .groupBy(*LABEL)
+        .agg(best.alias("status"), F.min("appended").alias("since"))
+    )
+
+
+def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> DataFrame:
+    """Give the labels that bear more than one fingerprint; what is in quarantine, or bears none, proves nothing."""
+    told = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))
+    own = told.select(*LABEL, "fingerprint", "appended")
+    known = rows.select(*LABEL, "fingerprint").unionByName(duplicates.select(*LABEL, "fingerprint"))
+    touched = known.join(own.select(*LABEL).distinct(), on=list(LABEL), how="left_semi")
+    return (
+        own.unionByName(touched.withColumn("appended", F.lit(None).cast("timestamp")))
+        .groupBy(*LABEL)
+        .agg(F.min("appended").alias("since"), F.countDistinct("fingerprint").alias("fingerprints"))
+        .filter(F.col("fingerprints") > 1)
+        .withColumn("status", F.lit(AMBIGUOUS))
+        .drop("fingerprints")
+    )
+
+
+def ranges(labelled: DataFrame) -> DataFrame:
+    """Write labels as ranges of one sequence each; `merged` makes them long."""
+    first = F.col("sequence")
+    return labelled.select(*EPOCH, "status", first.alias("first"), first.alias("last"), "since")
+
+
+def merged(parts: DataFrame, by: tuple[str, ...] = (*EPOCH, "status")) -> DataFrame:
+    """Join ranges that touch or overlap; `since` is the earliest."""
+    order = Window.partitionBy(*by).orderBy("first", "last")
+    before = F.max("last").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    starts = F.coalesce(F.col("first") > before + 1, F.lit(True)).cast("int")
+    island = F.sum("starts").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    return (
+        parts.withColumn("starts", starts)
+        .withColumn("island", island)
+        .groupBy(*by, "island")
+        .agg(F.min("first").alias("first"), F.max("last").alias("last"), F.min("since").alias("since"))
+        .drop("island")
+    )
+
+
+def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
+    """Take single labels out of ranges: what was missing and has come since."""
+    single = parts.select(*EPOCH, "status", F.explode(F.sequence("first", "last")).alias("sequence"), "since")
+    return ranges(single.join(healed.select(*LABEL), on=list(LABEL), how="left_anti"))
+
+
+def declared(said: DataFrame) -> DataFrame:
+    """Read the gaps that gateways have declared; `said` has gateway, type, data, received of their own events."""
+    label = F.from_json(F.col("data"), "labels array<array<string>>")["labels"]
+    one = said.filter(F.col("type") == "gateway.gap").select("gateway", F.explode(label).alias("label"), "received")
+    return one.select(
+        "gateway",
+        F.get("label", F.lit(0)).alias("epoch"),
+        F.lit(GAP).alias("status"),
+        F.get("label", F.lit(1)).try_cast("bigint").alias("first"),
+        F.get("label", F.lit(2)).try_cast("bigint").alias("last"),
+        F.col("received").alias("since"),
+    ).filter(F.col("first") <= F.col("last"))
+
+
+def endings(said: DataFrame) -> DataFrame:
+    """Give what later epochs say of each epoch: its last sequence, and how many say they follow it."""
+    told = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
+    return (
+        said.filter(F.col("type") == "gateway.started")
+        .select("gateway", told["previous_epoch"].alias("epoch"), told["previous_sequence"].alias("ends"), "received",
+                F.col("epoch").alias("next"))
+        .filter(F.col("epoch").isNotNull())
+        .groupBy(*EPOCH)
+        .agg(F.max("ends").alias("ends"), F.countDistinct("next").alias("followers"), F.min("received").alias("since"))
+    )  # fmt: skip
+
+
+def holes(covered: DataFrame, ended: DataFrame) -> DataFrame:
+    """Give what is neither covered nor to come: before and between ranges, and after the last to the end told."""
+    seen = covered.groupBy(*EPOCH).agg(F.max("last").alias("seen"))
+    beyond = (F.col("ends") + 1).alias("first"), (F.col("ends") + 1).alias("last")
+    tails = ended.join(seen, on=list(EPOCH), how="left").filter(F.col("ends") > F.coalesce("seen", F.lit(0)))
+    told = tails.select(*EPOCH, *beyond, "since")
+    parts = merged(covered.select(*EPOCH, "first", "last", "since").unionByName(told), EPOCH)
+    before = F.lag("last", 1, 0).over(Window.partitionBy(*EPOCH).orderBy("first"))
+    between = parts.withColumn("before", before).filter(F.col("first") > F.col("before") + 1)
+    return between.select(*EPOCH, (F.col("before") + 1).alias("first"), (F.col("first") - 1).alias("last"), "since")
+
+
+def overdue(open_: DataFrame, now: Column, grace_seconds: int) -> DataFrame:
+    """Call a hole missing once what follows it is older than the grace; until then it is pending."""
+    old = F.unix_seconds("since") <= F.unix_seconds(now) - grace_seconds
+    return open_.withColumn("status", F.when(old, MISSING).otherwise(PENDING)).select(*RANGE)
+
+
+def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
+    """Say of each epoch: forked, complete, or open, with its counts."""
+    size = F.col("last") - F.col("first") + 1
+    status = F.when(F.col("status") == UNWRITTEN, MISSING).otherwise(F.col("status"))
+    counts = [F.coalesce(F.sum(F.when(status == name, size)), F.lit(0)).alias(name) for name in COUNTED]
+    per = all_ranges.groupBy(*EPOCH).agg(*counts, F.max("last").alias("last")).join(ended, on=list(EPOCH), how="left")
+    # What goes on beyond the end that its successor saw, or has two successors, lives in two copies of one store.
+    forked = (F.col("followers") > 1) | (F.col("last") > F.col("ends"))
+    whole = F.col("ends").isNotNull() & (F.col(MISSING) + F.col(PENDING) == 0)
+    state = F.when(F.coalesce(forked, F.lit(False)), "forked").when(whole, "complete").otherwise("open")
+    return per.withColumn("state", state).select(*EPOCH, "state", "last", *COUNTED)

@@ -1,0 +1,152 @@
+r"""What would a Bloom filter have cost? Replay a topic in shadow, and list the events that it would have lost.
+
+    python -m cloud.bloom --bootstrap-servers localhost:9092 --output ./bloom
+
+(needs numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's order,
+and lets each of these say which it takes for copies, at false-positive rates from 1e-2 to 1e-9: rotating Bloom filters
+alone, an exact index, and Bloom filters in front of the exact index. In the output folder: `figures.json`, a plot
+`figures.svg`, and `lost.csv` with each real event that the filters alone would have dropped, and where it lies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaException
+
+from cloud.bloom_filter import Rotating, bytes_per_key, hashes
+from cloud.bloom_index import ExactIndex
+from cloud.bloom_topic import Recorded, read_topic
+from cloud.settings import name_and_value
+from contract.topics import EVENTS
+
+logger = logging.getLogger("cloud.bloom")
+
+RATES = tuple(10.0**-power for power in range(2, 10))
+CHUNK_KEYS = 100_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One way to recognise copies, over one recorded topic."""
+
+    way: str
+    rate: float | None
+    """The false-positive rate that the filters were made for; None for the exact index."""
+    bytes_per_key: float
+    copies: int
+    """What it takes for copies."""
+    lost: int
+    """Real events among them."""
+    look_ups: int
+    """Look-ups in the exact index."""
+    cpu_seconds: float
+
+
+def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:
+    """Give the figures of all ways, and which places (rate, index) the filters alone would have lost."""
+    truth = first_occurrences(recorded.keys)
+    figures, lost = [], []
+    with ExactIndex(folder / "exact.db") as index:
+        started = time.process_time()
+        copies = index.see(recorded.keys)
+        seconds = time.process_time() - started
+        figures.append(Figures("exact", None, index.bytes_per_key(), copies, 0, len(recorded.keys), seconds))
+    for rate in RATES:
+        hits, seconds = _timed(partial(_filtered, recorded.keys, keys_per_filter, rate))
+        wrong = np.flatnonzero(hits & truth)
+        lost += [(rate, int(place)) for place in wrong]
+        size = bytes_per_key(rate)
+        figures.append(Figures("bloom", rate, size, int(hits.sum()), len(wrong), 0, seconds))
+        with ExactIndex(folder / f"exact-{rate:.0e}.db") as index:
+            copies, behind = _timed(partial(index.see_behind, recorded.keys, hits))
+            both = size + index.bytes_per_key()
+            figures.append(Figures("bloom+exact", rate, both, copies, 0, int(hits.sum()), seconds + behind))
+        logger.info("rate=%.0e lost=%d look_ups=%d", rate, len(wrong), int(hits.sum()))
+    return figures, lost
+
+
+def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Tell which places hold a key for the first time: the truth."""
+    _, first = np.unique(keys, return_index=True)
+    is_first = np.zeros(len(keys), bool)
+    is_first[first] = True
+    return is_first
+
+
+def _filtered(keys: npt.NDArray[np.void], keys_per_filter: int, rate: float) -> npt.NDArray[np.bool_]:
+    filters = Rotating(keys_per_filter, rate)
+    chunks = [filters.see(hashes(keys[at : at + CHUNK_KEYS])) for at in range(0, len(keys), CHUNK_KEYS)]
+    return np.concatenate(chunks) if chunks else np.zeros(0, bool)
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    started = time.process_time()
+    done = work()
+    return done, time.process_time() - started
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the topic, replay, and leave figures, list and plot."""
+    parser = argparse.ArgumentParser(
+        prog="bloom.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="made when absent")
+    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="keys until a filter is full (%(default)s)")
+    add("--kafka", type=name_and_value, action="append", default=[], metavar="NAME=VALUE", help="librdkafka property")
+    given = parser.parse_args(arguments)
+    if given.keys_per_filter < 1:
+        parser.error("argument --keys-per-filter: at least 1")
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    given.output.mkdir(parents=True, exist_ok=True)
+    try:
+        recorded = read_topic(given.bootstrap_servers, given.topic, dict(given.kafka))
+    except KafkaException as error:
+        logger.error("topic %s: %s", given.topic, error)
+        return 1
+    logger.info("records=%d", len(recorded.keys))
+    figures, lost = replay(recorded, given.keys_per_filter, given.output)
+    leave(recorded, figures, lost, given.output)
+    return 0
+
+
+def leave(recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path) -> None:
+    """Write the figures, the list of lost events, and the plot; print the figures."""
+    from cloud.bloom_plot import plot
+
+    text = {"records": len(recorded.keys), "figures": [asdict(one) for one in figures]}
+    (folder / "figures.json").write_text(json.dumps(text, indent=2) + "\n")
+    with (folder / "lost.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("rate", "fingerprint", "partition", "offset"))
+        for rate, place in lost:
+            mark = recorded.keys[place].tobytes().hex()
+            writer.writerow((f"{rate:.0e}", mark, recorded.partitions[place], recorded.offsets[place]))
+    plot(figures, len(recorded.keys), folder / "figures.svg")
+    for one in figures:
+        made_for = "" if one.rate is None else f"{one.rate:.0e}"
+        print(
+            f"{one.way:12} {made_for:>6}: {one.bytes_per_key:6.1f} bytes/key, {one.copies:,} copies, "
+            f"{one.lost:,} real events lost, {one.look_ups:,} look-ups, {one.cpu_seconds:.1f} s CPU"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""Bloom filters in the usual form, over fingerprints, which are hashes already: no other is needed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Bits = npt.NDArray[np.bool_]
+Hashes = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+
+GENERATIONS = 2
+
+
+def hashes(keys: npt.NDArray[np.void]) -> Hashes:
+    """Split fingerprints of 16 bytes into two hashes."""
+    halves = keys.view(np.uint64).reshape(-1, 2)
+    return halves[:, 0].copy(), halves[:, 1] | np.uint64(1)
+
+
+def shape(keys: int, rate: float) -> tuple[int, int]:
+    """Give bits and hash functions for so many keys at a false-positive rate: m = -n ln p / (ln 2)^2, k = m/n ln 2."""
+    bits = math.ceil(-keys * math.log(rate) / math.log(2) ** 2)
+    return bits, max(1, round(bits / keys * math.log(2)))
+
+
+def bytes_per_key(rate: float) -> float:
+    """Give the memory per key that is remembered for sure: two filters stand for the keys of one filling."""
+    return shape(1_000_000, rate / GENERATIONS)[0] / 1_000_000 / 8 * GENERATIONS
+
+
+class Rotating:
+    """Two filters: one fills, the one before it still answers; so each key is remembered for one filling at least.
+
+    Each is made for half the rate, since either may err.
+    """
+
+    def __init__(self, keys_per_filter: int, rate: float) -> None:
+        self._capacity = keys_per_filter
+        self._bits, self._functions = shape(keys_per_filter, rate / GENERATIONS)
+        self._before = np.zeros(self._bits, bool)
+        self._now = np.zeros(self._bits, bool)
+        self._filled = 0
+
+    def see(self, keys: Hashes) -> Bits:
+        """Tell which keys it takes for known, one after the other, and remember all."""
+        first, second = keys
+        answers = []
+        at = 0
+        while at < len(first):
+            take = min(len(first) - at, self._capacity - self._filled)
+            answers.append(self._see((first[at : at + take], second[at : at + take])))
+            at += take
+        return np.concatenate(answers) if answers else np.zeros(0, bool)
+
+    def _see(self, keys: Hashes) -> Bits:
+        places = self._places(keys)
+        known_before = self._before[places].all(axis=1)
+        # A bit is set when a key comes if it was set before, or by an earlier key of these: so nothing is approximated.
+        distinct, first_use, inverse = np.unique(places, return_index=True, return_inverse=True)
+        first_user = first_use // self._functions
+        is_set = self._now[places] | (first_user[inverse.reshape(places.shape)] < np.arange(len(places))[:, np.newaxis])
+        known_now = is_set.all(axis=1)
+        self._now[distinct] = True
+        self._filled += int((~known_now).sum())
+        if self._filled >= self._capacity:
+            self._before, self._now, self._filled = self._now, np.zeros(self._bits, bool), 0
+        return np.asarray(known_now | known_before)
+
+    def _places(self, keys: Hashes) -> npt.NDArray[np.int64]:
+        first, second = (half[:, np.newaxis] for half in keys)
+        step = np.arange(self._functions, dtype=np.uint64)[np.newaxis, :]
+        return np.asarray((first + step * second) % np.uint64(self._bits), np.int64)

@@ -1,0 +1,199 @@
+r"""Write every event of the topic into PostgreSQL once, without Spark: result and offset in one transaction.
+
+    python -m cloud.consumer --bootstrap-servers localhost:9092 --connection ./postgres --table readings
+
+As many of these as there are partitions may run in one group. `--commit` chooses when the offset is committed:
+
+    transaction   with the result, in PostgreSQL (the default): each event once, whatever dies or is thrown out
+    before        to Kafka, then the result: at most once, what is in work when it dies is lost
+    auto          by Kafka's client, every few seconds: at least once, what came since is written again
+
+The last two are there to be compared, and write into a table without a key. `--webhook URL` calls a URL for each new
+event, with its fingerprint as Idempotency-Key, again and again until it answers 2xx.
+
+Exit status: 0 asked to end by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cloud.consumer_table import Commit, ConsumerTable, Move, StaleError
+from cloud.consumer_values import Entry, read_message
+from cloud.errors import JobError
+from cloud.postgres_connection import read_connection
+from cloud.settings import name_and_value, table_name
+from cloud.webhook import Webhook
+from contract.topics import EVENTS
+
+logger = logging.getLogger("cloud.consumer")
+
+BATCH_MESSAGES_MAX = 5000
+WAIT_SECONDS = 0.5
+_BEHIND_US = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
+"""Errors after which polling on is all it takes: the group gives us partitions anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the command line says."""
+
+    bootstrap_servers: str
+    topic: str
+    group: str
+    connection: Path
+    table: str
+    commit: Commit
+    webhook: str | None
+    properties: dict[str, str]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Consume until asked to end."""
+    settings = parse(arguments)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        connection = read_connection(settings.connection)
+        with ConsumerTable(connection, settings.table, settings.group, settings.topic, settings.commit) as table:
+            Reader(settings, table).run(stop)
+    except (JobError, KafkaException) as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+class Reader:
+    """A member of the group, and the table into which its partitions' records go."""
+
+    def __init__(self, settings: Settings, table: ConsumerTable) -> None:
+        self._topic = settings.topic
+        self._commit = settings.commit
+        self._table = table
+        self._webhook = Webhook(settings.webhook, table) if settings.webhook else None
+        self._next: dict[int, int] = {}
+        """Where the table goes on in each partition of ours, as far as we know."""
+        self._consumer = Consumer(
+            {
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                **settings.properties,
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": settings.group,
+                "enable.auto.commit": settings.commit is Commit.AUTO,
+                "enable.auto.offset.store": False,
+            }
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Poll, write, commit."""
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost)
+        logger.info("stage=subscribed topic=%s commit=%s", self._topic, self._commit.value)
+        try:
+            while not stop.is_set():
+                polled = self._consumer.consume(BATCH_MESSAGES_MAX, WAIT_SECONDS)
+                if entries := [read_message(message) for message in polled if _is_record(message)]:
+                    self._write(entries)
+                if self._webhook is not None:
+                    self._webhook.deliver(stop)
+        finally:
+            self._consumer.close()
+
+    def _write(self, entries: list[Entry]) -> None:
+        ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
+        if self._commit is Commit.BEFORE:
+            self._consumer.commit(offsets=self._places(ends), asynchronous=False)
+            logger.info("stage=offsets records=%d", len(entries))
+        moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
+        try:
+            rows = self._table.write(entries, moves, tell=self._webhook is not None)
+        except StaleError as error:
+            logger.warning("stage=rejected %s", error)
+            self._read_on([place.partition for place in self._consumer.assignment()])
+            return
+        self._next |= ends
+        if self._commit is Commit.AUTO:
+            self._consumer.store_offsets(offsets=self._places(ends))
+        logger.info("stage=committed records=%d rows=%d", len(entries), rows)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin where the table says, whatever Kafka remembers of the group."""
+        if self._commit is Commit.TRANSACTION:
+            self._next = self._table.next_offsets([place.partition for place in partitions])
+            consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
+        logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for place in partitions:
+            self._next.pop(place.partition, None)
+        logger.info("stage=revoked partitions=%s", sorted(place.partition for place in partitions))
+
+    def _read_on(self, partitions: list[int]) -> None:
+        """Somebody else has written meanwhile: go on where the table is, in those that are still ours."""
+        self._next = self._table.next_offsets(partitions)
+        for place in self._places(self._next):
+            try:
+                self._consumer.seek(place)
+            except KafkaException as error:
+                logger.info("partition=%d is no longer ours: %s", place.partition, error)
+
+    def _start(self, place: TopicPartition) -> int:
+        # Nothing in the table yet: from the beginning, which is not 0 where retention has eaten records.
+        return self._next.get(place.partition) or self._consumer.get_watermark_offsets(place, timeout=30)[0]
+
+    def _places(self, offsets: dict[int, int]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, partition, offset) for partition, offset in offsets.items()]
+
+
+def _is_record(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() not in _BEHIND_US and not error.retriable():
+        raise KafkaException(error)
+    logger.warning("stage=polling error=%s", error)
+    return False
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+    parser = argparse.ArgumentParser(
+        prog="consumer.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add("--topic", default=EVENTS, help="default: %(default)s")
+    add("--group", default="oncegate-consumer", help="default: %(default)s")
+    add("--connection", type=Path, required=True, metavar="FILE", help="libpq's connection string, for us alone")
+    add("--table", type=table_name, required=True, metavar="NAME", help="made when absent")
+    add("--commit", type=Commit, choices=list(Commit), default=Commit.TRANSACTION, help="default: transaction")
+    add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
+    add("--kafka", type=name_and_value, action="append", default=[], metavar="NAME=VALUE", help="librdkafka property")
+    given = parser.parse_args(arguments)
+    if given.webhook and given.commit is not Commit.TRANSACTION:
+        parser.error("--webhook goes with --commit transaction")
+    return Settings(
+        bootstrap_servers=given.bootstrap_servers,
+        topic=given.topic,
+        group=given.group,
+        connection=given.connection,
+        table=given.table,
+        commit=given.commit,
+        webhook=given.webhook,
+        properties=dict(given.kafka),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

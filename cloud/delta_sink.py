@@ -1,0 +1,129 @@
+"""A Delta table and its quarantine as a sink: look up what is late, then one append with its commit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import census, lookup, quarantine, reuse, rows
+from cloud.commits import Commit
+from cloud.delta_table import DeltaTable, Layout, Table
+from cloud.devices import Devices
+from cloud.freshness import Horizon, is_fresh
+from cloud.sink import Written
+
+logger = logging.getLogger(__name__)
+
+TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, {"delta.dataSkippingStatsColumns": "received,event_time"}, "oncegate")
+QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine")
+
+_LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The late events of one batch: those of the table, and those whose id was used before."""
+
+    found: lookup.Found | None
+    reused: DataFrame | None
+
+
+class DeltaSink:
+    """A `Sink` of two folders."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, quarantine_table: Table, devices: Devices, retention_seconds: int
+    ) -> None:
+        self._spark = spark
+        self._table = table
+        self._quarantine_table = quarantine_table
+        self._devices = devices
+        self._retention_seconds = retention_seconds
+        self._expects_fresh: bool | None = None
+        """The latest batch had neither late nor bad rows: a guess about the next one, for speed alone."""
+
+    @property
+    def id(self) -> str:
+        return self._table.id
+
+    def last_commit(self) -> Commit | None:
+        return self._table.last_commit()
+
+    def claim(self, commit: Commit) -> None:
+        self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
+
+    def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        if self._expects_fresh is None:
+            self._expects_fresh = horizon.can_be_fresh
+        judged = survivors.withColumn("fresh", is_fresh(horizon))
+        written = self._write_in_one_pass(judged, commit) if self._expects_fresh else None
+        return written or self._write_with_look_up(judged, commit)
+
+    def _write_in_one_pass(self, judged: DataFrame, commit: Commit) -> Written | None:
+        """Write, or give None at the first row that is late or bad; then nothing is committed."""
+        logger.info("batch=%d stage=write passes=1", commit.batch)
+        is_plain = F.col("reason").isNull() & F.col("fresh")
+        plain = judged.filter(
+            F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
+        )
+        try:
+            return Written(self._append(plain, commit))
+        except (PySparkException, Py4JJavaError) as error:
+            if _LATE_OR_BAD not in str(error):
+                raise
+            return None
+
+    def _write_with_look_up(self, judged: DataFrame, commit: Commit) -> Written:
+        """Quarantine, look up, write.
+
+        Which of two copies is kept may differ between evaluations, should a persisted part be lost. That changes
+        nothing: where one of the copies is fresh, the table has none, and the append is one evaluation of its own.
+        """
+        judged = judged.persist()
+        try:
+            counts = census.count(judged)
+            logger.info(
+                "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
+            )
+            self._expects_fresh = not counts.late and not counts.bad
+            good = judged.filter(F.col("reason").isNull())
+            late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
+            if counts.bad or late.reused is not None:
+                self._quarantine(quarantine.bad_records(judged), late.reused, commit)
+            logger.info("batch=%d stage=write passes=2", commit.batch)
+            once = reuse.first_of_each(good) if counts.aged else good
+            written = self._append(lookup.without_found(once, late.found), commit)
+            return Written(written, counts.late, counts.bad, late.found.count if late.found else 0)
+        finally:
+            judged.unpersist()
+
+    def _append(self, survivors: DataFrame, commit: Commit) -> int:
+        return self._table.append(rows.decode(survivors, self._devices.frame()), commit)
+
+    def _look_up(self, late: DataFrame, counts: census.Census, commit: Commit) -> Late:
+        if not counts.late:
+            return Late(None, None)
+        logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
+        found = lookup.find(late, self._table.rows(), counts.late_days)
+        logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
+        if counts.late_days is not None:  # every identity holds a time or a label
+            return Late(found, None)
+        reused = reuse.reused_ids(late, found.rows, self._retention_seconds, is_aged=counts.aged > 0)
+        return Late(found, None if reused.isEmpty() else reused)
+
+    def _quarantine(self, bad: DataFrame, reused: DataFrame | None, commit: Commit) -> None:
+        logger.info("batch=%d stage=quarantine", commit.batch)
+        records = bad if reused is None else bad.unionByName(reused.select(bad.columns))
+        written = quarantine.put(self._quarantine_table, records, commit)
+        logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+
+
+def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:
+    """Open the folders, made where they are not there."""
+    tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
+    return DeltaSink(spark, *tables, devices, retention)

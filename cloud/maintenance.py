@@ -1,0 +1,122 @@
+r"""Keep a table fast and small: compact what the batches wrote, and remove files that nothing needs any more.
+
+    spark-submit … cloud/maintenance.py --table ./events
+    spark-submit … cloud/maintenance.py --sink postgres --connection ./postgres --table events
+
+with the packages of cloud/job.py, while the job runs or not; once a day is a good pace. A Delta table and its
+quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain` refers to are
+removed (VACUUM). Delta's log forgets commits after 30 days, and the job reads its offsets from its last one: where
+that is old, since the job has been idle or stopped, it is written once more, without rows. In PostgreSQL, what the
+server's own vacuum leaves is done: statistics, and the index on `received` over new pages.
+
+Exit status: 0 done; 1 a failure, which the log names; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud.delta_sink import QUARANTINE, TABLE
+from cloud.delta_table import DeltaTable
+from cloud.errors import JobError, StopError
+from cloud.session import open_session
+from cloud.settings import DELTA, POSTGRES, seconds
+
+logger = logging.getLogger("cloud.maintenance")
+
+DAY_SECONDS = 86_400
+RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
+"""What Delta itself asks for: somebody may still be reading older files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the command line says."""
+
+    sink: str
+    table: str
+    quarantine: str
+    connection: Path | None
+    retain_seconds: int
+    keep_after_seconds: int
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do it once."""
+    settings = parse(arguments)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        if settings.connection is not None:
+            maintain_postgres(settings, settings.connection)
+        else:
+            maintain_delta(settings)
+    except JobError as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+def maintain_delta(settings: Settings) -> None:
+    """Open the folders and maintain them."""
+    spark = open_session()
+    try:
+        for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
+            if not DeltaTable.exists(spark, path):
+                raise StopError(f"{path}: there is no Delta table")
+            maintain(DeltaTable(spark, path, layout), settings)
+    finally:
+        spark.stop()
+
+
+def maintain(table: DeltaTable, settings: Settings) -> None:
+    """Keep the last commit findable first: what follows writes commits of its own."""
+    if table.keep_last_commit(settings.keep_after_seconds):
+        logger.info("table=%s the job's last commit was old, and has been written once more", table.path)
+    removed, added = table.compact()
+    logger.info("table=%s files_compacted=%d into=%d", table.path, removed, added)
+    table.vacuum(settings.retain_seconds)
+    logger.info("table=%s files older than %d days removed", table.path, settings.retain_seconds // DAY_SECONDS)
+
+
+def maintain_postgres(settings: Settings, connection: Path) -> None:
+    """Do what the server's own vacuum leaves."""
+    from cloud.postgres_connection import connected, identifier, read_connection  # psycopg is needed for this alone
+
+    with connected(read_connection(connection)) as opened:
+        for name in (settings.table, settings.quarantine):
+            opened.execute(f"VACUUM (ANALYZE) {identifier(name).as_string(opened)}".encode())
+            logger.info("table=%s vacuumed", name)
+        index = identifier(settings.table, "_received").as_string(opened)
+        opened.execute("SELECT brin_summarize_new_values(%s::regclass)", (index,))
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+    parser = argparse.ArgumentParser(
+        prog="maintenance.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
+    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
+    add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
+    add("--connection", type=Path, metavar="FILE", help="libpq's connection string, for --sink postgres")
+    add("--retain", type=seconds, default="7d", metavar="TIME", help="at least, and by default: %(default)s")
+    add("--keep-after", type=seconds, default="7d", metavar="TIME", help="age at which a commit is written once more")
+    given = parser.parse_args(arguments)
+    if (given.sink == POSTGRES) != (given.connection is not None):
+        parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
+    if given.retain < RETAIN_SECONDS_MIN:
+        parser.error("argument --retain: somebody may be reading older files; at least 7d")
+    table = given.table.rstrip("/")
+    quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
+    return Settings(given.sink, table, quarantine, given.connection, given.retain, given.keep_after)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""A topic and a table of any size, made by Spark itself: records with all that an audit reads, and their rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+GATEWAYS = 10
+EPOCH = "00000000000000e1"
+
+
+def events(spark: SparkSession, count: int) -> DataFrame:
+    """Give number, fingerprint (hex), gateway and sequence of so many events."""
+    number = F.col("id")
+    return spark.range(count).select(
+        number.alias("number"),
+        F.md5(number.cast("string")).alias("fingerprint"),
+        F.format_string("gw-%d", number % GATEWAYS).alias("gateway"),
+        (F.floor(number / GATEWAYS) + 1).alias("sequence"),
+    )
+
+
+def send(told: DataFrame, bootstrap_servers: str, topic: str) -> None:
+    """Write a record for each into partition 0."""
+    headers = F.array(
+        _header("ce_id", F.col("fingerprint")),
+        _header("ce_gateway", F.col("gateway")),
+        _header("ce_epoch", F.lit(EPOCH)),
+        _header("ce_sequence", F.lpad(F.col("sequence").cast("string"), 20, "0")),
+    )
+    value = F.concat(F.lit('{"fingerprint":"'), F.col("fingerprint"), F.lit('"}'))
+    records = told.select(F.lit("device").alias("key"), value.alias("value"), headers.alias("headers"))
+    writer = records.write.format("kafka").option("kafka.bootstrap.servers", bootstrap_servers)
+    writer.option("topic", topic).option("includeHeaders", "true").save()
+
+
+def rows(told: DataFrame) -> DataFrame:
+    """Give what a table would say of them."""
+    return told.select(
+        F.unhex("fingerprint").alias("fingerprint"),
+        F.lit("reading").alias("type"),
+        F.col("gateway"),
+        F.lit(EPOCH).alias("epoch"),
+        F.col("sequence"),
+        F.current_timestamp().alias("received"),
+        F.lit("2026-01-01").cast("date").alias("day"),
+    )
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))

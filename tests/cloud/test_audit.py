@@ -1,0 +1,220 @@
+"""The account of an audit, by example and by law; and the whole audit on a real topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import md5
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import audit_account as account
+from cloud import audit_report
+from cloud.audit import audit
+from cloud.audit_findings import Findings
+from cloud.audit_settings import parse
+from cloud.delta_sink import QUARANTINE, TABLE
+from cloud.delta_table import DeltaTable
+from cloud.kafka_admin import KafkaAdmin
+from cloud.records import Spans, read_records
+from cloud.rows import decode
+from cloud.settings import KafkaSettings
+from contract.event import Event, gateway_device
+from contract.receipt import Receipt
+from simulators.parts.kafka import Broker
+from tests.cloud import big_topic
+from tests.cloud.gateway import Gateway, Record, readings, send
+from tests.cloud.tables import topic as topic_of
+
+pytestmark = pytest.mark.spark
+
+G, E = "gw-1", "00000000000000a1"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RANGE = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp"
+ENDED = "gateway string, epoch string, ends bigint, followers bigint, since timestamp"
+
+
+def parts(spark: SparkSession, *ranges: tuple[str, int, int]) -> DataFrame:
+    return spark.createDataFrame([(G, E, status, first, last, NOON) for status, first, last in ranges], RANGE)
+
+
+def ended(spark: SparkSession, *endings: tuple[int, int]) -> DataFrame:
+    return spark.createDataFrame([(G, E, end, followers, NOON) for end, followers in endings], ENDED)
+
+
+def spans(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row["first"], row["last"]) for row in frame.collect())
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12), st.integers(0, 50))
+def test_ranges_and_holes_are_the_labels_and_the_others(
+    spark: SparkSession, drawn: list[tuple[int, int]], end: int
+) -> None:
+    labels = {number for first, more in drawn for number in range(first, first + more + 1)}
+    given_ = parts(spark, *(("accepted", first, first + more) for first, more in drawn))
+    long = account.merged(given_)
+    assert {number for first, last in spans(long) for number in range(first, last + 1)} == labels
+    assert all(first - 1 not in labels and last + 1 not in labels for first, last in spans(long))
+    holes = spans(account.holes(long, ended(spark, (end, 1))))
+    wanted = set(range(1, max(*labels, end) + 1)) - labels
+    assert {number for first, last in holes for number in range(first, last + 1)} == wanted
+
+
+@pytest.mark.parametrize(
+    ("ranges", "endings", "state"),
+    [
+        ([("accepted", 1, 9)], [], "open"),
+        ([("accepted", 1, 9)], [(9, 1)], "complete"),
+        ([("accepted", 1, 9), ("missing", 10, 11)], [(11, 1)], "open"),
+        ([("accepted", 1, 9)], [(7, 1)], "forked"),
+        ([("accepted", 1, 9)], [(9, 2)], "forked"),
+    ],
+)
+def test_an_epoch_is_open_complete_or_forked(
+    spark: SparkSession, ranges: list[tuple[str, int, int]], endings: list[tuple[int, int]], state: str
+) -> None:
+    assert account.states(parts(spark, *ranges), ended(spark, *endings)).collect()[0]["state"] == state
+
+
+def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> None:
+    open_ = account.holes(parts(spark, ("accepted", 1, 2), ("accepted", 5, 9)), ended(spark))
+    for seconds, status in ((3599, account.PENDING), (3600, account.MISSING)):
+        now = F.timestamp_seconds(F.lit(int(NOON.timestamp()) + seconds))
+        [row] = account.overdue(open_, now, 3600).collect()
+        assert (row["first"], row["last"], row["status"]) == (3, 4, status)
+
+
+class Side:
+    """A topic, a table with what the test puts there, receipts for all, and an audit."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, folder: Path, topic: str) -> None:
+        self.spark = spark
+        self.servers = broker.bootstrap_servers
+        self.folder = folder
+        self.topic = topic
+        self.sent = 0
+        broker.create_topics(topic, partitions=1)
+        self.table = DeltaTable(spark, f"{folder}/events", TABLE)
+        self.quarantine = DeltaTable(spark, f"{folder}/events_quarantine", QUARANTINE)
+        self.admin = KafkaAdmin(spark, KafkaSettings(self.servers, topic, "g", 1, {}))
+
+    def send(self, records: Sequence[Record], *, leave_out: Sequence[int] = (), copies: Sequence[int] = ()) -> None:
+        """Send, and write those into the table that are neither left out nor copies, by their place."""
+        send(self.servers, self.topic, records, 0)
+        read = read_records(topic_of(self.spark, records), Spans())
+        not_written = list(leave_out) + list(copies)
+        rows = decode(read.filter(~F.col("kafka_offset").isin(not_written) & F.col("reason").isNull()))
+        rows = rows.withColumn("kafka_offset", F.col("kafka_offset") + self.sent)
+        rows.write.format("delta").mode("append").save(f"{self.folder}/events")
+        bad = read.filter(F.col("reason").isNotNull()).select(
+            F.lit(self.topic).alias("topic"),
+            "kafka_partition",
+            (F.col("kafka_offset") + self.sent).alias("kafka_offset"),
+        )
+        bad.write.format("delta").mode("append").save(f"{self.folder}/events_quarantine")
+        self.sent += len(records)
+        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0))})
+
+    def audit(self, *options: str) -> Findings:
+        ends = ("--bootstrap-servers", self.servers, "--topic", self.topic, "--group", "g")
+        folders = ("--table", f"{self.folder}/events", "--output", f"{self.folder}/audit")
+        return audit(self.spark, parse([*ends, *folders, "--grace", "0s", *options]))
+
+    def ranges(self) -> list[tuple[str, str, int, int]]:
+        rows = self.spark.read.format("delta").load(f"{self.folder}/audit/audit_ranges").collect()
+        return sorted((row["epoch"], row["status"], row["first"], row["last"]) for row in rows)
+
+
+@pytest.fixture
+def side(spark: SparkSession, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Side:
+    return Side(spark, broker, tmp_path, f"audit.{abs(hash(request.node.nodeid)):x}")
+
+
+@pytest.mark.kafka
+def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
+    gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
+    events = readings(10)
+    first = gateway.records(events)
+    copy = other.record(events[3])
+    side.send([*first, copy, Record(b"k", b"v", [])], copies=[10])
+    whole = side.audit()
+    assert whole.is_whole
+    assert whole.counts == {"accepted": 10, "duplicate": 1}
+    assert side.ranges() == [(E, "accepted", 1, 10), (other.epoch, "duplicate", 1, 1)]
+    [dropped] = side.spark.read.format("delta").load(f"{side.folder}/audit/audit_duplicates").collect()
+    assert (dropped["gateway"], dropped["sequence"], dropped["of_gateway"], dropped["of_sequence"]) == ("gw-2", 1, G, 4)
+
+    # A record is receipted and in no table; a label never came; another was declared as given up.
+    more = gateway.records(readings(5, start=10))  # 11 to 15
+    gap = Event(gateway_device(G), "gateway.gap", "x", data={"labels": [[E, 12, 12]], "count": 1, "reason": "damage"})
+    side.send([more[0], more[3], more[4], gateway.record(gap)], leave_out=[1])
+    broken = side.audit()
+    assert not broken.is_whole
+    assert [(one.offset, one.label) for one in broken.unwritten] == [(13, f"{G} {E} 14")]
+    assert {(one.status, one.first) for one in broken.wrong} == {("unwritten", 14), ("missing", 13)}
+    assert broken.read == 4
+    assert f"unwritten: partition 0 offset 13 fingerprint {dict(more[3].headers)['ce_id'].decode()}" in "\n".join(
+        audit_report.lines(broken)
+    )
+    page = audit_report.page(broken)
+    assert "Not whole: 2 labels missing, 1 records unwritten." in page
+
+    # Both come after all, and the next epoch says where this one ended.
+    started = Event(gateway_device(G), "gateway.started", "e", data={"previous_epoch": E, "previous_sequence": 16})
+    side.send([more[2], more[3], Gateway(G, "00000000000000a2").record(started)])
+    healed = side.audit()
+    assert healed.is_whole
+    assert {one.epoch: one.state for one in healed.epochs}[E] == "complete"
+
+
+@pytest.mark.kafka
+def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Side) -> None:
+    events = readings(3)
+    side.send(Gateway().records(events[:2]))
+    assert side.audit().is_whole
+    side.send([Gateway().record(events[2])])  # sequence 1 again, of another event
+    for _ in range(2):
+        forked = side.audit()
+        assert forked.counts["ambiguous"] == 1
+        assert not forked.is_whole
+
+
+@pytest.mark.kafka
+@pytest.mark.heavy
+def test_a_doubled_event_is_flagged(side: Side) -> None:
+    events = readings(2)
+    side.send([*Gateway().records(events), Gateway("gw-2", "00000000000000b2").record(events[0])])
+    doubled = side.audit()
+    assert doubled.doubled == [dict(Gateway().record(events[0]).headers)["ce_id"].decode()]
+    assert not doubled.is_whole
+
+
+def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended_:
+        parse(["--bootstrap-servers", "k:1", "--table", "t", "--output", "o", "--sink", "postgres"])
+    assert ended_.value.code == 2
+    assert "--connection" in capsys.readouterr().err
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.heavy)])
+def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, count: int) -> None:
+    missing = count // 2 + 1
+    told = big_topic.events(side.spark, count)
+    big_topic.send(told, side.servers, side.topic)
+    kept = big_topic.rows(told.filter(F.col("number") != missing))
+    kept.write.format("delta").mode("append").save(f"{side.folder}/events")
+    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0))})
+    findings = side.audit()
+    assert findings.read == count
+    assert findings.counts == {"accepted": count - 1, "unwritten": 1}
+    [named] = findings.unwritten
+    assert named.fingerprint == md5(str(missing).encode(), usedforsecurity=False).hexdigest()
+    assert named.label == f"gw-{missing % 10} {big_topic.EPOCH} {missing // 10 + 1}"
+    assert findings.missing == 1

@@ -1,0 +1,111 @@
+"""The filters answer as the textbook's do, never forget within a filling, and the replay names what they would lose."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloud import bloom
+from cloud.bloom_filter import Rotating, hashes, shape
+from cloud.bloom_index import ExactIndex
+from cloud.bloom_topic import Recorded
+from simulators.parts.kafka import Broker
+from tests.cloud.gateway import Gateway, readings, send, without_header
+
+
+def keys(count: int, seed: int = 7) -> npt.NDArray[np.void]:
+    return np.frombuffer(random.Random(seed).randbytes(16 * count), dtype="V16").copy()
+
+
+class Textbook:
+    """One key after the other, as everybody writes it."""
+
+    def __init__(self, capacity: int, rate: float) -> None:
+        self.capacity = capacity
+        self.bits, self.functions = shape(capacity, rate / 2)
+        self.before: set[int] = set()
+        self.now: set[int] = set()
+        self.filled = 0
+
+    def see(self, key: bytes) -> bool:
+        first, second = (int.from_bytes(key[at : at + 8], "little") for at in (0, 8))
+        places = {((first + step * (second | 1)) % (1 << 64)) % self.bits for step in range(self.functions)}
+        known_now, known = places <= self.now, places <= self.now or places <= self.before
+        self.now |= places
+        self.filled += not known_now
+        if self.filled >= self.capacity:
+            self.before, self.now, self.filled = self.now, set(), 0
+        return known
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=200), st.integers(1, 40), st.sampled_from([0.5, 0.1, 0.01]))
+def test_the_vectors_say_what_the_textbook_says(drawn: list[int], capacity: int, rate: float) -> None:
+    chosen = keys(61)[np.array(drawn)]
+    filters, textbook = Rotating(capacity, rate), Textbook(capacity, rate)
+    cut = len(chosen) // 2
+    answers = np.concatenate([filters.see(hashes(chosen[:cut])), filters.see(hashes(chosen[cut:]))])
+    assert answers.tolist() == [textbook.see(key.tobytes()) for key in chosen]
+
+
+def test_a_key_is_remembered_for_a_filling() -> None:
+    chosen = keys(300)
+    filters = Rotating(100, 1e-6)
+    filters.see(hashes(chosen[:150]))
+    assert filters.see(hashes(chosen[50:150])).all()
+
+
+def test_the_rate_is_about_what_was_asked_for() -> None:
+    filters = Rotating(20_000, 1e-2)
+    filters.see(hashes(keys(39_999, seed=1)))
+    wrong = filters.see(hashes(keys(1000, seed=3)))
+    assert 0.001 < wrong.mean() < 0.02
+
+
+def test_the_replay_names_the_real_events_that_the_filters_alone_lose(tmp_path: Path) -> None:
+    real = keys(4000)
+    told = np.concatenate([real, real[:400]])
+    recorded = Recorded(told, np.zeros(len(told), np.int32), np.arange(len(told)))
+    figures, lost = bloom.replay(recorded, 5000, tmp_path)
+    of = {(one.way, one.rate): one for one in figures}
+    assert of["exact", None].copies == 400
+    for rate in bloom.RATES:
+        alone, both = of["bloom", rate], of["bloom+exact", rate]
+        assert alone.copies == 400 + alone.lost
+        assert (both.copies, both.lost, both.look_ups) == (400, 0, alone.copies)
+    assert of["bloom", 1e-2].lost > of["bloom", 1e-9].lost == 0
+    assert all(place < 4000 for _, place in lost)
+
+    bloom.leave(recorded, figures, lost, tmp_path)
+    rows = list(csv.DictReader((tmp_path / "lost.csv").open()))
+    assert len(rows) == len(lost)
+    assert rows[0]["fingerprint"] == real[int(rows[0]["offset"])].tobytes().hex()
+    assert json.loads((tmp_path / "figures.json").read_text())["records"] == 4400
+    assert "<svg" in (tmp_path / "figures.svg").read_text()
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_the_exact_index_is_exact(tmp_path: Path) -> None:
+    chosen = keys(100)
+    with ExactIndex(tmp_path / "x.db") as index:
+        assert index.see(np.concatenate([chosen, chosen[:30]])) == 30
+        assert 16 < index.bytes_per_key() < 200
+
+
+@pytest.mark.kafka
+def test_a_topic_is_read_to_its_end(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker.create_topics("bloom", partitions=3)
+    records = Gateway().records(readings(50))
+    send(broker.bootstrap_servers, "bloom", [*records, *records[:5], without_header(records[0], "ce_id")])
+    arguments = ["--bootstrap-servers", broker.bootstrap_servers, "--topic", "bloom", "--output", str(tmp_path / "out")]
+    assert bloom.main(arguments) == 0
+    assert json.loads((tmp_path / "out" / "figures.json").read_text())["records"] == 55
+    assert "exact" in capsys.readouterr().out

@@ -1,0 +1,182 @@
+"""The PostgreSQL sink on a real server, without a stream around it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.rows import dict_row
+from pyspark.sql import SparkSession
+
+from cloud.commits import CLAIM_ONLY, Commit
+from cloud.devices import Devices
+from cloud.errors import SinkError, StopError
+from cloud.freshness import Horizon
+from cloud.postgres_connection import connected, read_connection
+from cloud.postgres_sink import PostgresSink, open_postgres
+from cloud.records import Spans, read_records
+from cloud.sink import Written
+from contract.event import Event
+from simulators.parts.postgres import Postgres
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+DEVICE = "urn:dev:mac:0000000000000001"
+DAY = 86_400_000
+ACCEPTED = 1_700_000_000_000
+RETENTION = 7 * 86_400
+ALL_LATE = Horizon(ACCEPTED, ACCEPTED, 60, overlaps=True)
+CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
+
+
+class Side:
+    """One table, and a sink to it."""
+
+    def __init__(self, spark: SparkSession, server: Postgres, name: str) -> None:
+        self.spark = spark
+        self.server = server
+        self.name = name
+        self.sink = self.open()
+        self.sink.claim(CLAIM)
+        self.batch = 0
+
+    def open(self) -> PostgresSink:
+        name = self.name
+        return open_postgres(self.server.connection, name, f"{name}_q", Devices(self.spark, None), RETENTION)
+
+    def write(self, records: list[Record], *, twice: bool = False) -> Written:
+        survivors = read_records(topic(self.spark, records), Spans())
+        commit = replace(CLAIM, batch=self.batch, ends={0: len(records)})
+        self.batch += 1
+        return self.sink.write(survivors.unionByName(survivors) if twice else survivors, commit, ALL_LATE)
+
+    def select(self, query: str) -> list[dict[str, object]]:
+        with psycopg.connect(self.server.connection, row_factory=dict_row) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+
+@pytest.fixture
+def side(spark: SparkSession, postgres: Postgres, request: pytest.FixtureRequest) -> Side:
+    return Side(spark, postgres, f"t{abs(hash(request.node.nodeid)):x}")
+
+
+def counters(*numbers: int) -> list[Event]:
+    return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
+
+
+def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
+    good = Gateway().records(counters(1, 2, 3), ACCEPTED)
+    written = side.write([*good, replace(good[0], headers=[("x\x00y", b"\x00")])])
+    assert written == Written(rows=3, late=3, bad=1, found=0)
+    assert side.write(good[:2]) == Written(rows=0, late=2, bad=0, found=2)
+    rows = side.select(
+        f"SELECT id, data, encode(fingerprint, 'hex') AS mark, received, day FROM {side.name} ORDER BY id"
+    )
+    assert [(row["id"], row["data"], row["mark"]) for row in rows] == [
+        (str(number), f'{{"n":{number}}}', dict(record.headers)["ce_id"].decode())
+        for number, record in zip((1, 2, 3), good, strict=True)
+    ]
+    [bad] = side.select(f"SELECT topic, kafka_partition, kafka_offset, reason, value, headers FROM {side.name}_q")
+    assert (bad["topic"], bad["kafka_partition"], bad["kafka_offset"], bad["reason"]) == ("events", 0, 3, "headers")
+    assert bad["value"] == good[0].value
+    assert json.loads(str(bad["headers"])) == [{"key": "x\x00y", "value": "AA=="}]
+    last = side.sink.last_commit()
+    assert last is not None
+    assert (last.batch, last.ends) == (1, {0: 2})
+    assert side.select("SELECT 1 FROM pg_class WHERE relname LIKE '%staging%'") == []
+
+
+def test_a_task_that_ran_twice_changes_nothing(side: Side) -> None:
+    records = Gateway().records(counters(1, 2), ACCEPTED)
+    assert side.write([*records, Record(b"k", b"v", [])], twice=True) == Written(rows=2, late=2, bad=1, found=0)
+
+
+def test_the_older_claim_commits_nothing(side: Side) -> None:
+    side.open().claim(replace(CLAIM, claim=2, checkpoint="younger"))
+    with pytest.raises(StopError, match="another job has claimed it"):
+        side.write(Gateway().records(counters(1)))
+    with pytest.raises(StopError, match="another job has claimed it"):
+        side.sink.claim(replace(CLAIM, claim=2))
+    assert side.select(f"SELECT * FROM {side.name}") == []
+
+
+def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(side: Side) -> None:
+    gateway = Gateway()
+    side.write(gateway.records(counters(1, 2), ACCEPTED))
+    again = [
+        gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
+        gateway.record(counters(2)[0], ACCEPTED + 6 * DAY),  # within the retention: a resend
+        gateway.record(counters(3)[0], ACCEPTED + 9 * DAY),  # wrapped within this batch: the first accepted stays
+        gateway.record(counters(3)[0], ACCEPTED),
+    ]
+    assert side.write(again).rows == 1
+    reused = side.select(f"SELECT kafka_offset, reason FROM {side.name}_q ORDER BY kafka_offset")
+    assert [(row["kafka_offset"], row["reason"]) for row in reused] == [(0, "id_reused"), (2, "id_reused")]
+    rows = side.select(f"SELECT id, sequence FROM {side.name} ORDER BY id")
+    assert [(row["id"], row["sequence"]) for row in rows] == [("1", 1), ("2", 2), ("3", 6)]
+
+
+texts = st.text(min_size=1, max_size=12) | st.sampled_from(
+    ["\\N", "\\.", "a\tb", "a\nb", "\\", "\r\n", "\x00", "a\x00", '"']
+)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(texts, texts, texts), min_size=40, max_size=40))
+def test_every_text_arrives_as_it_is(side: Side, told: list[tuple[str, str, str]]) -> None:
+    events = [
+        Event(f"{place}{device}", id=id_, time=ACCEPTED, data={"t": text})
+        for place, (device, id_, text) in enumerate(told)
+    ]
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"TRUNCATE {side.name}".encode())
+    records = Gateway().records(events)
+    assert side.write(records).rows == len(events)
+    rows = side.select(f"SELECT device, id, data, raw FROM {side.name} ORDER BY sequence")
+    for event, record, row in zip(events, records, rows, strict=True):
+        assert (row["device"], row["id"]) == (event.device.replace("\x00", "�"), str(event.id).replace("\x00", "�"))
+        assert json.loads(str(row["data"])) == event.data
+        assert row["raw"] == (record.value if "\x00" in f"{event.device}{event.id}" else None)
+
+
+def test_a_table_of_somebody_else_is_left_alone(side: Side) -> None:
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"CREATE TABLE {side.name}_theirs (a int)".encode())
+    side.name += "_theirs"
+    with pytest.raises(StopError, match="not of this job"):
+        side.open()
+
+
+def test_a_table_made_anew_has_another_id_and_no_offsets(side: Side) -> None:
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"DROP TABLE {side.name}".encode())
+    anew = side.open()
+    assert anew.id != side.sink.id
+    assert anew.last_commit() is None
+
+
+def test_the_connection_comes_from_a_file_that_others_cannot_read(postgres: Postgres, tmp_path: Path) -> None:
+    file = postgres.write_connection(tmp_path / "connection")
+    with connected(read_connection(file)) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    file.chmod(0o644)
+    with pytest.raises(StopError, match="chmod 600"):
+        read_connection(file)
+    with pytest.raises(StopError, match="No such file"):
+        read_connection(tmp_path / "none")
+    file.chmod(0o600)
+    file.write_text("nonsense")
+    with pytest.raises(StopError, match="connection file"):
+        read_connection(file)
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_so() -> None:
+    with pytest.raises(SinkError, match="PostgreSQL: connection"), connected("host=127.0.0.1 port=1"):
+        pass

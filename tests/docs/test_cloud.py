@@ -1,0 +1,15 @@
+"""The page on the cloud's side says what the job does."""
+
+import re
+
+from cloud.metrics import Metrics
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "cloud.md").read_text()
+
+
+def test_the_metrics_of_the_page_are_those_of_the_job() -> None:
+    shown = {
+        f"{family.name}_total" if family.type == "counter" else family.name for family in Metrics().registry.collect()
+    }
+    assert set(re.findall(r"^\| `(oncegate_cloud_\w+)[{`]", PAGE, re.MULTILINE)) == shown
