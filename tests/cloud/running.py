@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
 
-from contract.receipt import parse
+from contract.receipt import Receipt, parse
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
@@ -144,7 +144,7 @@ class CloudSide:
 
     def named(self) -> set[tuple[str, int]]:
         """Give table and first offset of the receipts."""
-        said = [parse(one.metadata) for one in self.receipts()]
+        said = [_read(one) for one in self.receipts()]
         return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
 
     def receipted(self) -> int:
@@ -152,8 +152,16 @@ class CloudSide:
 
         The client reads the metadata beyond its end now and then: garbage follows.
         """
-        both = [(one.offset, parse(one.metadata)) for one in self.receipts()]
+        both = [(one.offset, _read(one)) for one in self.receipts()]
         return sum(offset - receipt.first for offset, receipt in both if receipt is not None)
+
+
+def _read(place: TopicPartition) -> Receipt | None:
+    """Read what stands beside an offset; None where the client's garbage is no text at all."""
+    try:
+        return parse(place.metadata)
+    except UnicodeDecodeError:
+        return None
 
 
 def _select(postgres: Postgres, query: str) -> list[dict[str, Any]]:

@@ -60,10 +60,11 @@ function badge(text, kind) {
 }
 
 function list(id, entries) {
-  $(id).replaceChildren(...entries.flatMap(([name, value, note]) => {
-    const shown = element("dd", value);
+  $(id).replaceChildren(...entries.map(([name, value, note]) => {
+    const group = element("div"), shown = element("dd", value);
     if (note) shown.append(element("small", note));
-    return [element("dt", name), shown];
+    group.append(element("dt", name), shown);
+    return group;
   }));
 }
 
