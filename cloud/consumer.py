@@ -87,7 +87,8 @@ class Reader:
         self._consumer = Consumer(
             {
                 "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
+                # Where the table says where to go on, records that retention has eaten are a loss to be told.
+                "auto.offset.reset": "error" if settings.commit is Commit.TRANSACTION else "earliest",
                 **settings.properties,
                 "bootstrap.servers": settings.bootstrap_servers,
                 "group.id": settings.group,
@@ -160,6 +161,11 @@ def _is_record(message: Message) -> bool:
     error = message.error()
     if error is None:
         return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise JobError(
+            f"partition {message.partition()}: the topic no longer has what the table has not read ({error.str()}); "
+            "to go on without it, correct the partition's row in the table of offsets"
+        )
     if error.code() not in _BEHIND_US and not error.retriable():
         raise KafkaException(error)
     logger.warning("stage=polling error=%s", error)

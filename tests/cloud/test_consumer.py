@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.consumer_table import Commit
@@ -173,6 +175,22 @@ def test_a_stale_member_is_rejected_and_reads_on(side: Side) -> None:
     side.send(gateway.records(readings(1, start=50)))
     side.wait_for_rows(11)
     assert side.ids() == [*range(10), 50]  # the overtaker wrote no rows, so these are the slow one's alone
+
+
+def test_records_that_retention_has_eaten_stop_it(side: Side) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    side.start()
+    side.wait_for_rows(10)
+    side.members[-1].kill()
+    side.send(gateway.records(readings(10, start=10)))
+    admin = AdminClient({"bootstrap.servers": side.broker.bootstrap_servers})
+    place = TopicPartition(side.name, 0, 15)
+    admin.delete_records([place])[place].result(WAIT_SECONDS_MAX)
+
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "no longer has what the table has not read" in side.members[-1].log()
+    assert side.ids() == list(range(10))
 
 
 @pytest.mark.heavy

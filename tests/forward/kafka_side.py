@@ -82,8 +82,7 @@ class KafkaSide:
             for number in range(PARTITIONS)
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
-        answer = self._admin.alter_consumer_group_offsets([request])[group].result(ANSWER_SECONDS_MAX)
-        assert all(partition.error is None for partition in answer.topic_partitions)
+        wait_until(lambda: self._takes(request), "the group takes the offsets")
 
     def forget_offsets(self, group: str = GROUP) -> None:
         """Let a group's offsets be gone, as after their time."""
@@ -111,12 +110,18 @@ class KafkaSide:
         producer.abort_transaction(ANSWER_SECONDS_MAX)
 
     def ends(self) -> dict[int, int]:
-        """Give each partition's next offset."""
+        """Give each partition's next offset; a broker that has just come back may not lead them yet."""
         with self._consumer() as consumer:
-            return {
-                number: consumer.get_watermark_offsets(TopicPartition(self.topic, number), ANSWER_SECONDS_MAX)[1]
-                for number in range(PARTITIONS)
-            }
+            return {number: self._end(consumer, number) for number in range(PARTITIONS)}
+
+    def _end(self, consumer: Consumer, number: int) -> int:
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while True:
+            try:
+                return consumer.get_watermark_offsets(TopicPartition(self.topic, number), ANSWER_SECONDS_MAX)[1]
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
 
     def records(self) -> list[Message]:
         """Give all records that are committed, each partition's in its order."""
@@ -145,6 +150,14 @@ class KafkaSide:
         """Give each partition's leader epoch as it is now."""
         ends = TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).ends
         return {number: end.leader_epoch for number, end in ends.items()}
+
+    def _takes(self, request: ConsumerGroupTopicPartitions) -> bool:
+        """Tell whether the group took the offsets; a coordinator that has just come back loads its group first."""
+        try:
+            answer = self._admin.alter_consumer_group_offsets([request])[request.group_id].result(ANSWER_SECONDS_MAX)
+        except KafkaException:
+            return False
+        return all(partition.error is None for partition in answer.topic_partitions)
 
     def _answers(self) -> bool:
         try:

@@ -47,9 +47,9 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_p
     with agent_process(configuration) as agent:
         agent.start()
         agent.wait_for_log("agent=ready")
-        address = agent.log().split("http=")[1].split()[0]
+        port = agent.log().split("http=127.0.0.1:")[1].split()[0]
         body = json.dumps([{"device": "urn:dev:mac:0000000000000001", "id": n, "data": {}} for n in range(EVENTS)])
-        url = f"http://{address.removeprefix('http://')}/api/v1/events"
+        url = f"http://127.0.0.1:{port}/api/v1/events"
         request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["accepted"] == EVENTS
