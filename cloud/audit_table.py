@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +49,7 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
     from cloud.postgres_connection import connected, identifier, read_connection
 
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it runs
     place = "kafka_partition, kafka_offset"
     queries = {
         "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),

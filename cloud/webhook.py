@@ -6,6 +6,7 @@ import logging
 import threading
 import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
 from cloud.consumer_table import ConsumerTable
 
@@ -24,6 +25,8 @@ class Webhook:
 
     def __init__(self, url: str, table: ConsumerTable) -> None:
         self._url = url
+        self._host = urlsplit(url).hostname
+        """What the log may say of the URL, which may hold a secret elsewhere."""
         self._table = table
 
     def deliver(self, stop: threading.Event) -> None:
@@ -41,5 +44,5 @@ class Webhook:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):
                 return True
         except (urllib.error.URLError, OSError) as error:
-            logger.warning("webhook %s: %s; tried again later", self._url, error)
+            logger.warning("webhook %s: %s; tried again later", self._host, error)
             return False
