@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 @pytest.fixture
 def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
     """Give a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
-    topic = f"events.{abs(hash(request.node.nodeid)):x}"
+    topic = f"events.{uuid4().hex}"
     broker.create_topics(topic, partitions=PARTITIONS)
     side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
     if getattr(request, "param", DELTA) == POSTGRES:

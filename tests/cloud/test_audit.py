@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import md5
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -132,8 +133,8 @@ class Side:
 
 
 @pytest.fixture
-def side(spark: SparkSession, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Side:
-    return Side(spark, broker, tmp_path, f"audit.{abs(hash(request.node.nodeid)):x}")
+def side(spark: SparkSession, broker: Broker, tmp_path: Path) -> Side:
+    return Side(spark, broker, tmp_path, f"audit.{uuid4().hex}")
 
 
 @pytest.mark.kafka

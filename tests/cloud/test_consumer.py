@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -76,7 +77,7 @@ class Side:
 
 @pytest.fixture
 def side(broker: Broker, postgres: Postgres, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Side]:
-    made = Side(broker, postgres, tmp_path, f"c{abs(hash(request.node.nodeid)):x}")
+    made = Side(broker, postgres, tmp_path, f"c{uuid4().hex}")
     yield made
     for member in made.members:
         member.kill()

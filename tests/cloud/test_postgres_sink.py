@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -63,8 +64,8 @@ class Side:
 
 
 @pytest.fixture
-def side(spark: SparkSession, postgres: Postgres, request: pytest.FixtureRequest) -> Side:
-    return Side(spark, postgres, f"t{abs(hash(request.node.nodeid)):x}")
+def side(spark: SparkSession, postgres: Postgres) -> Side:
+    return Side(spark, postgres, f"t{uuid4().hex}")
 
 
 def counters(*numbers: int) -> list[Event]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
@@ -81,8 +82,8 @@ def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
 
 
 @pytest.fixture
-def kafka(broker: Broker, request: pytest.FixtureRequest) -> KafkaSide:
-    side = KafkaSide(broker.bootstrap_servers, f"receipts.{abs(hash(request.node.nodeid)):x}")
+def kafka(broker: Broker) -> KafkaSide:
+    side = KafkaSide(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
     side.create_topic()
     return side
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -17,12 +18,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def kafka(broker: Broker, request: pytest.FixtureRequest) -> KafkaSide:
+def kafka(broker: Broker) -> KafkaSide:
     """Give a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
     if broker.process.alive:
         broker.resume()
     else:
         broker.start()
-    side = KafkaSide(broker.bootstrap_servers, f"events.{abs(hash(request.node.nodeid)):x}")
+    side = KafkaSide(broker.bootstrap_servers, f"events.{uuid4().hex}")
     side.create_topic()
     return side

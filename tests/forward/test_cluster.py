@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -29,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def kafka(cluster: Cluster, request: pytest.FixtureRequest) -> KafkaSide:
     cluster.start()
-    side = KafkaSide(cluster.bootstrap_servers, f"cluster.{abs(hash(request.node.nodeid)):x}", replicas=3)
+    side = KafkaSide(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
     side.create_topic()
     return side
 
