@@ -76,7 +76,7 @@ class Side:
 
 
 @pytest.fixture
-def side(broker: Broker, postgres: Postgres, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Side]:
+def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[Side]:
     made = Side(broker, postgres, tmp_path, f"c{uuid4().hex}")
     yield made
     for member in made.members:

@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def kafka(cluster: Cluster, request: pytest.FixtureRequest) -> KafkaSide:
+def kafka(cluster: Cluster) -> KafkaSide:
     cluster.start()
     side = KafkaSide(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
     side.create_topic()
