@@ -1,0 +1,214 @@
+"""How each contender of a run is started, timed, and ended; one at a time, on one broker and one topic."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from simulators.parts import jars, java, session
+from simulators.parts.error import PartError
+from simulators.parts.kafka import Broker
+from simulators.parts.postgres import Postgres
+from simulators.parts.process import Command, Process
+from simulators.parts.spark import Options, submit
+
+ROOT = Path(__file__).resolve().parents[1]
+JOB = ROOT / "cloud" / "job.py"
+CONTENDERS = Path(__file__).with_name("cloud_spark.py")
+STREAMS = Path(__file__).parent / "streams" / "Dedup.java"
+RUN_SECONDS_MAX = 1200.0
+POLL_SECONDS = 0.1
+WINDOW = "4h"
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+_TICKS = os.sysconf("SC_CLK_TCK")
+_BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+)$", re.MULTILINE)
+_JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One contender's run, from its first record to its last, the start of its process left out."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all contenders share."""
+
+    broker: Broker
+    topic: str
+    partitions: int
+    records: int
+    batch: int
+    folder: Path
+
+    def spark(self, way: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
+        """Run one of `cloud_spark.py`, a fresh process."""
+        folder = self._fresh(way)
+        target = folder if table is None else table
+        arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch or self.batch))
+        process = submit(CONTENDERS, arguments, folder, _options())
+        with _ending(process):
+            process.wait_for_log("started", RUN_SECONDS_MAX)
+            before = cpu_seconds(process)
+            used = _watch(process, before)
+            log = process.log()
+            if process.exit_status:
+                raise PartError(f"{way}: status {process.exit_status}; see {process.command.log_file}")
+        milliseconds = sum(int(found[2]) for found in _BATCH.finditer(log))
+        return Timing(self.records, milliseconds / 1000, used)
+
+    def job(self, folder: Path, receipted_before: int, *options: str, topic: str = "", records: int = 0) -> Timing:
+        """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
+        process = self.start_job(folder, *options, topic=topic)
+        with _ending(process):
+            process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
+            before = cpu_seconds(process)
+            wanted = receipted_before + (records or self.records)
+            self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic)
+            used = cpu_seconds(process) - before
+            process.terminate(60)
+            seconds = sum(float(found) for found in _JOB_BATCH.findall(process.log()))
+        return Timing(records or self.records, seconds, used)
+
+    def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
+        """Start the job, and give it before it is ready."""
+        name = topic or self.topic
+        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", name, "--group", f"{name}-cloud")
+        places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
+        pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
+        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
+
+    def streams(self) -> Timing | None:
+        """Run the equivalent in Kafka Streams; None where there is no compiler."""
+        compiler = shutil.which("javac")
+        if compiler is None:
+            return None
+        folder = self._fresh("streams")
+        classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
+        subprocess.run([compiler, "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
+        self.broker.create_topics("survivors", partitions=self.partitions)
+        group = "streams-dedup"
+        ends = (self.broker.bootstrap_servers, self.topic, "survivors", group, str(folder / "state"))
+        # The same memory as the job's driver.
+        line = (str(java.require()), "-Xmx1g", "-cp", classpath, "Dedup", *ends)
+        process = Process(Command("streams", line, folder / "streams.log", folder))
+        process.start()
+        with _ending(process):
+            return self._timed(process, "state=RUNNING", lambda: self.wait_for(process, group, self.records))
+
+    def consumer(self, server: Postgres) -> Timing:
+        """Run the plain consumer to PostgreSQL."""
+        folder = self._fresh("consumer")
+        file = server.write_connection(folder / "connection")
+        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic)
+        line = (sys.executable, "-m", "cloud.consumer", *ends, "--connection", str(file), "--table", "readings")
+        process = Process(Command("consumer", line, folder / "consumer.log", ROOT))
+        process.start()
+
+        def done() -> None:
+            counted = re.compile(r"stage=committed records=(\d+)")
+            process.wait_until(
+                lambda: sum(map(int, counted.findall(process.log()))) >= self.records, "all records", RUN_SECONDS_MAX
+            )
+
+        with _ending(process):
+            return self._timed(process, "stage=assigned", done)
+
+    def wait_for(self, process: Process, group: str, records: int, topic: str = "") -> None:
+        """Wait until a group has committed so many offsets."""
+        name = topic or self.topic
+        reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": group})
+        places = [TopicPartition(name, partition) for partition in range(self.partitions)]
+
+        def is_there() -> bool:
+            return sum(max(0, one.offset) for one in committed(reader, places)) >= records
+
+        try:
+            process.wait_until(is_there, f"{records} records committed", RUN_SECONDS_MAX)
+        finally:
+            reader.close()
+
+    def _timed(self, process: Process, begin: str, end: Callable[[], None]) -> Timing:
+        process.wait_for_log(begin, RUN_SECONDS_MAX)
+        before, started = cpu_seconds(process), time.monotonic()
+        end()
+        return Timing(self.records, time.monotonic() - started, cpu_seconds(process) - before)
+
+    def _fresh(self, name: str) -> Path:
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+
+def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """Give a group's offsets; none while the broker has no coordinator for it yet."""
+    try:
+        return reader.committed(places, timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() in _NO_COORDINATOR:
+            return []
+        raise
+
+
+def cpu_seconds(process: Process) -> float:
+    """Give what a process and its children have used, those that have ended included."""
+    total = 0
+    for pid in session.members(process.pid):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+def _watch(process: Process, before: float) -> float:
+    """Follow a process to its end, and give what it used from then on."""
+    used = [0.0]
+
+    def has_ended() -> bool:
+        if not process.alive:
+            return True
+        used[0] = max(used[0], cpu_seconds(process) - before)
+        return False
+
+    while not has_ended():
+        time.sleep(POLL_SECONDS)
+    return used[0]
+
+
+@contextmanager
+def _ending(process: Process) -> Iterator[None]:
+    """Leave nothing of a contender behind."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def _options() -> Options:
+    return Options(driver_megabytes=1536, settings={"spark.log.level": "WARN"}, packages=("contract", "cloud"))

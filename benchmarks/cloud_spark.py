@@ -1,0 +1,83 @@
+"""The contenders in Spark beside the job: run by spark-submit, as `cloud_spark.py WAY SERVERS TOPIC FOLDER BATCH`.
+
+copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
+dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
+the past into a Delta table, as somebody else's append.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud.dedup import drop_duplicates
+from cloud.records import Spans, read_records
+from cloud.rows import COLUMNS, decode
+from cloud.session import open_session
+from cloud.settings import KafkaSettings
+from cloud.source import read_topic
+
+WINDOW_SECONDS = 4 * 3600
+DAYS = 30
+
+
+def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
+    """Run one contender to the topic's end; each batch's figures go to the log."""
+    spark = open_session()
+    print("started", flush=True)
+    if way == "fill":
+        fill(spark, folder, int(batch))
+        return
+    source = read_topic(spark, KafkaSettings(servers, topic, "-", int(batch), {}), "earliest")
+    records = read_records(source, Spans(WINDOW_SECONDS))
+    if way == "dedup":
+        records = drop_duplicates(records, WINDOW_SECONDS)
+    rows = source if way == "raw" else decode(records)
+    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+    if way == "merge":
+        spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
+        writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
+        query = writer.start()
+    else:
+        query = writer.format("parquet" if way == "dedup" else "delta").start(f"{folder}/table")
+    query.awaitTermination()
+    for progress in query.recentProgress:
+        print(
+            f"batch={progress.batchId} rows={progress.numInputRows} milliseconds={progress.batchDuration}", flush=True
+        )
+
+
+def merge(rows: DataFrame, table: str) -> None:
+    """Insert what is not there; MERGE wants each row of the source once."""
+    rows.dropDuplicates(["fingerprint"]).createOrReplaceTempView("given")
+    rows.sparkSession.sql(
+        f"MERGE INTO delta.`{table}` t USING given g ON t.fingerprint = g.fingerprint WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def fill(spark: SparkSession, table: str, count: int) -> None:
+    """Append rows of the last DAYS days with fingerprints of their own."""
+    number = F.col("id")
+    day = F.date_sub(F.current_date(), (number % DAYS).cast("int") + 1)
+    given = {
+        "fingerprint": F.unhex(F.md5(number.cast("string"))),
+        "device": F.format_string("urn:dev:mac:%016x", number % 500),
+        "type": F.lit("reading"),
+        "id": number.cast("string"),
+        "received": day.cast("timestamp"),
+        "gateway": F.lit("gw-0"),
+        "epoch": F.lit("00000000000000f0"),
+        "sequence": number + 1,
+        "data": F.format_string('{"t":%d}', number % 50),
+        "day": day,
+    }
+    columns = [given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in COLUMNS.items()]
+    rows = spark.range(count).select(*columns).repartition(DAYS, "day")
+    rows.write.format("delta").mode("append").save(table)
+    print(f"filled={count}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,73 @@
+"""The one topic of a run: equal for all contenders, written before any of them starts."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Producer
+
+from contract.event import Event, Label
+from contract.fingerprint import fingerprint
+from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, encode_tail, encode_value
+
+DUPLICATES = 0.1
+DISTANCE_RECORDS = 20_000
+"""How far behind its first copy a duplicate comes at most."""
+DEVICES = 500
+VALUE_BYTES = 200
+
+Told = tuple[bytes, bytes, Headers]
+
+
+def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[Told]:
+    """Give records of about VALUE_BYTES; a tenth repeats an earlier one, heard by another gateway."""
+    chance = random.Random(seed)
+    recent: list[Event] = []
+    sequences = {"gw-1": 0, "gw-2": 0}
+    for number in range(count):
+        is_copy = bool(recent) and chance.random() < DUPLICATES
+        event = chance.choice(recent) if is_copy else _event(number, time_ms, shared, chance)
+        if not is_copy:
+            recent.append(event)
+            if len(recent) > DISTANCE_RECORDS:
+                recent.pop(chance.randrange(len(recent)))
+        gateway = "gw-2" if is_copy else "gw-1"
+        sequences[gateway] += 1
+        yield _record(event, gateway, Label(f"00000000000000{gateway[-1]:0>2}", sequences[gateway]), shared)
+
+
+def send(bootstrap_servers: str, topic: str, told: Iterator[Told]) -> int:
+    """Produce, wait until Kafka has all, and count."""
+    options = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 50}
+    producer = Producer({**options, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"})
+    sent = 0
+    for key, value, headers in told:
+        while True:
+            try:
+                producer.produce(topic, value, key, headers=list(headers))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+        sent += 1
+    if producer.flush(120):
+        raise RuntimeError(f"topic {topic}: Kafka has not taken all records")
+    return sent
+
+
+def _event(number: int, time_ms: int, shared: Shared, chance: random.Random) -> Event:
+    device = f"urn:dev:mac:{number % DEVICES:016x}"
+    moment = time_ms + number % 1000 if shared is Shared.TIME else None
+    return Event(device, id=number, time=moment, data={"t": round(chance.uniform(-20, 40), 2), "rh": number % 100})
+
+
+def _record(event: Event, gateway: str, label: Label, shared: Shared) -> Told:
+    received = time.time_ns() // 1_000_000
+    mark = fingerprint(event)
+    value = encode_value(mark, gateway, label, encode_tail(event, received, "coap"))
+    bound = event.time if shared is Shared.TIME else None
+    acceptance = Acceptance(received, "coap", Clock.TRUSTED, shared, bound)
+    headers = encode_headers(mark, gateway, label, event.device, event.type, event.time, acceptance)
+    return event.device.encode(), value, headers

@@ -1,0 +1,272 @@
+"""What happens to a fleet sooner or later: the events told against the rows of the table, on both sinks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from contract.event import Event
+from contract.record import Clock
+from simulators.parts import programs
+from tests.cloud.gateway import Gateway, Record, now, readings, without_header
+from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
+
+DEVICE = "urn:dev:mac:0000000000000007"
+MINUTE, DAY = 60_000, 86_400_000
+YEAR = 365 * DAY
+on_both = pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What has been told, and how much of it Kafka was sent."""
+
+    cloud: CloudSide
+    marks: set[str] = field(default_factory=set)
+    sent: int = 0
+    quarantined: int = 0
+
+    def tell(self, records: list[Record], partition: int | None = None) -> None:
+        self.marks |= {dict(record.headers)["ce_id"].decode() for record in records}
+        self.cloud.send(records, partition)
+        self.sent += len(records)
+
+    def spoil(self, records: list[Record], partition: int | None = None) -> None:
+        """Send records that belong into quarantine."""
+        self.cloud.send(records, partition)
+        self.sent += len(records)
+        self.quarantined += len(records)
+
+    def check(self) -> None:
+        """Nothing is lost, doubled, dropped unseen, or receipted without being there."""
+        self.cloud.wait_for_receipts(self.sent)
+        assert self.cloud.marks() == sorted(self.marks)
+        assert len(self.cloud.quarantined()) == self.quarantined
+        log = self.cloud.jobs[-1].log()
+        assert "dropped_by_watermark=" not in log.replace("dropped_by_watermark=0", "")
+
+
+@on_both
+def test_a_hard_week(cloud: CloudSide) -> None:
+    """One job, one batch of trouble after the other; each is checked before the next comes."""
+    ledger = Ledger(cloud)
+    live = Gateway()
+    cloud.window = "1m"
+    cloud.start()
+    ledger.tell(live.records(readings(50)))
+    ledger.check()
+
+    # Offline for three days, then back with its backlog beside live traffic.
+    offline = Gateway("gw-2", "00000000000000b2")
+    old = [replace(event, time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
+    backlog = [offline.record(event, event.time) for event in old]
+    ledger.tell(
+        [record for pair in zip(backlog, live.records(readings(200, start=2000)), strict=True) for record in pair]
+    )
+    ledger.check()
+
+    # Clocks a year ahead and at 1970: the sensors', then the gateways', trusted or not.
+    for place, (moment, clock) in enumerate(
+        [(now() + YEAR, Clock.TRUSTED), (0, Clock.UNTRUSTED), (now() + YEAR, Clock.UNTRUSTED)]
+    ):
+        wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
+        events = [replace(event, time=moment) for event in readings(20, start=3000 + 100 * place)]
+        ledger.tell(
+            [
+                *wrong.records(events, moment),
+                *live.records(events),
+                *live.records(readings(5, start=3050 + 100 * place)),
+            ]
+        )
+    ledger.check()
+
+    # One sensor heard by three gateways, at once, minutes and days apart, with and without a time of its own.
+    heard = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
+    timed = [replace(event, time=now() - 2 * DAY) for event in readings(20, start=4000)]
+    untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
+    for gateway, ago in zip(heard, (0, 5 * MINUTE, 2 * DAY), strict=True):
+        ledger.tell([gateway.record(event, now() - ago) for event in (*timed, *untimed)])
+    ledger.check()
+    ledger.tell([heard[0].record(event) for event in (*timed, *untimed)])
+    ledger.check()
+
+    # A bad copy before the good, and after it.
+    good = live.records(readings(20, start=5000))
+    bad = [replace(record, value=record.value[:-2]) for record in good]
+    ledger.spoil(bad[:10], 0)
+    ledger.tell(good, 0)
+    ledger.spoil(bad[10:], 0)
+    ledger.spoil([without_header(record, "ce_id") for record in good] * 100, 1)  # thousands at once
+    ledger.check()
+
+    # A gateway restored from a backup: what it had sent comes again under its labels, and a new epoch goes on.
+    ledger.tell([*backlog[100:], *Gateway("gw-2", "00000000000000b3").records(readings(20, start=6000))])
+    ledger.check()
+
+    # A counter that wrapped after the retention: in one backlog, and against the table.
+    counter = Event(DEVICE, id=1, data={"t": 2})
+    ledger.tell([offline.record(counter, now() - 20 * DAY)])
+    ledger.spoil([offline.record(counter, now() - 10 * DAY)])
+    ledger.check()
+    ledger.spoil([live.record(counter)])
+    ledger.check()
+
+    # Aborted transactions leave nothing, and a zombie is fenced; the receipts go over both.
+    aborted(cloud, live.records(readings(30, start=7000)))
+    ledger.tell(live.records(readings(30, start=7100)))
+    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows after the aborted")
+    assert cloud.marks() == sorted(ledger.marks)
+
+    # More partitions than before.
+    admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
+    admin.create_partitions([NewPartitions(cloud.topic, 5)])[cloud.topic].result(30)
+    ledger.tell(live.records(readings(30, start=8000)), 4)
+    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows of a new partition")
+    assert cloud.marks() == sorted(ledger.marks)
+    assert cloud.stop() == 0
+
+
+def aborted(cloud: CloudSide, records: list[Record]) -> None:
+    """Send in a transaction that a second producer of the same id fences."""
+    first, second = (
+        Producer({"bootstrap.servers": cloud.bootstrap_servers, "transactional.id": cloud.topic}) for _ in range(2)
+    )
+    first.init_transactions(30)
+    first.begin_transaction()
+    for record in records:
+        first.produce(cloud.topic, record.value, record.key, 0, headers=list(record.headers))
+    first.flush(30)
+    second.init_transactions(30)
+    with pytest.raises(KafkaException):
+        first.commit_transaction(30)
+
+
+@on_both
+def test_state_that_is_lost_stops_the_job_and_a_new_checkpoint_goes_on(cloud: CloudSide) -> None:
+    ledger, gateway = Ledger(cloud), Gateway()
+    first = gateway.records(readings(20))
+    ledger.tell(first)
+    cloud.start()
+    ledger.check()
+    cloud.wait_for_log("batch=0 stage=done")
+    assert cloud.stop() == 0
+    shutil.rmtree(cloud.folder / cloud.checkpoint / "state")
+    ledger.tell([*first, *gateway.records(readings(20, start=20))])
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
+    shutil.rmtree(cloud.folder / cloud.checkpoint)
+    cloud.start()
+    ledger.check()
+
+
+@on_both
+def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None:
+    ledger, gateway = Ledger(cloud), Gateway()
+    ledger.tell(gateway.records(readings(10)), 0)
+    cloud.start()
+    ledger.check()
+    assert cloud.stop() == 0
+    cloud.send(gateway.records(readings(10, start=10)), 0)
+    admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
+    for answer in admin.delete_records([TopicPartition(cloud.topic, 0, 15)]).values():
+        answer.result(30)
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert "records are lost" in cloud.jobs[-1].log()
+    assert (len(cloud.marks()), cloud.receipted()) == (10, 10)
+
+
+@on_both
+def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> None:
+    ledger, gateway, neighbour = Ledger(cloud), Gateway(), Gateway("gw-2", "00000000000000b2")
+    told: list[Event] = []
+    for place, window in enumerate(("20s", "10m", "8s", "1h")):
+        cloud.window = window
+        told += readings(20, start=20 * place)
+        ledger.tell([*gateway.records(told[-20:]), *neighbour.records(told)])
+        cloud.start()
+        ledger.check()
+        assert cloud.stop() == 0
+
+
+@on_both
+def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothing(cloud: CloudSide) -> None:
+    ledger, gateway = Ledger(cloud), Gateway()
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    programs.require("faketime")
+    cloud.environment = {"LD_PRELOAD": str(library), "FAKETIME": "+1d", "DONT_FAKE_MONOTONIC": "1"}
+    cloud.window = "1m"
+    ledger.tell(gateway.records(readings(20)))
+    cloud.start()
+    ledger.check()
+    cloud.wait_for_log("batch=0 stage=done")
+    assert cloud.stop() == 0
+    cloud.environment = {}
+    ledger.tell(gateway.records(readings(20, start=20)))
+    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert "clock has gone back" in cloud.jobs[-1].log()
+    assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
+    cloud.checkpoint = "checkpoint-2"
+    cloud.start()
+    ledger.check()
+
+
+EVENTS = 3000
+
+
+@on_both
+def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> None:
+    """One partition lags hours behind the other: maxOffsetsPerTrigger serves them in proportion to what they hold."""
+    ledger = Ledger(cloud)
+    slow, quick = lagging(EVENTS)
+    ledger.tell(slow, 0)
+    ledger.tell(quick, 1)
+    cloud.start("--max-offsets-per-trigger", "1100")
+    ledger.check()
+
+
+def lagging(count: int) -> tuple[list[Record], list[Record]]:
+    """Give two partitions of the last ten hours, one ten times as dense as the other."""
+    start = now() - 10 * 3_600_000
+    first, second = Gateway(), Gateway("gw-2", "00000000000000b2")
+    dense = [replace(e, time=start + n * 36_000_000 // count) for n, e in enumerate(readings(count))]
+    thin = [replace(e, time=start + n * 360_000_000 // count) for n, e in enumerate(readings(count // 10, start=count))]
+    return [first.record(e, e.time) for e in dense], [second.record(e, e.time) for e in thin]
+
+
+@pytest.mark.parametrize("time", ["event_time", "seen"])
+def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
+    cloud: CloudSide, spark: SparkSession, tmp_path: Path, time: str
+) -> None:
+    """The same topic through the naive way, beside the same way on processing time."""
+    from cloud.records import Spans, read_records
+    from cloud.settings import KafkaSettings
+    from cloud.source import read_topic
+
+    slow, quick = lagging(EVENTS)
+    cloud.send(slow, 0)
+    cloud.send(quick, 1)
+    kafka = KafkaSettings(cloud.bootstrap_servers, cloud.topic, "-", 1100, {})
+    records = read_records(read_topic(spark, kafka, "earliest"), Spans())
+    deduplicated = records.withWatermark(time, "10 minutes").dropDuplicatesWithinWatermark(["key"]).select("key")
+    query = (
+        deduplicated.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "naive"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "rows"))
+    )
+    query.awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "rows")).select(F.countDistinct("key")).collect()[0][0]
+    lost = len(slow) + len(quick) - rows
+    print(json.dumps({"time": time, "of": len(slow) + len(quick), "lost": lost}))
+    assert (lost == 0) is (time == "seen")
