@@ -134,7 +134,9 @@ def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
     _send(sensor, 10)
 
     with hung(machine.main_pid(), "store-writer"):
-        wait_until(lambda: machine.show("NRestarts") == "2", "the watchdog ends the hung agent", 300)
+        wait_until(lambda: machine.show("Result") == "watchdog", "the watchdog ends the hung agent", 300)
+    # Only now can it die: whoever hangs it holds it.
+    wait_until(lambda: machine.show("NRestarts") == "2", "the hung agent is started again", 300)
     machine.wait_until_up()
     assert "watchdog" in machine.run("journalctl", "--unit=oncegate.service", "--output=cat").lower()
     _send(sensor, 10)
