@@ -36,4 +36,7 @@ def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
 def assert_each_once(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
     """Every event is in the topic exactly once, as a reader of what is committed sees it."""
     seen = Counter(sequence(record) for record in kafka.records())
-    assert seen == Counter(event.label.sequence for event in outbox.stored() if event.position not in outbox.given_up)
+    stored = Counter(event.label.sequence for event in outbox.stored() if event.position not in outbox.given_up)
+    lost, doubled = sorted((stored - seen).elements()), sorted((seen - stored).elements())
+    assert not lost, f"lost {len(lost)}: {lost[:3]} to {lost[-3:]}"
+    assert not doubled, f"doubled {len(doubled)}: {doubled[:3]} to {doubled[-3:]}"

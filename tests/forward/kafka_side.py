@@ -109,9 +109,9 @@ class KafkaSide:
             producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), ANSWER_SECONDS_MAX)
         producer.abort_transaction(ANSWER_SECONDS_MAX)
 
-    def ends(self) -> dict[int, int]:
+    def ends(self, isolation: str = "read_committed") -> dict[int, int]:
         """Give each partition's next offset; a broker that has just come back may not lead them yet."""
-        with self._consumer() as consumer:
+        with self._consumer(isolation) as consumer:
             return {number: self._end(consumer, number) for number in range(PARTITIONS)}
 
     def _end(self, consumer: Consumer, number: int) -> int:
@@ -124,7 +124,8 @@ class KafkaSide:
                     raise
 
     def records(self) -> list[Message]:
-        """Give all records that are committed, each partition's in its order."""
+        """Give all records that are committed, each partition's in its order, once no transaction is open."""
+        wait_until(lambda: self.ends() == self.ends(isolation="read_uncommitted"), "no transaction is open")
         records: list[Message] = []
         unread = set(range(PARTITIONS))
         deadline = time.monotonic() + READ_SECONDS_MAX
@@ -165,13 +166,13 @@ class KafkaSide:
         except KafkaException:
             return False
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, isolation: str = "read_committed") -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": "tests",
                 "enable.auto.commit": "false",
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "enable.partition.eof": "true",
             }
         )

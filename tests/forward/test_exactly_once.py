@@ -204,7 +204,8 @@ def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaSide, gat
     assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
 
 
-@pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
+# Killed, the only broker has been seen to lose the transaction that it had committed just before (docs/guarantees.md).
+@pytest.mark.parametrize("end", [Broker.stop, pytest.param(Broker.kill, marks=pytest.mark.heavy)])
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
     broker: Broker, kafka: KafkaSide, gateway: str, end: Callable[[Broker], None]
 ) -> None:
