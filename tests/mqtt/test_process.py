@@ -15,9 +15,11 @@ START = 1_763_706_000_000
 DEVICES = json.dumps([{"friendly_name": "t1", "ieee_address": "0x00158d0001234567"}])
 
 
-def _readings(first: int, last: int) -> list[tuple[str, bytes]]:
+def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
+    """Make readings, each with so many bytes that no compression makes fewer."""
+    reading = b'{"temperature":%d,"noise":"%s","linkquality":90,"last_seen":%d}'
     return [
-        ("zigbee2mqtt/t1", b'{"temperature":%d,"linkquality":90,"last_seen":%d}' % (number, START + number))
+        ("zigbee2mqtt/t1", reading % (number, random.randbytes(noise).hex().encode(), START + number))
         for number in range(first, last)
     ]
 
@@ -108,7 +110,7 @@ def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publish
     with agent(tmp_path, broker.port, '[store]\nmax_bytes = "300KiB"\n') as process:
         process.start()
         process.wait_for_log("mqtt=connected")
-        publisher.publish_all(_readings(0, MESSAGES))
+        publisher.publish_all(_readings(0, MESSAGES, noise=500))
         process.wait_for_log("the store is full")
         assert process.terminate() == 0
     assert 0 < accepted(tmp_path) < MESSAGES
