@@ -44,7 +44,7 @@ CREATE TABLE batches (
     first      INTEGER PRIMARY KEY,
     last       INTEGER NOT NULL,
     topic_id   TEXT    NOT NULL,
-    partitions TEXT    NOT NULL, -- JSON: partition -> [lowest offset, highest offset, leader epoch where known]
+    partitions TEXT    NOT NULL, -- JSON: partition -> [lowest offset, highest offset]
     checksum   INTEGER NOT NULL
 );
 
