@@ -21,9 +21,11 @@ from benchmarks.cloud_receipts import receipt_figures
 from benchmarks.cloud_runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
 from benchmarks.cloud_state import state_figures
 from benchmarks.report import Figure
+from simulators.parts import debian
 from simulators.parts.kafka import Broker
 
 PARTITIONS = 4
+JDK = "openjdk-17-jdk-headless"
 ALL = ("copy", "raw", "job", "dedup", "merge", "streams", "consumer", "bloom", "late", "receipts", "state")
 
 
@@ -124,7 +126,7 @@ class Contest:
             if started + self._took.get(name, 0) > deadline:
                 continue
             if (timing := self._run(name)) is None:
-                _say(f"{NAMES[name]}: left out, there is no javac")
+                _say(f"{NAMES[name]}: left out, there is no javac; run: {debian.by_hand(JDK)}")
                 continue
             self.timings[name].append(timing)
             self._took[name] = time.monotonic() - started

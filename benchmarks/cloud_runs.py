@@ -114,7 +114,7 @@ class Bench:
             return None
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
-        subprocess.run([compiler, "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
+        subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
         group = f"streams-{uuid4().hex}"
         survivors = f"{group}-survivors"
         self.broker.create_topics(survivors, partitions=self.partitions)
