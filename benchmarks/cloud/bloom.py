@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.cloud_runs import Bench
+from benchmarks.cloud.runs import Bench
 from benchmarks.report import FOLDER, Figure
 from cloud import bloom
 from cloud.bloom_plot import plot
