@@ -25,7 +25,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.forward.client import LastError
+from agent.forward.metadata import raw_metadata
 from agent.forward.topic import TopicWatch, topic_id
+from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.settings import KafkaSettings
 from contract import topics
 from tests.support.waiting import wait_until
@@ -141,6 +143,16 @@ class KafkaSide:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         unread.discard(cast("int", message.partition()))
         return records
+
+    def marker(self, gateway: str) -> Marker | None:
+        """Give the marker of the latest transaction that a gateway has committed."""
+        request = [ConsumerGroupTopicPartitions(GROUP_PREFIX + gateway, [TopicPartition(self.topic, 0)])]
+        try:
+            answer = next(iter(self._admin.list_consumer_group_offsets(request).values())).result(ANSWER_SECONDS_MAX)
+        except KafkaException:
+            return None
+        committed = answer.topic_partitions[0]
+        return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
 
     def leader(self, partition: int) -> int:
         """Give the number of the broker that leads a partition."""
