@@ -105,10 +105,14 @@ def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
         raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
 
 
-def open_reader(settings: KafkaSettings, group: str, last_error: LastError) -> Consumer:
-    """Open a client that reads the offsets of a group; without those that a transaction may still take back."""
+def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, unstable: bool = False) -> Consumer:
+    """Open a client that reads the offsets of a group; without those that a transaction may still take back.
+
+    Where a transaction may take one back, its question is not answered; with `unstable`, by what stood there before.
+    """
     config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
-    config |= {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    isolation = "read_uncommitted" if unstable else "read_committed"
+    config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
     config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
     config["error_cb"] = last_error
     try:
