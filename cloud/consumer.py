@@ -9,7 +9,8 @@ As many of these as there are partitions may run in one group. `--commit` choose
     auto          by Kafka's client, every few seconds: at least once, what came since is written again
 
 The last two are there to be compared, and write into a table without a key. `--webhook URL` calls a URL for each new
-event, with its fingerprint as Idempotency-Key, again and again until it answers 2xx.
+event, with its fingerprint as Idempotency-Key, again and again until it answers 2xx; one that fails waits longer each
+time, to five minutes, and the others go on. No order is promised, and none is ever given up.
 
 Exit status: 0 asked to end by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -28,8 +29,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cloud.consumer_table import Commit, ConsumerTable, Move, StaleError
+from cloud.consumer_topic import TopicWatch
 from cloud.consumer_values import Entry, read_message
-from cloud.errors import JobError
+from cloud.errors import JobError, StopError
 from cloud.postgres_connection import read_connection
 from cloud.settings import name_and_value, table_name
 from cloud.webhook import Webhook
@@ -82,6 +84,9 @@ class Reader:
         self._commit = settings.commit
         self._table = table
         self._webhook = Webhook(settings.webhook, table) if settings.webhook else None
+        self._watch = TopicWatch(settings.bootstrap_servers, settings.properties, settings.topic)
+        self._topic_id = ""
+        """Of the topic that our offsets are of; the other ways to commit leave that to Kafka."""
         self._next: dict[int, int] = {}
         """Where the table goes on in each partition of ours, as far as we know."""
         self._consumer = Consumer(
@@ -116,9 +121,10 @@ class Reader:
         if self._commit is Commit.BEFORE:
             self._consumer.commit(offsets=self._places(ends), asynchronous=False)
             logger.info("stage=offsets records=%d", len(entries))
+        self._check_topic()
         moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
         try:
-            rows = self._table.write(entries, moves, tell=self._webhook is not None)
+            rows = self._table.write(entries, moves, self._topic_id, tell=self._webhook is not None)
         except StaleError as error:
             logger.warning("stage=rejected %s", error)
             self._read_on([place.partition for place in self._consumer.assignment()])
@@ -131,7 +137,8 @@ class Reader:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin where the table says, whatever Kafka remembers of the group."""
         if self._commit is Commit.TRANSACTION:
-            self._next = self._table.next_offsets([place.partition for place in partitions])
+            self._topic_id = self._watch.id()
+            self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
             consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
         logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
 
@@ -142,12 +149,20 @@ class Reader:
 
     def _read_on(self, partitions: list[int]) -> None:
         """Somebody else has written meanwhile: go on where the table is, in those that are still ours."""
-        self._next = self._table.next_offsets(partitions)
+        self._next = self._table.next_offsets(partitions, self._topic_id)
         for place in self._places(self._next):
             try:
                 self._consumer.seek(place)
             except KafkaException as error:
                 logger.info("partition=%d is no longer ours: %s", place.partition, error)
+
+    def _check_topic(self) -> None:
+        """Refuse records of another topic than our offsets are of; asked after they were read, so that none is."""
+        if self._commit is Commit.TRANSACTION and (now := self._watch.id()) != self._topic_id:
+            raise StopError(
+                f"topic {self._topic}: it was made anew while it was read, with the id {now} instead of "
+                f"{self._topic_id}; nothing of it is in the table"
+            )
 
     def _start(self, place: TopicPartition) -> int:
         # Nothing in the table yet: from the beginning, which is not 0 where retention has eaten records.

@@ -13,6 +13,7 @@ from typing import Self
 from psycopg import sql
 
 from cloud.consumer_values import Entry
+from cloud.errors import StopError
 from cloud.postgres_connection import connected, identifier
 
 logger = logging.getLogger(__name__)
@@ -27,17 +28,26 @@ _QUARANTINE = """
 """
 _OFFSETS = """
     CREATE TABLE IF NOT EXISTS {offsets}
-    (grp text, topic text, partition integer, next bigint NOT NULL, PRIMARY KEY (grp, topic, partition))
+    (grp text, topic text, partition integer, next bigint NOT NULL, topic_id text NOT NULL,
+     PRIMARY KEY (grp, topic, partition))
 """
-_CALLS = "CREATE TABLE IF NOT EXISTS {calls} (fingerprint bytea PRIMARY KEY, body text)"
+_CALLS = """
+    CREATE TABLE IF NOT EXISTS {calls}
+    (fingerprint bytea PRIMARY KEY, body text, failures integer NOT NULL DEFAULT 0,
+     due timestamptz NOT NULL DEFAULT now())
+"""
 # Of a member that was thrown out `was` is no longer true.
 _MOVE = """
-    INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s)
-    ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next WHERE o.next = %(was)s
+    INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
+    ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next
+    WHERE o.next = %(was)s AND o.topic_id = excluded.topic_id
 """
-_NEXT = """
-    SELECT partition, next FROM {offsets}
-    WHERE grp = %(group)s AND topic = %(topic)s AND partition = ANY(%(partitions)s)
+_NEXT = "SELECT partition, next, topic_id FROM {offsets} WHERE grp = %(group)s AND topic = %(topic)s"
+_DUE = "SELECT fingerprint, body FROM {calls} WHERE due <= now() ORDER BY due LIMIT %s"
+_PUT_OFF = """
+    UPDATE {calls} SET failures = failures + 1,
+        due = now() + make_interval(secs => least(power(2, least(failures, 30)), %(seconds_max)s))
+    WHERE fingerprint = %(fingerprint)s RETURNING failures
 """
 
 
@@ -86,26 +96,40 @@ class ConsumerTable:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def next_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Give where the table goes on; partitions of which it has nothing are left out."""
-        found = self._connection.execute(self._say(_NEXT), {**self._of, "partitions": list(partitions)})
-        return dict(found.fetchall())
+    def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
+        """Give where the table goes on; partitions of which it has nothing are left out.
 
-    def write(self, entries: Sequence[Entry], moves: Sequence[Move], *, tell: bool) -> int:
+        Raise StopError where the table has read another topic of this name: its offsets name other records.
+        """
+        found = self._connection.execute(self._say(_NEXT), self._of).fetchall()
+        if others := {was for _partition, _next, was in found} - {topic_id}:
+            raise StopError(
+                f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
+                f"this one has {topic_id}: it was made anew, and the table's offsets are not of it. To read it from "
+                f"its beginning, delete the rows of group {self._of['group']} from the table of offsets; an event that "
+                "the table has stays one row"
+            )
+        return {partition: offset for partition, offset, _ in found if partition in partitions}
+
+    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, tell: bool) -> int:
         """Write the entries, and in one transaction with them the moves and the calls to be made; count new rows."""
         with self._connection.transaction():
             rows = self._insert(entries, tell=tell)
             logger.info("stage=result rows=%d", rows)
             if self._commit is Commit.TRANSACTION:
                 for move in moves:
-                    self._move(move)
+                    self._move(move, topic_id)
         return rows
 
-    def calls(self, limit: int) -> list[tuple[bytes, str]]:
-        """Give calls that are still to be made: fingerprint and body."""
-        return self._connection.execute(
-            self._say("SELECT fingerprint, body FROM {calls} LIMIT %s"), (limit,)
-        ).fetchall()
+    def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
+        """Give calls that are due, those that have waited longest first: fingerprint and body."""
+        return self._connection.execute(self._say(_DUE), (limit,)).fetchall()
+
+    def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
+        """Let a call that has failed wait, twice as long each time; count its failures."""
+        given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
+        row = self._connection.execute(self._say(_PUT_OFF), given).fetchone()
+        return row[0] if row else 0
 
     def called(self, fingerprint: bytes) -> None:
         """Forget a call that was answered."""
@@ -133,8 +157,8 @@ class ConsumerTable:
                 insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {calls}"
             return cursor.execute(self._say(insert)).rowcount
 
-    def _move(self, move: Move) -> None:
-        given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was}
+    def _move(self, move: Move, topic_id: str) -> None:
+        given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
         moved = self._connection.execute(self._say(_MOVE), given)
         if moved.rowcount != 1:
             raise StaleError(f"partition {move.partition}: it is no longer at {move.was}, another member has moved it")

@@ -23,6 +23,9 @@ _CLIENT: Final[Mapping[str, str]] = {
     "client.id": "oncegate",
     "socket.timeout.ms": "10000",  # a link that drops silently is noticed after this
     "reconnect.backoff.max.ms": "2000",
+    # Else a failed connection makes the client's brokers anew, tens of times a second, which takes 1 % of a core. What
+    # it is for, servers at other addresses, is served by a client for each session.
+    "metadata.recovery.strategy": "none",
     "log_level": "2",  # a broker that is away is logged by us, once, and not by librdkafka at every attempt
 }
 _PRODUCER: Final[Mapping[str, str]] = {
@@ -102,10 +105,14 @@ def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
         raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
 
 
-def open_reader(settings: KafkaSettings, group: str, last_error: LastError) -> Consumer:
-    """Open a client that reads the offsets of a group; without those that a transaction may still take back."""
+def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, unstable: bool = False) -> Consumer:
+    """Open a client that reads the offsets of a group; without those that a transaction may still take back.
+
+    Where a transaction may take one back, its question is not answered; with `unstable`, by what stood there before.
+    """
     config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
-    config |= {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    isolation = "read_uncommitted" if unstable else "read_committed"
+    config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
     config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
     config["error_cb"] = last_error
     try:

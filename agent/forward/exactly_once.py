@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -27,12 +27,13 @@ from agent.forward.mode import (
     Way,
 )
 from agent.forward.records import encode
+from agent.forward.recovery import await_stable, is_visible
 from agent.forward.sending import discard, hand_over
 from agent.forward.topic import TopicView
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.window import Flight
 from agent.settings import KafkaSettings
-from agent.store.port import Outbox, StoredEvent
+from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker ends an open transaction, which holds back every reader of its partitions."""
@@ -50,8 +51,8 @@ _log = logging.getLogger(__name__)
 class ExactlyOnce:
     """A transactional producer under the gateway's name.
 
-    After init_transactions, which ends whatever an earlier producer of this name had begun, the marker in Kafka says
-    whether the latest intent was carried out; then exactly its events are marked, and nothing is sent twice.
+    After init_transactions, which ends whatever an earlier producer of this name had begun, the latest intent says
+    where its events would be; if they can be seen there, exactly they are marked, and nothing is sent twice.
     """
 
     fixed: Mapping[str, str | None]
@@ -80,58 +81,64 @@ class ExactlyOnce:
         producer = Producer({**config, "error_cb": errors})
         _step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = _step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
-        number = self._recover(way, marker, topic, stop)
+        intent = read_intent(way.outbox.fact(INTENT_FACT))
+        if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(way.outbox, intent):
+            self._settle(way, intent, producer, stop)
+        self._refuse_clones(way.outbox, intent, marker)
+        number = 0 if intent is None else intent.marker.number
         self._latest = TransactionalSession(way, _Transactions(producer, errors, group), topic, marker, number)
         return self._latest
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, by a client of its own: one that has lost a coordinator may never find another."""
-        with closing(open_reader(self._settings, self._group, errors)) as reader:
+        with closing(open_reader(self._settings, self._group, errors, unstable=True)) as reader:
             answer = reader.committed([TopicPartition(topic, _MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
             if answer.error is not None:
                 raise KafkaException(answer.error)
             marker = parse_marker(raw_metadata(answer)) if answer.offset >= 0 else None
             return marker, reader.consumer_group_metadata()
 
-    def _recover(self, way: Way, marker: Marker | None, topic: TopicView, stop: threading.Event) -> int:
-        """Mark what the latest transaction holds, where it was carried out and nobody knows; give its number."""
-        intent = read_intent(way.outbox.fact(INTENT_FACT))
-        latest = 0 if intent is None else intent.marker.number
-        if intent is not None and marker == intent.marker:
-            if latest > self._settled(way.outbox):
-                self._mark(way, intent, topic, stop)
-        elif marker is not None and (intent is None or marker != intent.previous):
-            if self._latest is not None:
-                raise ClonedError(
-                    f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: end it, or give one of the two"
-                    " another gateway.id; then restart this agent"
-                )
-            _log.warning(
-                "delivery=exactly-once marker=foreign epoch=%s effect=%r",
-                marker.epoch,
-                "the store is older than what was sent: what was sent since its backup is sent again",
-            )
-        return latest
+    def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
+        """Tell whether a transaction is marked, on disk or not yet."""
+        settled = max(int(outbox.fact(SETTLED_FACT) or 0), 0 if self._latest is None else self._latest.settled)
+        return intent.marker.number <= settled
 
-    def _settled(self, outbox: Outbox) -> int:
-        """Give the number of the latest transaction that is marked, on disk or not yet."""
-        return max(int(outbox.fact(SETTLED_FACT) or 0), 0 if self._latest is None else self._latest.settled)
-
-    def _mark(self, way: Way, intent: Intent, topic: TopicView, stop: threading.Event) -> None:
-        if intent.topic_id != topic.id:
-            return  # the topic that took it is gone, and its records with it
-        ends = way.watch.ends(topic.ends, stop)
-        if ends.keys() != topic.ends.keys():
-            raise UnreachableError("not all partitions have a leader")
+    def _settle(self, way: Way, intent: Intent, producer: Producer, stop: threading.Event) -> None:
+        """Mark what the latest transaction holds, where Kafka shows it; it is sent again where it does not."""
+        reader = open_reader(self._settings, self._group, LastError())
+        try:
+            visible = is_visible(way, intent, producer, reader, stop)
+        finally:
+            with suppress(UnreachableError):
+                attempt(reader.close, STEP_SECONDS_MAX, stop, "closing a client")
+        if not visible:
+            _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
+            return
         note = (SETTLED_FACT, str(intent.marker.number))
         runs = [(events[0].position, events[-1].position) for events in _still_new(way.outbox, intent)]
         for first, last in runs:
-            batch = intent.recovered(first, last, ends)
+            batch = replace(intent.batch, first=first, last=last)
             way.outbox.mark_forwarded(batch, note if (first, last) == runs[-1] else None)
         if not runs:
             way.outbox.set_fact(*note)
         count = sum(last - first + 1 for first, last in runs)
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
+
+    def _refuse_clones(self, outbox: Outbox, intent: Intent | None, marker: Marker | None) -> None:
+        """Raise ClonedError where somebody else has committed under our name since this agent held it."""
+        known = () if intent is None else (intent.marker, intent.previous)
+        if marker is None or marker in known or marker.epoch == outbox.epoch():
+            return
+        if self._latest is not None:
+            raise ClonedError(
+                f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: end it, or give one of the two"
+                " another gateway.id; then restart this agent"
+            )
+        _log.warning(
+            "delivery=exactly-once marker=foreign epoch=%s effect=%r",
+            marker.epoch,
+            "the store is older than what was sent: what was sent since its backup is sent again",
+        )
 
 
 class TransactionalSession:
@@ -148,7 +155,6 @@ class TransactionalSession:
         self._number = latest
         self.settled = 0
         """The number of the latest transaction that this session has marked."""
-        self._lower = {partition: end.offset for partition, end in topic.ends.items()}
         self._cursor = START
         self.marked = 0
 
@@ -169,41 +175,33 @@ class TransactionalSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Carry out one transaction, and mark its events."""
-        intent = self._intend(events)
-        flight = Flight(intent.first)
+        flight = Flight(events[0].position)
         self._transactions.begin()
         self._produce(events, flight)
         self._await_reports(events, flight, stop)
-        self._transactions.commit(self._way.topic, intent.marker, stop)
-        self._marker = intent.marker
-        self._number = intent.marker.number
+        batch = flight.batch(self._topic.id, self._topic.ends)
+        marker = self._intend(events, batch)
+        self._transactions.commit(self._way.topic, marker, stop)
+        if not await_stable(self._way, batch, stop):
+            raise SessionError("the transaction is committed, and readers of the topic do not see it")
         actual = self._way.watch.read(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
-        batch = flight.batch(self._topic.id, self._topic.ends)
-        self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(intent.marker.number)))
-        self._lower.update((partition, offsets.highest + 1) for partition, offsets in batch.partitions.items())
-        self.settled = intent.marker.number
-        self._cursor = intent.last
-        self._way.suspects.clear(intent.first)
+        self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(marker.number)))
+        self._marker = marker
+        self.settled = marker.number
+        self._cursor = batch.last
+        self._way.suspects.clear(batch.first)
         self._way.link.took()
         self.marked += 1
 
-    def _intend(self, events: Sequence[StoredEvent]) -> Intent:
-        """Write down what the transaction will hold, before it begins."""
-        outbox = self._way.outbox
-        intent = Intent(
-            Marker(outbox.epoch(), self._number + 1),
-            self._marker,
-            events[0].position,
-            events[-1].position,
-            (events[0].label, events[-1].label),
-            self._topic.id,
-            self._lower,
-        )
-        outbox.set_fact(INTENT_FACT, str(intent))
-        self._number = intent.marker.number
-        return intent
+    def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Marker:
+        """Write down what is about to be committed, and give its marker."""
+        self._number += 1
+        marker = Marker(self._way.outbox.epoch(), self._number)
+        intent = Intent(marker, self._marker, batch, (events[0].label, events[-1].label))
+        self._way.outbox.set_fact(INTENT_FACT, str(intent))
+        return marker
 
     def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> None:
         for event in events:
@@ -284,13 +282,13 @@ def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]
 
     Raises SessionError where other labels stand at its positions.
     """
-    after = intent.first - 1
-    while after < intent.last:
-        read = outbox.read(after, intent.last - after, FLIGHT_BYTES_MAX)
-        events = [event for event in read if event.position <= intent.last]
+    after = intent.batch.first - 1
+    while after < intent.batch.last:
+        read = outbox.read(after, intent.batch.last - after, FLIGHT_BYTES_MAX)
+        events = [event for event in read if event.position <= intent.batch.last]
         if not events:
             return
-        labels = dict(zip((intent.first, intent.last), intent.labels, strict=True))
+        labels = dict(zip((intent.batch.first, intent.batch.last), intent.labels, strict=True))
         for event in events:
             if labels.get(event.position, event.label) != event.label:
                 raise SessionError(f"transaction {intent.marker} was carried out with other events than are stored")

@@ -76,22 +76,27 @@ class Group:
         raise UnreachableError("the agent stops")
 
     def read_back(self, partition: int, offset: int, stop: threading.Event) -> Found | None:
-        """Read the label of the record at an offset, NOBODY where there is none; None where nobody answers."""
-        self._consumer.assign([TopicPartition(self._topic, partition, offset)])
-        deadline = time.monotonic() + REQUEST_SECONDS_MAX
-        try:
-            while time.monotonic() < deadline and not stop.is_set():
-                message = self._consumer.poll(STOP_POLL_SECONDS)
-                if message is None:
-                    continue
-                error = message.error()
-                if error is None:
-                    return _label(message) if message.offset() == offset else NOBODY
-                if error.code() in _NOT_THERE:
-                    return NOBODY
-            return None
-        finally:
-            self._consumer.unassign()
+        """Read the label of the record at an offset; see `read_label`."""
+        return read_label(self._consumer, self._topic, partition, offset, stop)
+
+
+def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event) -> Found | None:
+    """Read the label of the record at an offset, NOBODY where there is none; None where nobody answers."""
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    try:
+        while time.monotonic() < deadline and not stop.is_set():
+            message = consumer.poll(STOP_POLL_SECONDS)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return _label(message) if message.offset() == offset else NOBODY
+            if error.code() in _NOT_THERE:
+                return NOBODY
+        return None
+    finally:
+        consumer.unassign()
 
 
 def _label(message: Message) -> Found:

@@ -17,13 +17,22 @@ from agent.forward.records import Record
 if TYPE_CHECKING:
     from confluent_kafka._types import HeadersType
 
+BY_KEY: Final = -1
+"""The partition that the key decides."""
 PURGE_POLLS_MAX: Final = 10
 """Rounds of POLL_SECONDS_MAX in which a purged producer gives back what it holds."""
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
-def hand_over(producer: Producer, topic: str, record: Record, delivered: Delivered, check: Callable[[], None]) -> bool:
+def hand_over(
+    producer: Producer,
+    topic: str,
+    record: Record,
+    delivered: Delivered,
+    check: Callable[[], None],
+    partition: int = BY_KEY,
+) -> bool:
     """Give a record to the producer; False where it is too large for it.
 
     While the producer is full, `check` is called, which raises where waiting has become pointless.
@@ -31,7 +40,7 @@ def hand_over(producer: Producer, topic: str, record: Record, delivered: Deliver
     while True:
         try:
             headers = cast("HeadersType", record.headers)
-            producer.produce(topic, record.value, record.key, headers=headers, on_delivery=delivered)
+            producer.produce(topic, record.value, record.key, partition, delivered, headers=headers)
             return True
         except BufferError:  # the user's own bounds of librdkafka's queue are below ours
             producer.poll(POLL_SECONDS_MAX)

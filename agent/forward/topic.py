@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
@@ -59,13 +59,17 @@ class TopicWatch:
         description = self._describe(stop)
         return TopicView(topic_id(description), self.ends((part.id for part in description.partitions), stop))
 
-    def ends(self, partitions: Iterable[int], stop: threading.Event) -> dict[int, LogEnd]:
-        """Read where partitions end; one that does not answer (it may have no leader now) is left out."""
+    def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
+        """Read where partitions end; one that does not answer (it may have no leader now) is left out.
+
+        With `stable`, where they end for a reader of what is committed: below the first open transaction.
+        """
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
         question = {TopicPartition(self._name, number): latest for number in partitions}
         if not question:
             return {}
-        futures = self._admin.list_offsets(question, request_timeout=REQUEST_SECONDS_MAX)
+        isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        futures = self._admin.list_offsets(question, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
         ends: dict[int, LogEnd] = {}
         for partition, future in futures.items():
             try:

@@ -1,18 +1,18 @@
 """What an exactly-once gateway remembers of its latest transaction: the intent in its store, the marker in Kafka.
 
-The marker is the metadata of an offset that the transaction commits together with the records, so that it is there if
-and only if they are. The intent is written before the transaction and says which events are in it.
+The intent is written between the broker's acks and the commit, and says which events are where. The marker is the
+metadata of an offset that the transaction commits together with the records: it tells who was the last to commit.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import sys
 from dataclasses import asdict, dataclass
 
-from agent.forward.topic import LogEnd
-from agent.store.port import Batch, Offsets
+from agent.forward.read_back import Found
+from agent.store.port import Batch, LabelRange, Offsets
 from contract.event import Label
 
 GROUP_PREFIX = "oncegate-outbox-"
@@ -41,45 +41,40 @@ def parse_marker(metadata: bytes) -> Marker | None:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A transaction that is to be made, or was."""
+    """A transaction that is to be committed, or was."""
 
     marker: Marker
     previous: Marker | None
     """What stood in Kafka when this was written, and stands there still if the transaction fails."""
-    first: int
-    last: int
+    batch: Batch
+    """Its events, and where the broker has put them."""
     labels: tuple[Label, Label]
     """Of the first and of the last event."""
-    topic_id: str
-    lower: Mapping[int, int]
-    """For each partition an offset that none of its records lies below."""
 
     def __str__(self) -> str:
         """Write the fact."""
         return json.dumps(asdict(self))
 
-    def recovered(self, first: int, last: int, ends: Mapping[int, LogEnd]) -> Batch:
-        """Give a batch of events of it whose delivery reports nobody has: their records lie between the bounds."""
-        spans = {
-            partition: Offsets(lower, end.offset - 1, end.leader_epoch)
-            for partition, end in sorted(ends.items())
-            if end.offset > (lower := self.lower.get(partition, 0))
-        }
-        return Batch(first, last, self.topic_id, spans)
+    def holds(self, gateway: str, found: Found) -> bool:
+        """Tell whether a label is one of these events'; those of openings between the two ends are not known."""
+        first, last = self.labels
+        if first.epoch == last.epoch:
+            ranges = [LabelRange(first.epoch, first.sequence, last.sequence)]
+        else:
+            ranges = [LabelRange(first.epoch, first.sequence, sys.maxsize), LabelRange(last.epoch, 0, last.sequence)]
+        return found.is_in(gateway, ranges)
 
 
 def read_intent(fact: str | None) -> Intent | None:
-    """Read the fact; None where there was no transaction yet."""
-    if not fact:
+    """Read the fact; None where there was no transaction yet, or only one of the first form, which had no offsets."""
+    document = json.loads(fact or "{}")
+    if "batch" not in document:
         return None
-    document = json.loads(fact)
-    previous = document["previous"]
+    previous, batch = document["previous"], document["batch"]
+    partitions = {int(partition): Offsets(**offsets) for partition, offsets in batch.pop("partitions").items()}
     return Intent(
         Marker(**document["marker"]),
         None if previous is None else Marker(**previous),
-        document["first"],
-        document["last"],
+        Batch(**batch, partitions=partitions),
         (Label(**document["labels"][0]), Label(**document["labels"][1])),
-        document["topic_id"],
-        {int(partition): offset for partition, offset in document["lower"].items()},
     )

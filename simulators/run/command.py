@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from simulators.evidence.postgres import PostgresError
 from simulators.evidence.topic import TopicError
 from simulators.fleet import FleetError
 from simulators.ledger import LedgerError
@@ -23,7 +24,7 @@ from simulators.run.run import run
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 
-KNOWN_ERRORS = (RunError, PartError, LedgerError, TopicError, FleetError, FileExistsError)
+KNOWN_ERRORS = (RunError, PartError, LedgerError, PostgresError, TopicError, FleetError, FileExistsError)
 
 
 def main(arguments: Sequence[str], program: str) -> int:

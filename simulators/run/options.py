@@ -30,6 +30,8 @@ class Place:
     table: Path | None = None
     kafka: str | None = None
     topic: str = "oncegate.events"
+    postgres: Path | None = None
+    postgres_table: str = "events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         targets=targets,
         http_token=_token(parser, given.token_file),
         ledger=given.ledger,
-        place=Place(given.table, given.kafka, given.topic),
+        place=Place(given.table, given.kafka, given.topic, given.postgres, given.postgres_table),
     )
 
 
@@ -104,6 +106,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
     add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
     add("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
+    add("--postgres", type=Path, metavar="FILE", help="connection string of the database in which the events end")
+    add("--postgres-table", default="events", metavar="NAME", help="of --postgres (default: %(default)s)")
     add("--kafka", metavar="SERVERS", help="Kafka brokers with the topic in which the events end")
     add("--topic", default="oncegate.events", metavar="NAME", help="of --kafka (default: %(default)s)")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from simulators import ledger as ledgers
-from simulators.evidence import delta, topic
+from simulators.evidence import delta, postgres, topic
 from simulators.ledger import Ledger
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.history import with_histories
@@ -146,9 +146,11 @@ def judge_there(ledger_file: Path, place: Place, complete: bool) -> Verdict:
         casebook.add_ledger(ledgers.read(ledger_file))
         if place.table is not None:
             casebook.add_rows(delta.read(place.table))
+        elif place.postgres is not None:
+            casebook.add_rows(postgres.read(place.postgres, place.postgres_table))
         elif place.kafka is not None:
             casebook.add_topic_as_rows(topic.read(place.kafka, place.topic))
-        has_table = bool(place.table or place.kafka)
+        has_table = bool(place.table or place.postgres or place.kafka)
         verdict = judge(casebook, has_table=has_table, complete=complete)
         return with_histories(verdict, casebook, ledger_file)
 

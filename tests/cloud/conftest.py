@@ -17,6 +17,7 @@ from cloud.session import SETTINGS
 from simulators.parts import jars
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
+from tests.cloud.consuming import ConsumerSide
 from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
 
 _FOLDER = Path(__file__).parent
@@ -75,3 +76,12 @@ def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
         side.postgres = request.getfixturevalue("postgres")
     yield side
     side.close()
+
+
+@pytest.fixture
+def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[ConsumerSide]:
+    """Give a topic, a table and a group that nobody has used; no member is left behind."""
+    made = ConsumerSide(broker, postgres, tmp_path, f"c{uuid4().hex}")
+    yield made
+    for member in made.members:
+        member.kill()

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from uuid import uuid4
-
 import psycopg
 import pytest
 from confluent_kafka import TopicPartition
@@ -17,73 +9,13 @@ from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.consumer_table import Commit
-from simulators.parts.kafka import Broker
-from simulators.parts.postgres import Postgres
-from simulators.parts.process import Command, Process
-from tests.cloud.gateway import Gateway, Record, readings, send, without_header
+from tests.cloud.consuming import WAIT_SECONDS_MAX, ConsumerSide
+from tests.cloud.gateway import Gateway, readings, without_header
 
 pytestmark = pytest.mark.kafka
 
-WAIT_SECONDS_MAX = 120.0
-ROOT = Path(__file__).resolve().parents[2]
 
-
-class Side:
-    """A topic of two partitions, a table, and the members of one group."""
-
-    def __init__(self, broker: Broker, server: Postgres, folder: Path, name: str) -> None:
-        self.broker = broker
-        self.server = server
-        self.folder = folder
-        self.name = name
-        self.members: list[Process] = []
-        self.connection = server.write_connection(folder / "connection")
-        broker.create_topics(name, partitions=2)
-
-    def send(self, records: list[Record], partition: int = 0) -> None:
-        send(self.broker.bootstrap_servers, self.name, records, partition)
-
-    def start(self, *options: str) -> Process:
-        ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.name, "--group", self.name)
-        place = ("--connection", str(self.connection), "--table", self.name)
-        quick = ("--kafka", "session.timeout.ms=6000", "--kafka", "heartbeat.interval.ms=500")
-        command = (sys.executable, "-m", "cloud.consumer", *ends, *place, *quick, *options)
-        log = self.folder / f"member-{len(self.members)}.log"
-        member = Process(Command("consumer", command, log, ROOT))
-        member.start()
-        self.members.append(member)
-        return member
-
-    def wait(self, text: str) -> None:
-        self.members[-1].wait_for_log(text, WAIT_SECONDS_MAX)
-
-    def wait_for_rows(self, count: int) -> None:
-        self.members[-1].wait_until(lambda: len(self.ids()) >= count, f"{count} rows", WAIT_SECONDS_MAX)
-
-    def ids(self) -> list[int]:
-        with psycopg.connect(self.server.connection) as connection:
-            exists = connection.execute("SELECT to_regclass(%s)", (self.name,)).fetchone()
-            if exists is None or exists[0] is None:
-                return []
-            return sorted(int(row[0]) for row in connection.execute(f"SELECT id FROM {self.name}".encode()))
-
-    @contextmanager
-    def locked(self, suffix: str) -> Iterator[None]:
-        """Hold whoever wants to write into one of the tables."""
-        with psycopg.connect(self.server.connection) as connection:
-            connection.execute(f"LOCK {self.name}{suffix} IN SHARE MODE".encode())
-            yield
-
-
-@pytest.fixture
-def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[Side]:
-    made = Side(broker, postgres, tmp_path, f"c{uuid4().hex}")
-    yield made
-    for member in made.members:
-        member.kill()
-
-
-def test_dead_between_result_and_offset_it_writes_each_event_once(side: Side) -> None:
+def test_dead_between_result_and_offset_it_writes_each_event_once(side: ConsumerSide) -> None:
     gateway = Gateway()
     first = gateway.records(readings(20))
     side.send(first)
@@ -105,7 +37,7 @@ def test_dead_between_result_and_offset_it_writes_each_event_once(side: Side) ->
 
 
 @pytest.mark.heavy
-def test_offsets_first_lose_what_was_in_work(side: Side) -> None:
+def test_offsets_first_lose_what_was_in_work(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(20)))
     side.start("--commit", "before")
     side.wait_for_rows(20)
@@ -120,7 +52,7 @@ def test_offsets_first_lose_what_was_in_work(side: Side) -> None:
 
 
 @pytest.mark.heavy
-def test_auto_commit_writes_again_what_came_since(side: Side) -> None:
+def test_auto_commit_writes_again_what_came_since(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(20)))
     options = ("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
     side.start(*options)
@@ -132,7 +64,7 @@ def test_auto_commit_writes_again_what_came_since(side: Side) -> None:
 
 
 @pytest.mark.heavy
-def test_a_member_that_was_thrown_out_commits_nothing(side: Side) -> None:
+def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> None:
     """It sleeps in the middle of its work for longer than the group waits: another member does that work."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
@@ -159,7 +91,7 @@ def test_a_member_that_was_thrown_out_commits_nothing(side: Side) -> None:
 
 
 @pytest.mark.heavy
-def test_a_stale_member_is_rejected_and_reads_on(side: Side) -> None:
+def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
     """max.poll.interval exceeded: it still lives, works on, and learns at its commit that it has been overtaken."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
@@ -178,7 +110,7 @@ def test_a_stale_member_is_rejected_and_reads_on(side: Side) -> None:
     assert side.ids() == [*range(10), 50]  # the overtaker wrote no rows, so these are the slow one's alone
 
 
-def test_records_that_retention_has_eaten_stop_it(side: Side) -> None:
+def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start()
@@ -195,7 +127,7 @@ def test_records_that_retention_has_eaten_stop_it(side: Side) -> None:
 
 
 @pytest.mark.heavy
-def test_the_only_member_dies_and_the_next_goes_on(side: Side) -> None:
+def test_the_only_member_dies_and_the_next_goes_on(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start()
@@ -207,39 +139,40 @@ def test_the_only_member_dies_and_the_next_goes_on(side: Side) -> None:
     assert side.ids() == list(range(20))
 
 
-@pytest.mark.heavy
-def test_a_webhook_that_dies_on_the_way_is_called_again_under_the_same_key(side: Side) -> None:
-    keys: list[str] = []
-    refuse = threading.Event()
-    refuse.set()
+def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
+    """More records than before: the old offset is one that the new topic has, and so nothing else would tell."""
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    side.start()
+    side.wait_for_rows(10)
+    side.members[-1].kill()
+    side.make_topic_anew()
+    side.send(gateway.records(readings(30, start=10)))
 
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the server's name
-            self.rfile.read(int(self.headers["Content-Length"]))
-            keys.append(self.headers["Idempotency-Key"])
-            self.send_response(503 if refuse.is_set() else 204)
-            self.end_headers()
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "made anew" in side.members[-1].log()
+    assert side.ids() == list(range(10))
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the server's name
-            pass
+    # What the message says to do.
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"DELETE FROM {side.name}_offsets".encode())
+    side.start()
+    side.wait_for_rows(40)
+    assert side.ids() == list(range(40))
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        records = Gateway().records(readings(3))
-        side.send(records)
-        url = ("--webhook", f"http://127.0.0.1:{server.server_port}/")
-        side.start(*url)
-        side.members[-1].wait_until(lambda: bool(keys), "a call", WAIT_SECONDS_MAX)
-        side.members[-1].kill()
-        refuse.clear()
-        side.start(*url)
-        marks = {dict(record.headers)["ce_id"].decode() for record in records}
-        side.members[-1].wait_until(
-            lambda: side.members[-1].log().count("stage=called") == 3, "3 calls", WAIT_SECONDS_MAX
-        )
-        server.shutdown()
-    assert len(keys) > 3
-    assert set(keys) == marks
+
+def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    running = side.start("--kafka", "topic.metadata.refresh.interval.ms=1000")
+    side.wait_for_rows(10)
+    side.make_topic_anew()
+    side.send(gateway.records(readings(30, start=10)))
+
+    assert running.wait(WAIT_SECONDS_MAX) == 1
+    assert side.ids() == list(range(10))
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "made anew" in side.members[-1].log()
 
 
 @pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "never"), ("--commit", "auto", "--webhook", "x")])

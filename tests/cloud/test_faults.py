@@ -202,8 +202,8 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
 @on_both
 def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothing(cloud: CloudSide) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     programs.require("faketime")
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     cloud.environment = {"LD_PRELOAD": str(library), "FAKETIME": "+1d", "DONT_FAKE_MONOTONIC": "1"}
     cloud.window = "1m"
     ledger.tell(gateway.records(readings(20)))

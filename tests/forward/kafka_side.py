@@ -21,11 +21,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
 )
 
 from agent.forward.client import LastError
+from agent.forward.metadata import raw_metadata
 from agent.forward.topic import TopicWatch, topic_id
+from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.settings import KafkaSettings
 from contract import topics
 from tests.support.waiting import wait_until
@@ -41,6 +44,7 @@ class KafkaSide:
 
     def __init__(self, bootstrap_servers: str, topic: str, replicas: int = 1) -> None:
         self._replicas = replicas
+        self.partitions = PARTITIONS
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "2"})
@@ -52,7 +56,7 @@ class KafkaSide:
 
     def create_topic(self) -> str:
         """Create the topic and give its id once all of its partitions answer."""
-        new = NewTopic(self.topic, PARTITIONS, self._replicas, config=topics.settings(replicas=self._replicas))
+        new = NewTopic(self.topic, self.partitions, self._replicas, config=topics.settings(replicas=self._replicas))
         self._admin.create_topics([new])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(self._answers, "the topic's partitions answer")
         return str(self.topic_id())
@@ -67,6 +71,12 @@ class KafkaSide:
         self._admin.delete_topics([self.topic])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(lambda: self.topic_id() is None, "the topic is gone")
 
+    def add_partitions(self, count: int) -> None:
+        """Let the topic have so many partitions, and wait until all of them answer."""
+        self._admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(ANSWER_SECONDS_MAX)
+        self.partitions = count
+        wait_until(self._answers, "the topic's new partitions answer")
+
     def topic_id(self) -> str | None:
         try:
             described = self._admin.describe_topics(TopicCollection([self.topic]))[self.topic]
@@ -79,7 +89,7 @@ class KafkaSide:
         ends = self.ends()
         offsets = [
             TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata)
-            for number in range(PARTITIONS)
+            for number in range(self.partitions)
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
         wait_until(lambda: self._takes(request), "the group takes the offsets")
@@ -112,7 +122,7 @@ class KafkaSide:
     def ends(self, isolation: str = "read_committed") -> dict[int, int]:
         """Give each partition's next offset; a broker that has just come back may not lead them yet."""
         with self._consumer(isolation) as consumer:
-            return {number: self._end(consumer, number) for number in range(PARTITIONS)}
+            return {number: self._end(consumer, number) for number in range(self.partitions)}
 
     def _end(self, consumer: Consumer, number: int) -> int:
         deadline = time.monotonic() + ANSWER_SECONDS_MAX
@@ -127,7 +137,7 @@ class KafkaSide:
         """Give all records that are committed, each partition's in its order, once no transaction is open."""
         wait_until(lambda: self.ends() == self.ends(isolation="read_uncommitted"), "no transaction is open")
         records: list[Message] = []
-        unread = set(range(PARTITIONS))
+        unread = set(range(self.partitions))
         deadline = time.monotonic() + READ_SECONDS_MAX
         with self._consumer() as consumer:
             consumer.assign([TopicPartition(self.topic, number, 0) for number in sorted(unread)])
@@ -141,6 +151,16 @@ class KafkaSide:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         unread.discard(cast("int", message.partition()))
         return records
+
+    def marker(self, gateway: str) -> Marker | None:
+        """Give the marker of the latest transaction that a gateway has committed."""
+        request = [ConsumerGroupTopicPartitions(GROUP_PREFIX + gateway, [TopicPartition(self.topic, 0)])]
+        try:
+            answer = next(iter(self._admin.list_consumer_group_offsets(request).values())).result(ANSWER_SECONDS_MAX)
+        except KafkaException:
+            return None
+        committed = answer.topic_partitions[0]
+        return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
 
     def leader(self, partition: int) -> int:
         """Give the number of the broker that leads a partition."""
@@ -162,7 +182,7 @@ class KafkaSide:
 
     def _answers(self) -> bool:
         try:
-            return self.topic_id() is not None and len(self.ends()) == PARTITIONS
+            return self.topic_id() is not None and len(self.ends()) == self.partitions
         except KafkaException:
             return False
 

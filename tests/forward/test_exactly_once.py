@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -16,7 +14,6 @@ from agent.forward.forwarder import Forwarder
 from agent.forward.link import STOPPED_FACT
 from agent.forward.transaction import read_intent
 from agent.store.port import Batch, OutboxError
-from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide
@@ -57,17 +54,6 @@ class MortalOutbox(MemoryOutbox):
 def run_until_death(kafka: KafkaSide, outbox: MemoryOutbox, gateway: str) -> None:
     with pytest.raises(DeathError):
         Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Random(7)).run(threading.Event())
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
-
-
-@pytest.fixture
-def gateway(kafka: KafkaSide) -> str:
-    """Give a gateway of this test's own: its name is its transactional id."""
-    return f"gw-{kafka.topic}"
 
 
 def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gateway: str) -> None:
@@ -202,25 +188,6 @@ def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaSide, gat
 
     assert_each_once(kafka, outbox)
     assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
-
-
-# Killed, the only broker has been seen to lose the transaction that it had committed just before (docs/guarantees.md).
-@pytest.mark.parametrize("end", [Broker.stop, pytest.param(Broker.kill, marks=pytest.mark.heavy)])
-def test_a_broker_that_goes_and_comes_back_gets_each_once(
-    broker: Broker, kafka: KafkaSide, gateway: str, end: Callable[[Broker], None]
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(5_000))
-
-    with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until(lambda: outbox.new < 5_000, "some events are marked")
-        end(broker)
-        outbox.append(*readings(1_000, 5_000))
-        broker.start()
-        wait_until_forwarded(outbox)
-
-    assert_each_once(kafka, outbox)
-    assert_nothing_lost(kafka, outbox)
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.topic import LogEnd
+from agent.forward.group import NOBODY
+from agent.forward.read_back import Found
 from agent.forward.transaction import Intent, Marker, parse_marker, read_intent
 from agent.store.port import Batch, Offsets
 from contract.event import Label
@@ -13,15 +14,14 @@ EPOCH = "0123456789abcdef"
 epochs = st.text("0123456789abcdef", min_size=16, max_size=16)
 markers = st.builds(Marker, epochs, st.integers(1, 1 << 62))
 labels = st.builds(Label, epochs, st.integers(1, 1 << 62))
+positions = st.integers(1, 1 << 40)
+offsets = st.builds(Offsets, positions, positions, st.none() | st.integers(0, 1 << 30))
 intents = st.builds(
     Intent,
     markers,
     st.none() | markers,
-    st.integers(1, 1 << 40),
-    st.integers(1, 1 << 40),
+    st.builds(Batch, positions, positions, st.text(min_size=1), st.dictionaries(st.integers(0, 100), offsets)),
     st.tuples(labels, labels),
-    st.text(min_size=1),
-    st.dictionaries(st.integers(0, 100), st.integers(0, 1 << 62)),
 )
 
 
@@ -45,8 +45,21 @@ def test_no_transaction_has_no_intent() -> None:
     assert read_intent("") is None
 
 
-def test_a_recovered_batch_lies_between_the_bounds_and_leaves_out_where_nothing_came() -> None:
-    intent = Intent(Marker(EPOCH, 1), None, 5, 9, (Label(EPOCH, 5), Label(EPOCH, 9)), "topic", {0: 10, 1: 20, 2: 0})
-    ends = {0: LogEnd(17, 3), 1: LogEnd(20, 3), 2: LogEnd(0, None), 3: LogEnd(4, 1)}
+def test_the_first_form_of_an_intent_is_none() -> None:
+    assert read_intent('{"marker": {"epoch": "0123456789abcdef", "number": 1}, "first": 1, "last": 9}') is None
 
-    assert intent.recovered(5, 9, ends) == Batch(5, 9, "topic", {0: Offsets(10, 16, 3), 3: Offsets(0, 3, 1)})
+
+def test_an_intent_holds_the_labels_between_its_ends_and_no_other_gateways() -> None:
+    one = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label(EPOCH, 9)))
+    assert one.holds("gw", Found("gw", EPOCH, 5))
+    assert one.holds("gw", Found("gw", EPOCH, 9))
+    assert not one.holds("gw", Found("gw", EPOCH, 10))
+    assert not one.holds("gw", Found("gw", "f" * 16, 7))
+    assert not one.holds("gw", Found("other", EPOCH, 7))
+    assert not one.holds("gw", NOBODY)
+
+    two = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label("f" * 16, 2)))
+    assert two.holds("gw", Found("gw", EPOCH, 800))
+    assert two.holds("gw", Found("gw", "f" * 16, 1))
+    assert not two.holds("gw", Found("gw", EPOCH, 4))
+    assert not two.holds("gw", Found("gw", "f" * 16, 3))

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from cloud.postgres_statements import Statements
 from contract.event import Event
 from simulators import command_line, ledger
+from simulators.evidence.postgres import PostgresError
 from simulators.ledger import Acked, Begun, Ledger, Told
 from simulators.oracle.verdict import Verdict
+from simulators.parts.postgres import Postgres
 from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
@@ -166,6 +170,34 @@ def test_a_table_that_is_not_there_has_lost_all_that_was_acked(tmp_path: Path) -
     verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "none"), complete=True)
     assert (verdict.lost, verdict.rows) == (27, 0)
     assert "byte for byte" in str(verdict.violations[-1])
+
+
+def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) -> None:
+    file = _ledger(tmp_path)
+    events = [line.event for line in ledger.read(file) if isinstance(line, Told)]
+    statements = Statements("plant.events", "plant.quarantine")
+    with Postgres(tmp_path / "postgres") as server:
+        connection = server.write_connection(tmp_path / "connection")
+        with psycopg.connect(server.connection) as opened:
+            opened.execute("CREATE SCHEMA plant")
+            opened.execute(statements.create_table)
+            for number, event in enumerate(events):
+                opened.execute(
+                    "INSERT INTO plant.events (fingerprint, device, type, id, data, epoch, sequence, processed_at)"
+                    " VALUES (%s, %s, %s, %s, %s, 'e', %s, now())",
+                    (number.to_bytes(16), event.device, event.type, str(event.id), json.dumps(event.data), number),
+                )
+        place = Place(postgres=connection, postgres_table="plant.events")
+
+        verdict = judge_there(file, place, complete=True)
+        assert (verdict.kept, verdict.rows) == (True, 30)
+
+        with psycopg.connect(server.connection) as opened:
+            opened.execute("DELETE FROM plant.events WHERE id = '7'")
+        assert judge_there(file, place, complete=True).lost == 1
+
+        with pytest.raises(PostgresError, match="does not exist"):
+            judge_there(file, Place(postgres=connection, postgres_table="none"), complete=True)
 
 
 def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:

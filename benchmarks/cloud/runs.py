@@ -12,30 +12,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.parts import jars, java, session
-from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Command, Process
 from simulators.parts.spark import Options, submit
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
-CONTENDERS = Path(__file__).with_name("cloud_spark.py")
-STREAMS = Path(__file__).parent / "streams" / "Dedup.java"
-RUN_SECONDS_MAX = 1200.0
+CONTENDERS = Path(__file__).with_name("spark.py")
+STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
+RUN_SECONDS_MAX = 600.0
 POLL_SECONDS = 0.1
 WINDOW = "4h"
+SKEW_MS = 3_600_000
+"""A quarter of the window: so far ahead are the events' times, so that all of them are fresh to a state this young."""
+DRIVER_MEGABYTES = 1536
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+)$", re.MULTILINE)
+_BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=(\d+)$", re.MULTILINE)
 _JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
 
 
@@ -65,20 +68,23 @@ class Bench:
     folder: Path
 
     def spark(self, way: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
-        """Run one of `cloud_spark.py`, a fresh process."""
+        """Run one of `spark.py`, a fresh process."""
+        log, used = self.spark_log(way, batch or self.batch, table)
+        milliseconds = [int(found[1]) for found in _BATCH.finditer(log)]
+        records = min(self.records, len(milliseconds) * self.batch)  # one of them stops early
+        return Timing(records, sum(milliseconds) / 1000, used)
+
+    def spark_log(self, way: str, batch: int, table: Path | None = None) -> tuple[str, float]:
+        """Run one of `spark.py`, and give what it has logged, and its CPU seconds."""
         folder = self._fresh(way)
         target = folder if table is None else table
-        arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch or self.batch))
+        arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
         process = submit(CONTENDERS, arguments, folder, _options())
         with _ending(process):
             process.wait_for_log("started", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
-            used = _watch(process, before)
-            log = process.log()
-            if process.exit_status:
-                raise PartError(f"{way}: status {process.exit_status}; see {process.command.log_file}")
-        milliseconds = sum(int(found[2]) for found in _BATCH.finditer(log))
-        return Timing(self.records, milliseconds / 1000, used)
+            process.wait_for_log("finished", RUN_SECONDS_MAX)
+            return process.log(), cpu_seconds(process) - before
 
     def job(self, folder: Path, receipted_before: int, *options: str, topic: str = "", records: int = 0) -> Timing:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
@@ -89,6 +95,7 @@ class Bench:
             wanted = receipted_before + (records or self.records)
             self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic)
             used = cpu_seconds(process) - before
+            process.wait_until(lambda: _all_are_told(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
             seconds = sum(float(found) for found in _JOB_BATCH.findall(process.log()))
         return Timing(records or self.records, seconds, used)
@@ -108,10 +115,11 @@ class Bench:
             return None
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
-        subprocess.run([compiler, "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
-        self.broker.create_topics("survivors", partitions=self.partitions)
-        group = "streams-dedup"
-        ends = (self.broker.bootstrap_servers, self.topic, "survivors", group, str(folder / "state"))
+        subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
+        group = f"streams-{uuid4().hex}"
+        survivors = f"{group}-survivors"
+        self.broker.create_topics(survivors, partitions=self.partitions)
+        ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
         line = (str(java.require()), "-Xmx1g", "-cp", classpath, "Dedup", *ends)
         process = Process(Command("streams", line, folder / "streams.log", folder))
@@ -119,9 +127,12 @@ class Bench:
         with _ending(process):
             return self._timed(process, "state=RUNNING", lambda: self.wait_for(process, group, self.records))
 
-    def consumer(self, server: Postgres) -> Timing:
-        """Run the plain consumer to PostgreSQL."""
-        folder = self._fresh("consumer")
+    def consumer(self) -> Timing:
+        """Run the plain consumer to a PostgreSQL of its own."""
+        with Postgres(self._fresh("postgres")) as server:
+            return self._consumer(server, self._fresh("consumer"))
+
+    def _consumer(self, server: Postgres, folder: Path) -> Timing:
         file = server.write_connection(folder / "connection")
         ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", self.topic)
         line = (sys.executable, "-m", "cloud.consumer", *ends, "--connection", str(file), "--table", "readings")
@@ -186,19 +197,9 @@ def cpu_seconds(process: Process) -> float:
     return total / _TICKS
 
 
-def _watch(process: Process, before: float) -> float:
-    """Follow a process to its end, and give what it used from then on."""
-    used = [0.0]
-
-    def has_ended() -> bool:
-        if not process.alive:
-            return True
-        used[0] = max(used[0], cpu_seconds(process) - before)
-        return False
-
-    while not has_ended():
-        time.sleep(POLL_SECONDS)
-    return used[0]
+def _all_are_told(log: str) -> bool:
+    """Tell whether the job has logged the figures of each batch that it has committed: they come a little later."""
+    return log.count(" stage=committed ") == log.count(" stage=done ")
 
 
 @contextmanager
@@ -211,4 +212,6 @@ def _ending(process: Process) -> Iterator[None]:
 
 
 def _options() -> Options:
-    return Options(driver_megabytes=1536, settings={"spark.log.level": "WARN"}, packages=("contract", "cloud"))
+    return Options(
+        driver_megabytes=DRIVER_MEGABYTES, settings={"spark.log.level": "WARN"}, packages=("contract", "cloud")
+    )

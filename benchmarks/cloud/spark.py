@@ -1,13 +1,17 @@
-"""The contenders in Spark beside the job: run by spark-submit, as `cloud_spark.py WAY SERVERS TOPIC FOLDER BATCH`.
+"""The contenders in Spark beside the job: run by spark-submit, as `spark.py WAY SERVERS TOPIC FOLDER BATCH`.
 
 copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
 dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
-the past into a Delta table, as somebody else's append.
+the past into a Delta table, as somebody else's append. state: so many keys (BATCH) into the dedup's state, in large
+steps with small batches between them.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +25,10 @@ from cloud.source import read_topic
 
 WINDOW_SECONDS = 4 * 3600
 DAYS = 30
+MERGE_BATCHES = 2
+"""MERGE of everything is slow, and does not get faster."""
+POLL_SECONDS = 0.1
+STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
 def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
@@ -29,8 +37,16 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
     print("started", flush=True)
     if way == "fill":
         fill(spark, folder, int(batch))
-        return
-    source = read_topic(spark, KafkaSettings(servers, topic, "-", int(batch), {}), "earliest")
+    elif way == "state":
+        grow(spark, folder, int(batch))
+    else:
+        contend(spark, way, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
+    print("finished", flush=True)
+
+
+def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
+    """Read the topic to its end, in one of the ways."""
+    source = read_topic(spark, kafka, "earliest")
     records = read_records(source, Spans(WINDOW_SECONDS))
     if way == "dedup":
         records = drop_duplicates(records, WINDOW_SECONDS)
@@ -40,9 +56,12 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
         spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
         writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
         query = writer.start()
+        while query.isActive and len(query.recentProgress) < MERGE_BATCHES:
+            time.sleep(POLL_SECONDS)
+        query.stop()
     else:
         query = writer.format("parquet" if way == "dedup" else "delta").start(f"{folder}/table")
-    query.awaitTermination()
+        query.awaitTermination()
     for progress in query.recentProgress:
         print(
             f"batch={progress.batchId} rows={progress.numInputRows} milliseconds={progress.batchDuration}", flush=True
@@ -76,7 +95,31 @@ def fill(spark: SparkSession, table: str, count: int) -> None:
     columns = [given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in COLUMNS.items()]
     rows = spark.range(count).select(*columns).repartition(DAYS, "day")
     rows.write.format("delta").mode("append").save(table)
-    print(f"filled={count}", flush=True)
+
+
+def grow(spark: SparkSession, folder: str, count: int) -> None:
+    """Fill the state in STEPS, each followed by SMALL_BATCHES of SMALL_KEYS: one file of keys is one batch."""
+    sizes = [SMALL_KEYS] * SMALL_BATCHES + ([count // STEPS] + [SMALL_KEYS] * SMALL_BATCHES) * STEPS
+    source = Path(folder) / "keys"
+    told = 0
+    for number, size in enumerate(sizes):
+        keys = spark.range(told, told + size).select(F.unhex(F.md5(F.col("id").cast("string"))).alias("key"))
+        keys.coalesce(1).write.mode("append").parquet(str(source / f"batch={number:03}"))
+        for file in source.glob(f"batch={number:03}/*.parquet"):
+            os.utime(file, (number, number))  # Spark takes the oldest first
+        told += size
+    keys = spark.readStream.schema("key binary").option("maxFilesPerTrigger", 1).parquet(str(source / "*"))
+    survivors = drop_duplicates(keys.withColumn("seen", F.current_timestamp()), WINDOW_SECONDS).select("key")
+    writer = survivors.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    for progress in query.recentProgress:
+        [state] = progress.stateOperators
+        print(
+            f"batch={progress.batchId} rows={progress.numInputRows} milliseconds={progress.batchDuration} "
+            f"memory={state.memoryUsedBytes} disk={state.customMetrics['rocksdbSstFileSize']}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

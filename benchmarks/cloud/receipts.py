@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import re
 import time
 from statistics import quantiles
-from urllib.request import urlopen
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from benchmarks import cloud_topic
-from benchmarks.cloud_runs import RUN_SECONDS_MAX, Bench, committed
+from benchmarks.cloud import topic
+from benchmarks.cloud.runs import RUN_SECONDS_MAX, SKEW_MS, Bench, committed
 from benchmarks.report import Figure
-from simulators.parts import ports
 from simulators.parts.process import Process
 
 RECORDS_PER_SECOND = 1000
-SECONDS = 40
 WARM_UP_SECONDS = 10
 TOPIC = "receipts"
 GOALS = {50: 3.0, 99: 6.0}
 
 
-def receipt_figures(bench: Bench) -> list[Figure]:
-    """Send at a steady pace, watch the group's offsets, and read the state's size at the end."""
+def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
+    """Send at a steady pace, and watch the group's offsets."""
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
-    [port] = ports.free(1)
     folder = bench.folder / TOPIC
-    process = bench.start_job(folder, "--trigger", "2s", "--metrics", f"127.0.0.1:{port}", topic=TOPIC)
+    process = bench.start_job(folder, "--trigger", "2s", topic=TOPIC)
     try:
         process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
-        ages = _watch(bench, process)
-        state = _state(port)
+        # The state is born; what comes with times a quarter of the window later is fresh, as with a state that is old.
+        servers = bench.broker.bootstrap_servers
+        first = topic.send(servers, TOPIC, topic.records(10, time.time_ns() // 1_000_000, seed=1))
+        bench.wait_for(process, f"{TOPIC}-cloud", first, TOPIC)
+        ages = _watch(bench, process, seconds)
     finally:
         process.kill()
     cuts = quantiles(ages, n=100)
-    figures = [
+    return [
         Figure(
             f"receipt age at {RECORDS_PER_SECOND:,} records/s, trigger 2 s, p{cut}",
             cuts[cut - 1],
@@ -46,14 +44,9 @@ def receipt_figures(bench: Bench) -> list[Figure]:
         )
         for cut, goal in GOALS.items()
     ]
-    keys = max(1.0, state["oncegate_cloud_state_rows"])
-    for where in ("memory", "disk"):
-        size = state[f"oncegate_cloud_state_{where}_bytes"]
-        figures.append(Figure(f"state, {where}, {keys:,.0f} keys", size / keys, "bytes/key"))
-    return figures
 
 
-def _watch(bench: Bench, process: Process) -> list[float]:
+def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
     """Give the age of each record's receipt, those of the warm-up left out."""
     appended: dict[tuple[int, int], float] = {}
 
@@ -65,12 +58,13 @@ def _watch(bench: Bench, process: Process) -> list[float]:
     producer = Producer({"bootstrap.servers": bench.broker.bootstrap_servers, "linger.ms": 5})
     reader = Consumer({"bootstrap.servers": bench.broker.bootstrap_servers, "group.id": f"{TOPIC}-cloud"})
     places = [TopicPartition(TOPIC, partition) for partition in range(bench.partitions)]
-    reached = dict.fromkeys(range(bench.partitions), 0)
+    reached = {one.partition: max(0, one.offset) for one in committed(reader, places)}
+    first = sum(reached.values())
     ages: list[float] = []
-    total, sent, started = RECORDS_PER_SECOND * SECONDS, 0, time.time()
-    told = cloud_topic.records(total, time.time_ns() // 1_000_000)
-    deadline = started + SECONDS + 120
-    while (sent < total or sum(reached.values()) < total) and time.time() < deadline and process.alive:
+    total, sent, started = RECORDS_PER_SECOND * seconds, 0, time.time()
+    told = topic.records(total, time.time_ns() // 1_000_000 + SKEW_MS)
+    deadline = started + seconds + 120
+    while (sent < total or sum(reached.values()) < first + total) and time.time() < deadline and process.alive:
         due = min(total, int((time.time() - started) * RECORDS_PER_SECOND))
         while sent < due:
             key, value, headers = next(told)
@@ -87,9 +81,3 @@ def _watch(bench: Bench, process: Process) -> list[float]:
     producer.flush(30)
     reader.close()
     return ages
-
-
-def _state(port: int) -> dict[str, float]:
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        found = re.findall(r"^(oncegate_cloud_state_\w+) (\S+)$", answer.read().decode(), re.MULTILINE)
-    return {name: float(value) for name, value in found}

@@ -1,0 +1,196 @@
+"""The cloud's side against what a user would pick instead: `python -m benchmarks.cloud [--quick] [--only a,b]`.
+
+One broker, one topic of records of 200 bytes with 10 % duplicates, written before anybody starts; each contender alone,
+one after the other, in a fresh process on the same cores, timed from its first record to its last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.cloud import topic
+from benchmarks.cloud.bloom import bloom_figures
+from benchmarks.cloud.late import late_figures
+from benchmarks.cloud.receipts import receipt_figures
+from benchmarks.cloud.runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
+from benchmarks.cloud.state import state_figures
+from benchmarks.report import Figure
+from simulators.parts import debian
+from simulators.parts.kafka import Broker
+
+PARTITIONS = 4
+JDK = "openjdk-17-jdk-headless"
+ALL = ("copy", "raw", "job", "dedup", "merge", "streams", "consumer", "bloom", "late", "receipts", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything a run takes."""
+
+    records: int
+    batch: int
+    turns: int
+    late_rows: int
+    late_records: int
+    receipt_seconds: int
+    state_keys: int
+
+
+FULL = Size(2_000_000, 400_000, 2, 10_000_000, 200_000, 60, 10_000_000)
+QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000)
+NAMES = {
+    "copy": "Spark, the job's rows without dedup, to Delta",
+    "raw": "Spark, Kafka's columns as they are, to Delta",
+    "job": "the whole job to Delta, fresh traffic",
+    "dedup": "Spark, dropDuplicatesWithinWatermark alone, to Parquet",
+    "merge": "Spark, MERGE of everything, to Delta",
+    "streams": "Kafka Streams, exactly-once v2, to a topic",
+    "consumer": "plain consumer to PostgreSQL, one process",
+}
+
+
+def main() -> None:
+    """Run what was asked for, print the tables, keep the JSON."""
+    started = time.monotonic()
+    given = _arguments()
+    size = QUICK if given.quick else FULL
+    folder = Path(tempfile.mkdtemp(prefix="oncegate-bench-"))
+    only = given.only.split(",")
+    try:
+        with Broker(folder / "kafka") as broker:
+            bench = Bench(broker, "events", PARTITIONS, given.records or size.records, size.batch, folder)
+            figures = _all_figures(bench, size, only, started + given.minutes * 60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    settings = {**asdict(size), "records": bench.records, "window": WINDOW, "value_bytes": topic.VALUE_BYTES}
+    name = "cloud-quick" if given.quick else "cloud"
+    _say(f"all of it took {(time.monotonic() - started) / 60:.1f} minutes")
+    report.keep(name, figures, partitions=PARTITIONS, driver_megabytes=DRIVER_MEGABYTES, **settings)
+
+
+def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float) -> list[Figure]:
+    """Let each contender run once, measure the rest, and repeat the contenders for as long as the time goes."""
+    contest = Contest(bench, [name for name in NAMES if name in only])
+    others: list[Figure] = []
+    if contest.names:
+        contest.prepare()
+        contest.turn()
+        if "bloom" in only:
+            others += bloom_figures(bench)
+    if "late" in only:
+        others += late_figures(bench, size.late_rows, size.late_records)
+    if "receipts" in only:
+        others += receipt_figures(bench, size.receipt_seconds)
+    if "state" in only:
+        others += state_figures(bench, size.state_keys)
+    for figure in others:
+        _say(f"{figure.name}: {figure.value:,.4g} {figure.unit}")
+    for _ in range(size.turns - 1):
+        contest.turn(deadline)
+    return _figures(contest.timings) + others
+
+
+class Contest:
+    """One topic, and the contenders that read it in turns."""
+
+    def __init__(self, bench: Bench, names: list[str]) -> None:
+        self.names = names
+        self.timings: dict[str, list[Timing]] = {name: [] for name in names}
+        self._bench = bench
+        self._born = bench.folder / "born"
+        self._first = 0
+        self._took: dict[str, float] = {}
+
+    def prepare(self) -> None:
+        """Give the job's state its birth, and write the topic."""
+        bench, now = self._bench, time.time_ns() // 1_000_000
+        servers = bench.broker.bootstrap_servers
+        bench.broker.create_topics(bench.topic, partitions=bench.partitions)
+        self._first = topic.send(servers, bench.topic, topic.records(10, now, seed=1))
+        if "job" in self.names:
+            bench.job(self._born, 0, records=self._first)
+        now = time.time_ns() // 1_000_000
+        sent = topic.send(servers, bench.topic, topic.records(bench.records, now + SKEW_MS))
+        _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
+
+    def turn(self, deadline: float = math.inf) -> None:
+        """Let each contender run that would end before the deadline, as it ran the last time."""
+        for name in self.names:
+            started = time.monotonic()
+            if started + self._took.get(name, 0) > deadline:
+                continue
+            if (timing := self._run(name)) is None:
+                _say(f"{NAMES[name]}: left out, there is no javac; run: {debian.by_hand(JDK)}")
+                continue
+            self.timings[name].append(timing)
+            self._took[name] = time.monotonic() - started
+            _say(f"{NAMES[name]}: {timing.rate:,.0f}/s, {timing.records / timing.cpu_seconds:,.0f} by CPU second")
+
+    def _run(self, name: str) -> Timing | None:
+        if name == "job":
+            folder = self._bench.folder / "job"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(self._born, folder)
+            return self._bench.job(folder, self._first)
+        if name == "streams":
+            return self._bench.streams()
+        if name == "consumer":
+            return self._bench.consumer()
+        return self._bench.spark(name)
+
+
+def _figures(timings: dict[str, list[Timing]]) -> list[Figure]:
+    best = {name: max(found, key=lambda timing: timing.rate) for name, found in timings.items() if found}
+    figures = [
+        Figure(
+            NAMES[name],
+            timing.rate,
+            "records/s",
+            details={
+                "records_per_cpu_second": timing.records / timing.cpu_seconds if timing.cpu_seconds else 0,
+                "cpu_seconds": timing.cpu_seconds,
+                "all_rates": [one.rate for one in timings[name]],
+            },
+        )
+        for name, timing in best.items()
+    ]
+    for other, goal in (("copy", 0.75), ("raw", 0.75), ("streams", 1.2)):
+        if "job" in best and other in best:
+            ratio = best["job"].rate / best[other].rate
+            per_cpu = ratio_per_cpu(best["job"], best[other])
+            name = f"the job by: {NAMES[other]}"
+            # Which of the two copies is the plain one is a matter of reading: the goal is held against the same rows.
+            limit = "" if other == "raw" else f">= {goal}"
+            figures.append(Figure(f"{name}, wall", ratio, "x", limit, ratio >= goal if limit else None))
+            figures.append(Figure(f"{name}, per CPU second", per_cpu, "x", limit, per_cpu >= goal if limit else None))
+    return figures
+
+
+def ratio_per_cpu(one: Timing, other: Timing) -> float:
+    """Compare records by CPU second."""
+    return (one.records / one.cpu_seconds) / (other.records / other.cpu_seconds)
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cloud", description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a twentieth of the counts, kept apart")
+    add("--records", type=int, help=f"in the topic ({FULL.records:,})")
+    add("--minutes", type=float, default=18, help="a contender that would end later is not repeated (%(default)s)")
+    add("--only", default=",".join(ALL), metavar="NAMES", help="of: %(default)s")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What the dedup's state costs as it grows: bytes by key, and the time of a small batch, which scans all of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.cloud.runs import Bench
+from benchmarks.cloud.spark import SMALL_KEYS
+from benchmarks.report import Figure
+
+GOAL_BYTES = 60
+_BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+) memory=(\d+) disk=(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One batch: its rows, its seconds, and what the state holds after it."""
+
+    rows: int
+    seconds: float
+    keys: int
+    memory_bytes: int
+    disk_bytes: int
+
+
+def state_figures(bench: Bench, keys: int) -> list[Figure]:
+    """Grow a state to so many keys; give its bytes, and the seconds of small batches on the way."""
+    log, _cpu = bench.spark_log("state", keys)
+    seen = _read(log)
+    curve = _small_batches(seen)
+    last = seen[-1]
+    empty, full = curve[min(curve)], curve[max(curve)]
+    within = [size for size, seconds in curve.items() if seconds <= 2 * empty]
+    details = {"seconds_by_keys": {str(size): seconds for size, seconds in curve.items()}}
+    return [
+        Figure(f"batch of {SMALL_KEYS:,} keys, state empty", empty, "s", details=details),
+        Figure(f"batch of {SMALL_KEYS:,} keys, {max(curve):,} keys in the state", full, "s"),
+        Figure("keys in the state up to which a small batch takes at most twice as long", max(within), "keys"),
+        _bytes("disk", last.disk_bytes, last.keys),
+        _bytes("memory", last.memory_bytes, last.keys),
+    ]
+
+
+def _bytes(where: str, size: int, keys: int) -> Figure:
+    each = size / max(1, keys)
+    return Figure(f"state, {where}, {keys:,} keys", each, "bytes/key", f"<= {GOAL_BYTES}", each <= GOAL_BYTES)
+
+
+def _small_batches(seen: list[Seen]) -> dict[int, float]:
+    """Give the median seconds of each run of small batches, by the keys before it; the very first batch warms up."""
+    runs: dict[int, list[float]] = {}
+    before = 0
+    for one in seen[1:]:
+        if one.rows == SMALL_KEYS:
+            runs.setdefault(before, []).append(one.seconds)
+        else:
+            before = one.keys
+    return {size: median(seconds) for size, seconds in runs.items()}
+
+
+def _read(log: str) -> list[Seen]:
+    seen: list[Seen] = []
+    keys = 0
+    for found in _BATCH.finditer(log):
+        rows, milliseconds, memory, disk = map(int, found.groups())
+        keys += rows  # no key comes twice
+        seen.append(Seen(rows, milliseconds / 1000, keys, memory, disk))
+    return seen

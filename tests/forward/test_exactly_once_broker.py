@@ -1,0 +1,117 @@
+"""Exactly once where the broker and the topic change under it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from agent.forward.exactly_once import INTENT_FACT
+from simulators.parts.kafka import Broker
+from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.forward.events import readings
+from tests.forward.kafka_side import PARTITIONS, KafkaSide
+from tests.forward.running import forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+MODE = "exactly-once"
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "agent.forward")
+
+
+@pytest.fixture
+def gateway(kafka: KafkaSide) -> str:
+    """Give a gateway of this test's own: its name is its transactional id."""
+    return f"gw-{kafka.topic}"
+
+
+@pytest.mark.heavy
+def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaSide, gateway: str) -> None:
+    class SlowOutbox(MemoryOutbox):
+        slow = True
+
+        def set_fact(self, name: str, value: str) -> None:
+            super().set_fact(name, value)
+            if name == INTENT_FACT and self.slow:
+                self.slow = False
+                wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the broker ends the transaction")
+
+    outbox = SlowOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert not outbox.slow
+    assert sum(kafka.ends().values()) > 200, "the first transaction's records are there, aborted"
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+@pytest.mark.parametrize("mode", [MODE, "at-least-once"])
+def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaSide, gateway: str, mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(1_000))
+
+    with forwarding(kafka.settings(mode, topic_metadata_refresh_interval_ms="500"), outbox, gateway):
+        wait_until_forwarded(outbox)
+        kafka.add_partitions(PARTITIONS + 4)
+
+        def came_to_the_new_ones() -> bool:
+            outbox.append(*readings(100, len(outbox.stored())))
+            wait_until_forwarded(outbox)
+            return any(number >= PARTITIONS for batch in outbox.forwarded() for number in batch.partitions)
+
+        wait_until(came_to_the_new_ones, "a record is in a new partition")
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
+    other.init_transactions(60)
+    other.begin_transaction()
+    for number in range(PARTITIONS):
+        other.produce(kafka.topic, b"open", partition=number)
+    other.flush(60)
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until(lambda: kafka.marker(gateway) is not None, "the transaction is committed")
+        assert outbox.new == 10
+        other.abort_transaction(60)
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+
+
+# A broker that comes back may call a transaction committed and leave it open in the topic (agent/forward/recovery.py).
+@pytest.mark.parametrize(
+    "end",
+    [Broker.stop, Broker.kill, *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)]],
+)
+def test_a_broker_that_goes_and_comes_back_gets_each_once(
+    broker: Broker, kafka: KafkaSide, gateway: str, end: Callable[[Broker], None]
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until(lambda: outbox.new < 5_000, "some events are marked")
+        end(broker)
+        outbox.append(*readings(1_000, 5_000))
+        broker.start()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
