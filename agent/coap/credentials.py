@@ -96,16 +96,28 @@ def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, 
     )
     file = folder / ("".join(letter if letter.isalnum() or letter in "-." else "_" for letter in device) + SUFFIX)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            os.fchmod(descriptor, MODE)
-            os.fchown(descriptor, -1, folder.stat().st_gid)  # the agent reads it by the folder's group
-            opened.write(_written(credential))
+        _write(file, _written(credential))
     except FileExistsError as error:
         raise CredentialsError(f"{file} exists: remove it first, and its secret is worth nothing any more") from error
     except OSError as error:
         raise CredentialsError(f"{file} cannot be written: {error.strerror}") from error
     return file, credential
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a new file, whole or not at all; raise FileExistsError, or another OSError."""
+    draft = file.with_name(f".{file.name}.draft")
+    draft.unlink(missing_ok=True)
+    try:
+        with open(draft, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, MODE)) as opened:
+            os.fchmod(opened.fileno(), MODE)
+            os.fchown(opened.fileno(), -1, file.parent.stat().st_gid)  # the agent reads it by the folder's group
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.link(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> Credential:

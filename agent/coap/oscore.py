@@ -115,7 +115,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         try:
             opened = self._open(request)
             answer = await self._answer(opened)
-            return _protected(opened, answer)
+            return self._protected(opened, answer)
         except _RefusedError as refused:
             return self._message(refused.code, refused.diagnostic)
         except oscore.ReplayErrorWithEcho as challenge:
@@ -150,13 +150,30 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             answer = refusal.to_message()
         return answer
 
+    def _protected(self, opened: Opened, answer: Message) -> Message:
+        """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside.
+
+        The answer to the request that brings back the Echo takes a number of our own (RFC 8613 appendix B.1.2).
+        """
+        silence, answer.opt.no_response = answer.opt.no_response, None
+        try:
+            protected: Message = opened.context.protect(answer, opened.reference)[0]
+        except (OSError, NumbersExhaustedError) as cause:
+            return self._numberless(opened.context, cause)
+        protected.opt.no_response = silence
+        return protected
+
     def _challenge(self, challenge: Any) -> Message:
-        """Ask for a proof of freshness; it is the one answer that takes a number of our own."""
+        """Ask for a proof of freshness, which takes a number of our own."""
         try:
             return challenge.to_message()
         except (OSError, NumbersExhaustedError) as cause:
-            _log.error("coap: device=%s cannot be answered reason=%r", challenge.secctx.credential.device, str(cause))
-            return self._message(UNAVAILABLE, b"no sequence number")
+            return self._numberless(challenge.secctx, cause)
+
+    def _numberless(self, context: SecurityContext, cause: Exception) -> Message:
+        """Refuse in the plain: without a number that was never used nothing may be encrypted."""
+        _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        return self._message(UNAVAILABLE, b"no sequence number")
 
     def _message(self, code: int, diagnostic: bytes) -> Message:
         return Message(code=Code(code), payload=diagnostic, max_age=0, transport_tuning=self._tuning)
@@ -167,15 +184,6 @@ class _RefusedError(Exception):
         super().__init__(diagnostic)
         self.code = code
         self.diagnostic = diagnostic
-
-
-def _protected(opened: Opened, answer: Message) -> Message:
-    """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside."""
-    silence, answer.opt.no_response = answer.opt.no_response, None
-    protected: Message
-    protected, _ = opened.context.protect(answer, opened.reference)
-    protected.opt.no_response = silence
-    return protected
 
 
 def _marked(payload: bytes) -> bytes:

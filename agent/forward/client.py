@@ -23,6 +23,9 @@ _CLIENT: Final[Mapping[str, str]] = {
     "client.id": "oncegate",
     "socket.timeout.ms": "10000",  # a link that drops silently is noticed after this
     "reconnect.backoff.max.ms": "2000",
+    # Else a failed connection makes the client's brokers anew, tens of times a second, which takes 1 % of a core. What
+    # it is for, servers at other addresses, is served by a client for each session.
+    "metadata.recovery.strategy": "none",
     "log_level": "2",  # a broker that is away is logged by us, once, and not by librdkafka at every attempt
 }
 _PRODUCER: Final[Mapping[str, str]] = {

@@ -14,8 +14,9 @@ from agent.forward.at_least_once import AtLeastOnce
 from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, RefusedError, SessionError
+from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
+from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
 from agent.forward.mode import Mode, Way
 from agent.forward.oversized import Suspects
@@ -54,6 +55,7 @@ class Forwarder:
         self._backoff = Backoff(random)
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
+        self._suspects = Suspects()
         self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
         """How the way to the topic is."""
 
@@ -64,22 +66,29 @@ class Forwarder:
         KafkaSettingsError where no attempt could succeed.
         """
         config = producer_config(self._settings, self._mode.fixed)
-        way = self._open_way()
+        open_admin(self._settings, LastError())
         self._note_stop("")
         while not stop.is_set():
-            try:
-                self._run_session(way, config, stop)
-            except RefusedError:
-                continue
-            except SessionError as failure:
-                if not stop.is_set():
-                    _log.debug("session=ended reason=%r", str(failure))
-                    way.link.down(failure)
-                    stop.wait(self._backoff.next_seconds())
-            except ClonedError as error:
-                way.link.down(error)
-                self._note_stop(str(error))
-                stop.wait()
+            if not self._attempt(config, stop):
+                # Without a client meanwhile: it would go on connecting.
+                stop.wait(self._backoff.next_seconds())
+
+    def _attempt(self, config: dict[str, object], stop: threading.Event) -> bool:
+        """Run a session; False where the next one should wait."""
+        try:
+            self._run_session(config, stop)
+        except RefusedError:
+            return True
+        except SessionError as failure:
+            if not stop.is_set():
+                _log.debug("session=ended reason=%r", str(failure))
+                self.link.down(failure)
+            return False
+        except ClonedError as error:
+            self.link.down(error)
+            self._note_stop(str(error))
+            stop.wait()
+        return True
 
     def _note_stop(self, reason: str) -> None:
         """Tell the commands why nothing is forwarded, as far as the disk takes it."""
@@ -91,7 +100,10 @@ class Forwarder:
 
     def _open_way(self) -> Way:
         errors = LastError()
-        admin = open_admin(self._settings, errors)
+        try:
+            admin = open_admin(self._settings, errors)
+        except KafkaSettingsError as error:  # it could be opened at the start: a file is just being replaced
+            raise SessionError(str(error)) from error
         return Way(
             topic=self._settings.topic,
             gateway=self._gateway,
@@ -99,11 +111,13 @@ class Forwarder:
             watch=TopicWatch(admin, self._settings.topic, errors),
             link=self.link,
             clock=self._clock,
-            suspects=Suspects(),
+            suspects=self._suspects,
             silence_ms=self._silence_ms,
         )
 
-    def _run_session(self, way: Way, config: dict[str, object], stop: threading.Event) -> None:
+    def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
+        knock(self._settings.bootstrap_servers, stop)
+        way = self._open_way()
         topic = way.watch.look(stop)
         way.link.answered()
         try:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
 
 from agent.forward.attempt import attempt
 from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
-from agent.forward.error import SessionError, UnreachableError
+from agent.forward.error import KafkaSettingsError, SessionError, UnreachableError
 from agent.forward.group import Group
+from agent.forward.knock import knock
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Batch, Outbox, OutboxError
@@ -22,8 +23,6 @@ TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
 JITTER: Final = 0.1
 """Polls are up to this share early or late, so that gateways do not ask together."""
-FAILED_POLLS_MAX: Final = 3
-"""After so many polls in a row that nobody answered, another client is opened."""
 CLOSE_SECONDS_MAX: Final = 5.0
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
@@ -54,23 +53,45 @@ class Receipts:
         if not self._settings.enabled:
             self._settle_forwarded(stop)
             return
-        while not self._ask(stop):
-            _log.info("receipts=reconnecting failed_polls=%d", FAILED_POLLS_MAX)
+        open_reader(self._kafka, self._settings.group, LastError())
+        while not stop.wait(self._pause()):
+            try:
+                self._ask(stop)
+            except SessionError as error:
+                if not stop.is_set():
+                    self._tell("unreachable", str(error))
 
-    def _ask(self, stop: threading.Event) -> bool:
-        """Ask with one client until the agent stops; False where it has failed too often.
+    def _ask(self, stop: threading.Event) -> None:
+        """Ask as long as something is outstanding; raise SessionError where nobody answers.
 
-        A client that has lost a coordinator may never find another.
+        By clients that are open no longer than that: waiting for a broker they would cost more than all else that an
+        idle agent does, and one that has lost a coordinator may never find another.
         """
+        batches = self._outbox.forwarded()
+        if not batches:
+            return
+        with self._group(stop) as group:
+            while batches:
+                self._poll(batches, group, stop)
+                if stop.wait(self._pause()):
+                    return
+                batches = self._outbox.forwarded()
+
+    @contextmanager
+    def _group(self, stop: threading.Event) -> Iterator[Group]:
+        """Open the clients for the block."""
+        knock(self._kafka.bootstrap_servers, stop)
         errors = LastError()
-        reader = open_reader(self._kafka, self._settings.group, errors)
-        group = Group(open_admin(self._kafka, errors), reader, self._kafka.topic, errors)
-        failed, stopped = 0, False
-        while failed < FAILED_POLLS_MAX and not (stopped := stop.wait(self._pause())):
-            failed = 0 if self._poll(group, stop) else failed + 1
-        with suppress(UnreachableError):
-            attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")
-        return stopped
+        try:
+            reader = open_reader(self._kafka, self._settings.group, errors)
+            admin = open_admin(self._kafka, errors)
+        except KafkaSettingsError as error:  # they could be opened at the start: a file is just being replaced
+            raise SessionError(str(error)) from error
+        try:
+            yield Group(admin, reader, self._kafka.topic, errors)
+        finally:
+            with suppress(UnreachableError):
+                attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")
 
     def _pause(self) -> float:
         return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
@@ -81,21 +102,12 @@ class Receipts:
             if batches := self._outbox.forwarded():
                 self._outbox.mark_processed(batches)
 
-    def _poll(self, group: Group, stop: threading.Event) -> bool:
-        """Ask once, where something is outstanding; False where nobody answers."""
-        batches = self._outbox.forwarded()
-        if not batches:
-            return True
-        try:
-            view = group.look({partition for batch in batches for partition in batch.partitions}, stop)
-        except SessionError as error:
-            if not stop.is_set():
-                self._tell("unreachable", str(error))
-            return False
+    def _poll(self, batches: Sequence[Batch], group: Group, stop: threading.Event) -> None:
+        """Ask once, and do what follows; raise SessionError where nobody answers."""
+        view = group.look({partition for batch in batches for partition in batch.partitions}, stop)
         rules = Rules(self._pin(view), self._settings.any_commit)
         decided = [(batch, decide(batch, view, rules)) for batch in batches]
         self._apply(self._checked(decided, view, group, stop))
-        return True
 
     def _checked(self, decided: Decided, view: View, group: Group, stop: threading.Event) -> Decided:
         """Read back what a change of leader may have taken."""

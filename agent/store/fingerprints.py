@@ -102,6 +102,7 @@ class Fingerprints:
         """Forget what lies below a position, and what is sealed and was committed before a service time."""
         self._floor = max(self._floor, floor)
         self._service_floor = max(self._service_floor, service)
+        self._forgotten = Ranges((first, last) for first, last in self._forgotten if last >= self._floor)
         while self._blocks and max(last for _, last in self._blocks[0].runs()) < self._floor:
             del self._blocks[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Iterable
 from itertools import takewhile
 
 from agent.clock import Clock
@@ -14,6 +15,7 @@ from agent.store.database import StoreError
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.opening import Memory
 from agent.store.sealing import Sealing
+from agent.store.segments import Segment
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +130,7 @@ class Housekeeping:
 
         def write(connection: sqlite3.Connection) -> None:
             known_rows.delete_fingerprints(connection, last)
-            segments.delete_forgotten(connection, min([floor, *(segment.first for segment in known.segments())]))
+            segments.delete_forgotten(connection, _lowest(floor, known.segments()))
 
         self._committer.transact(write)
         known.expire(floor, boundary)
@@ -140,8 +142,17 @@ class Housekeeping:
         old = next((segment for segment in known.segments() if segment.service < boundary), None)
         if old is None:
             return False
-        self._committer.transact(lambda connection: segments.delete_segment(connection, old.number))
+        others = [segment for segment in known.segments() if segment is not old]
+        logged = [row.first_position for row in known_rows.rows_above(self._committer.connection(), 0, 1)]
+        floor = _lowest(min([old.last + 1, *logged]), others)
+
+        def write(connection: sqlite3.Connection) -> None:
+            segments.delete_segment(connection, old.number)
+            segments.delete_forgotten(connection, floor)
+
+        self._committer.transact(write)
         known.drop_segment(old.number)
+        known.expire(floor, boundary)
         return True
 
     def _shrink(self, now: int) -> int | None:
@@ -160,3 +171,8 @@ class Housekeeping:
     def _seal(self, now: int) -> int | None:
         """Go on with sealing, a step at a time; None where nothing is to be sealed."""
         return now if self._sealing.step() else None
+
+
+def _lowest(floor: int, kept: Iterable[Segment]) -> int:
+    """Give the position below which nothing is remembered, where nothing but these segments is below a floor."""
+    return min([floor, *(segment.first for segment in kept)])

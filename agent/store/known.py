@@ -5,7 +5,7 @@ Everything here has been committed; the commit in work keeps its own until it is
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +17,9 @@ FORGOTTEN = bytes(FINGERPRINT_BYTES)
 """Stands where a fingerprint was, its event given up."""
 EXCHANGE_LIFETIME_MS = 247_000
 """How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
+PROOFS_MAX = 100_000
+"""About 350 bytes each; 400 a second for the whole of a transport's lifetime. More often, and the oldest are forgotten
+before their time, so that their retransmission is another event."""
 REJECTIONS_MAX = 1_000
 """Invalid events that are recognised when they come again; a restart forgets them."""
 LIKENESSES_MAX = 10_000
@@ -46,25 +49,35 @@ def split(packed: bytes) -> Iterator[bytes]:
 class Proofs:
     """What proves a copy for a while only: a delivery's transport, or a rule for devices that never repeat a value."""
 
-    def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS) -> None:
+    def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS, count_max: int = PROOFS_MAX) -> None:
         self.lifetime_ms = lifetime_ms
         """The longest that any proof counts."""
-        self._known: dict[bytes, tuple[int, int]] = {}
-        self._order: deque[tuple[int, bytes]] = deque()
+        self._count_max = count_max
+        self._known: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        """Position and time by proof, the oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def remember(self, proof: bytes, position: int, monotonic: int) -> None:
         """Remember that a delivery's events start at this position; `monotonic` is its time in ms."""
         self._known[proof] = (position, monotonic)
-        self._order.append((monotonic, proof))
+        self._known.move_to_end(proof)
+        self._let_go(monotonic)
 
     def position(self, proof: bytes, monotonic: int, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
         """Give the first position of what this proves to be a copy, None where there is none that young."""
-        while self._order and monotonic - self._order[0][0] > self.lifetime_ms:
-            since, old = self._order.popleft()
-            if self._known.get(old, (0, since))[1] == since:
-                self._known.pop(old, None)
+        self._let_go(monotonic)
         position, since = self._known.get(proof, (0, 0))
         return position if position and monotonic - since <= lifetime_ms else None
+
+    def _let_go(self, monotonic: int) -> None:
+        """Forget what is too old, and what is too much."""
+        while self._known:
+            oldest, (_, since) = next(iter(self._known.items()))
+            if len(self._known) <= self._count_max and monotonic - since <= self.lifetime_ms:
+                return
+            del self._known[oldest]
 
 
 class Rejections:

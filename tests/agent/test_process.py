@@ -93,6 +93,11 @@ def start(agent: Process) -> int:
     return int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
 
 
+def threads(pid: int) -> list[str]:
+    """Name the threads of a process."""
+    return [file.read_text().strip() for file in Path(f"/proc/{pid}/task").glob("*/comm")]
+
+
 def stored_ids(folder: Path) -> list[int]:
     connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
     try:
@@ -142,7 +147,7 @@ def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tm
     client = connect(start(agent), 1)
     for _ in range(WINDOW):
         client.send()
-    assert client.receive()
+    wait_until(client.receive, "an answer")
     assert agent.terminate() == 0
     while client.receive():
         pass
@@ -152,11 +157,19 @@ def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tm
 def test_a_stopped_broker_is_said_once_and_keeps_nobody_waiting(agent: Process, connect: Connect) -> None:
     client = connect(start(agent), 1)
     client.send()
-    assert client.receive()
+    wait_until(client.receive, "an answer")
     wait_until(lambda: "kafka=unreachable" in agent.log(), "the agent says that Kafka is away")
     client.send()
-    assert client.receive()
+    wait_until(client.receive, "an answer")
     assert agent.log().count("kafka=unreachable") == 1
+
+
+def test_while_kafka_is_away_no_client_of_kafka_runs(agent: Process, connect: Connect) -> None:
+    client = connect(start(agent), 1)
+    client.send()
+    wait_until(client.receive, "an answer")
+    wait_until(lambda: "kafka=unreachable" in agent.log(), "the agent says that Kafka is away")
+    wait_until(lambda: not any(name.startswith("rdk:") for name in threads(agent.pid)), "its clients are gone")
 
 
 def test_commands_answer_with_exit_codes(configuration: Path, tmp_path: Path) -> None:
@@ -197,7 +210,7 @@ def test_a_missing_configuration_is_wrong_usage(tmp_path: Path) -> None:
 def test_status_and_events_read_beside_the_running_agent(agent: Process, connect: Connect, configuration: Path) -> None:
     client = connect(start(agent), 7)
     client.send()
-    assert client.receive()
+    wait_until(client.receive, "an answer")
 
     def read(*arguments: str) -> str:
         command = [sys.executable, "-m", "agent.command_line", *arguments, "--config", str(configuration)]

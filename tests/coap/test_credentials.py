@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -103,6 +104,22 @@ def test_a_new_credential_is_written_once_and_has_an_id_of_its_own(tmp_path: Pat
     assert file.stat().st_mode & 0o777 == 0o640
     with pytest.raises(CredentialsError, match="exists"):
         create_credential(tmp_path, DEVICE, relay=False)
+
+
+@pytest.mark.parametrize("step", ["fchmod", "fchown", "fsync", "link"])
+def test_a_credential_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, step, fail)
+        with pytest.raises(CredentialsError, match="cannot be written: Operation not permitted"):
+            create_credential(tmp_path, DEVICE, relay=False)
+    assert list(tmp_path.iterdir()) == []
+    create_credential(tmp_path, DEVICE, relay=False)
+    assert [file.suffix for file in tmp_path.iterdir()] == [".toml"]
 
 
 def test_the_command_prints_the_sensors_side_and_check_names_a_bad_file(tmp_path: Path) -> None:

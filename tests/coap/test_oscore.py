@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ from tests.coap.recorder import Recorder
 from tests.coap.sensor import BODY, CHANGED, CON, GET, POST, URI_PATH, Sensor, datagram, post
 from tests.coap.serving import serving
 
-UNAUTHORIZED, BAD_OPTION = 0x81, 0x82
+UNAUTHORIZED, BAD_OPTION, UNAVAILABLE = 0x81, 0x82, 0xA3
 OSCORE = 9
 LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
 
@@ -64,6 +65,24 @@ async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
                 captured = raw
                 assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert len(recorder.deliveries) == 2
+
+
+async def test_an_answer_without_a_number_is_a_refusal_in_the_plain_and_the_next_is_served(
+    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.coap.sender_numbers.BLOCK", 1)
+    numbers = tmp_path / "numbers"
+    async with serving(Recorder(), oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            raw, reference = sensor.request()
+            challenge = sensor.read(await socket.ask_raw(raw), reference)
+            shutil.rmtree(numbers)
+            numbers.write_text("in the way")
+            raw, _ = sensor.request(echo=challenge.opt.echo)
+            assert (await socket.ask(raw)).code == UNAVAILABLE
+            numbers.unlink()
+            raw, reference = sensor.request()
+            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
 
 
 async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,8 @@ from tests.support.waiting import wait_until
 BOOT_SECONDS_MAX = 180.0
 STATE_MEGABYTES = 64
 _UNIT = "oncegate.service"
+_AGAIN = 133
+"""What systemd-nspawn ends with where its machine reboots: with --keep-unit it leaves the next start to its caller."""
 
 
 class Machine:
@@ -27,8 +30,9 @@ class Machine:
         state = root.path("/var/lib/oncegate")
         script = (
             f"mount -t tmpfs -o size={STATE_MEGABYTES}m,mode=750 state {state} && chown --reference={root.folder}"
-            f"/var/lib/oncegate.owner {state} && exec {programs.require('systemd-nspawn')} --register=no --keep-unit"
-            f" --boot --quiet --link-journal=no --resolv-conf=off --timezone=off -D {root.folder}"
+            f"/var/lib/oncegate.owner {state} && while {programs.require('systemd-nspawn')} --register=no --keep-unit"
+            f" --boot --quiet --link-journal=no --resolv-conf=off --timezone=off -D {root.folder};"
+            f" [ $? -eq {_AGAIN} ]; do :; done"
         )
         owner = root.path("/var/lib/oncegate.owner")
         owner.touch()
@@ -105,17 +109,23 @@ class Machine:
         self.wait_until_up()
 
     def leader(self) -> int | None:
-        """Give the machine's first process: systemd, below systemd-nspawn."""
-        for entry in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = entry.read_text().rpartition(")")[2].split()
-                nspawn = self.process.pid
-            except OSError:
-                continue
-            if int(fields[1]) == nspawn and (entry.parent / "comm").read_text().strip() == "systemd":
-                return int(entry.parent.name)
+        """Give the machine's first process: systemd, below systemd-nspawn, below the shell that starts it again."""
+        for nspawn in _children(self.process.pid, "systemd-nspawn"):
+            for leader in _children(nspawn, "systemd"):
+                return leader
         return None
 
     def _is_up(self) -> bool:
         assert self.process.alive, self.process.log()
         return self.leader() is not None and self.show("ActiveState") == "active"
+
+
+def _children(parent: int, name: str) -> Iterator[int]:
+    """Give the processes of a name that another has started."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            inside, _, fields = entry.read_text().rpartition(")")
+        except OSError:
+            continue  # it has ended
+        if inside.partition("(")[2] == name and int(fields.split()[1]) == parent:
+            yield int(entry.parent.name)

@@ -16,6 +16,8 @@ INCLUDED = "python3,python3-venv,systemd,systemd-sysv,dbus,adduser,libcoap3-bin"
 BUILD_SECONDS_MAX = 1_800
 COMMAND_SECONDS_MAX = 1_200
 _SOURCES = Path("/etc/apt")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Of root on Debian."""
 
 
 class Root:
@@ -28,7 +30,7 @@ class Root:
         self, *command: str, environment: dict[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in it."""
-        given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
+        given = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         done = subprocess.run(
             ["chroot", str(self.folder), *command],
             capture_output=True,

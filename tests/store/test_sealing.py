@@ -50,6 +50,11 @@ def event(number: int) -> Event:
 async def settle(store: EventStore) -> None:
     """Wait until nothing is left to be sealed."""
     await accept(store, HandClock(), Event(DEVICE, id="last"))
+    rest(store)
+
+
+def rest(store: EventStore) -> None:
+    """Let the writer come round, often enough for whatever it has put off."""
     for _ in range(500):
         store.trouble()
 
@@ -57,6 +62,11 @@ async def settle(store: EventStore) -> None:
 def sealed(folder: Path) -> list[tuple[int, int]]:
     with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
         return [(segment.first, segment.last) for segment, _ in segments.load_segments(connection)]
+
+
+def forgotten(folder: Path) -> list[tuple[int, int]]:
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        return segments.load_forgotten(connection)
 
 
 def log_bytes(folder: Path) -> int:
@@ -125,6 +135,33 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         # Position 1 is the epoch's first event.
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
+
+
+async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway_that_never_rests(
+    tmp_path: Path,
+) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
+        number = 0
+
+        async def serve(hours: float) -> None:
+            nonlocal number
+            for _ in range(int(hours * 120)):
+                await accept(store, clock, event(number))
+                number += 1
+                clock.pass_seconds(30)
+                if not number % SEGMENT:
+                    rest(store)  # and no copy ever comes, whose row would stay in the log and leave from there
+
+        await serve(2)
+        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "early")))
+        await serve(6)
+        last = number
+        store._writer.call(lambda: store._committer.give_up(Gap(last - 5, last - 5, "late")))
+        assert forgotten(tmp_path) == [(last - 5, last - 5)]
+        assert list(store._memory.fingerprints._forgotten) == [(last - 5, last - 5)]
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
+        assert (await accept(store, clock, *(event(number - place) for place in range(1, 17)))).accepted == 1
 
 
 async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_alone(tmp_path: Path) -> None:

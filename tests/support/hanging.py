@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PTRACE_SEIZE, _PTRACE_INTERRUPT, _PTRACE_DETACH = 0x4206, 0x4207, 17
@@ -27,5 +27,7 @@ def hung(pid: int, thread: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if Path(f"/proc/{pid}").exists():  # somebody may have ended it meanwhile
-            libc.ptrace(_PTRACE_DETACH, number, None, None)
+        if libc.ptrace(_PTRACE_DETACH, number, None, None) != 0:
+            # Somebody has ended it meanwhile. A dead thread stays until its tracer has asked, and its process with it.
+            with suppress(ChildProcessError):
+                os.waitpid(number, _WALL)

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.cloud_runs import Bench
-from benchmarks.cloud_spark import SMALL_KEYS
+from benchmarks.cloud.runs import Bench
+from benchmarks.cloud.spark import SMALL_KEYS
 from benchmarks.report import Figure
 
 GOAL_BYTES = 60

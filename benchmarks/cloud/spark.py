@@ -1,4 +1,4 @@
-"""The contenders in Spark beside the job: run by spark-submit, as `cloud_spark.py WAY SERVERS TOPIC FOLDER BATCH`.
+"""The contenders in Spark beside the job: run by spark-submit, as `spark.py WAY SERVERS TOPIC FOLDER BATCH`.
 
 copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
 dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,21 +24,25 @@ from cloud.settings import KafkaSettings
 from cloud.source import read_topic
 
 WINDOW_SECONDS = 4 * 3600
+STARTED, FINISHED = "contender=started", "contender=finished"
 DAYS = 30
+MERGE_BATCHES = 2
+"""MERGE of everything is slow, and does not get faster."""
+POLL_SECONDS = 0.1
 STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
 def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; each batch's figures go to the log."""
     spark = open_session()
-    print("started", flush=True)
+    print(STARTED, flush=True)
     if way == "fill":
         fill(spark, folder, int(batch))
     elif way == "state":
         grow(spark, folder, int(batch))
     else:
         contend(spark, way, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
-    print("finished", flush=True)
+    print(FINISHED, flush=True)
 
 
 def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
@@ -52,9 +57,12 @@ def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) ->
         spark.createDataFrame([], rows.schema).write.format("delta").save(f"{folder}/table")
         writer = writer.foreachBatch(lambda frame, _: merge(frame, f"{folder}/table"))
         query = writer.start()
+        while query.isActive and len(query.recentProgress) < MERGE_BATCHES:
+            time.sleep(POLL_SECONDS)
+        query.stop()
     else:
         query = writer.format("parquet" if way == "dedup" else "delta").start(f"{folder}/table")
-    query.awaitTermination()
+        query.awaitTermination()
     for progress in query.recentProgress:
         print(
             f"batch={progress.batchId} rows={progress.numInputRows} milliseconds={progress.batchDuration}", flush=True

@@ -17,16 +17,17 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.parts import jars, java, session
+from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Command, Process
 from simulators.parts.spark import Options, submit
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
-CONTENDERS = Path(__file__).with_name("cloud_spark.py")
-STREAMS = Path(__file__).parent / "streams" / "Dedup.java"
-RUN_SECONDS_MAX = 1200.0
+CONTENDERS = Path(__file__).with_name("spark.py")
+STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
+RUN_SECONDS_MAX = 600.0
 POLL_SECONDS = 0.1
 WINDOW = "4h"
 SKEW_MS = 3_600_000
@@ -38,7 +39,8 @@ _NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+)$", re.MULTILINE)
+_BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=(\d+)$", re.MULTILINE)
+_LATE = re.compile(r"stage=read .* late=[1-9]")
 _JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
 
 
@@ -68,26 +70,29 @@ class Bench:
     folder: Path
 
     def spark(self, way: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
-        """Run one of `cloud_spark.py`, a fresh process."""
+        """Run one of `spark.py`, a fresh process."""
         log, used = self.spark_log(way, batch or self.batch, table)
-        milliseconds = sum(int(found[2]) for found in _BATCH.finditer(log))
-        return Timing(self.records, milliseconds / 1000, used)
+        milliseconds = [int(found[1]) for found in _BATCH.finditer(log)]
+        records = min(self.records, len(milliseconds) * self.batch)  # one of them stops early
+        return Timing(records, sum(milliseconds) / 1000, used)
 
     def spark_log(self, way: str, batch: int, table: Path | None = None) -> tuple[str, float]:
-        """Run one of `cloud_spark.py`, and give what it has logged, and its CPU seconds."""
+        """Run one of `spark.py`, and give what it has logged, and its CPU seconds."""
         folder = self._fresh(way)
         target = folder if table is None else table
         arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
         process = submit(CONTENDERS, arguments, folder, _options())
         with _ending(process):
-            process.wait_for_log("started", RUN_SECONDS_MAX)
+            process.wait_for_log("contender=started", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
-            process.wait_for_log("finished", RUN_SECONDS_MAX)
+            process.wait_for_log("contender=finished", RUN_SECONDS_MAX)
             return process.log(), cpu_seconds(process) - before
 
-    def job(self, folder: Path, receipted_before: int, *options: str, topic: str = "", records: int = 0) -> Timing:
+    def job(
+        self, folder: Path, receipted_before: int, *, topic: str = "", records: int = 0, must_be_fresh: bool = False
+    ) -> Timing:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
-        process = self.start_job(folder, *options, topic=topic)
+        process = self.start_job(folder, topic=topic)
         with _ending(process):
             process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
@@ -96,7 +101,10 @@ class Bench:
             used = cpu_seconds(process) - before
             process.wait_until(lambda: _all_are_told(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
-            seconds = sum(float(found) for found in _JOB_BATCH.findall(process.log()))
+            log = process.log()
+        if must_be_fresh and _LATE.search(log):
+            raise PartError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
+        seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
     def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
@@ -120,7 +128,7 @@ class Bench:
         self.broker.create_topics(survivors, partitions=self.partitions)
         ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
-        line = (str(java.require()), "-Xmx1g", "-cp", classpath, "Dedup", *ends)
+        line = (str(java.require()), f"-Xmx{DRIVER_MEGABYTES}m", "-cp", classpath, "Dedup", *ends)
         process = Process(Command("streams", line, folder / "streams.log", folder))
         process.start()
         with _ending(process):

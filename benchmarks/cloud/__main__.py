@@ -14,12 +14,13 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import cloud_topic, report
-from benchmarks.cloud_bloom import bloom_figures
-from benchmarks.cloud_late import late_figures
-from benchmarks.cloud_receipts import receipt_figures
-from benchmarks.cloud_runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
-from benchmarks.cloud_state import state_figures
+from benchmarks import report
+from benchmarks.cloud import topic
+from benchmarks.cloud.bloom import bloom_figures
+from benchmarks.cloud.late import late_figures
+from benchmarks.cloud.receipts import receipt_figures
+from benchmarks.cloud.runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
+from benchmarks.cloud.state import state_figures
 from benchmarks.report import Figure
 from simulators.parts import debian
 from simulators.parts.kafka import Broker
@@ -68,7 +69,7 @@ def main() -> None:
             figures = _all_figures(bench, size, only, started + given.minutes * 60)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    settings = {**asdict(size), "records": bench.records, "window": WINDOW, "value_bytes": cloud_topic.VALUE_BYTES}
+    settings = {**asdict(size), "records": bench.records, "window": WINDOW, "value_bytes": topic.VALUE_BYTES}
     name = "cloud-quick" if given.quick else "cloud"
     _say(f"all of it took {(time.monotonic() - started) / 60:.1f} minutes")
     report.keep(name, figures, partitions=PARTITIONS, driver_megabytes=DRIVER_MEGABYTES, **settings)
@@ -112,11 +113,11 @@ class Contest:
         bench, now = self._bench, time.time_ns() // 1_000_000
         servers = bench.broker.bootstrap_servers
         bench.broker.create_topics(bench.topic, partitions=bench.partitions)
-        self._first = cloud_topic.send(servers, bench.topic, cloud_topic.records(10, now, seed=1))
+        self._first = topic.send(servers, bench.topic, topic.records(10, now, seed=1))
         if "job" in self.names:
             bench.job(self._born, 0, records=self._first)
         now = time.time_ns() // 1_000_000
-        sent = cloud_topic.send(servers, bench.topic, cloud_topic.records(bench.records, now + SKEW_MS))
+        sent = topic.send(servers, bench.topic, topic.records(bench.records, now + SKEW_MS))
         _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
 
     def turn(self, deadline: float = math.inf) -> None:
@@ -137,7 +138,7 @@ class Contest:
             folder = self._bench.folder / "job"
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self._born, folder)
-            return self._bench.job(folder, self._first)
+            return self._bench.job(folder, self._first, must_be_fresh=True)
         if name == "streams":
             return self._bench.streams()
         if name == "consumer":

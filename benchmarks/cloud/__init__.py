@@ -1,0 +1,1 @@
+"""The cloud's side against what a user would pick instead."""

@@ -1,0 +1,101 @@
+"""Whether anybody listens at the bootstrap servers, and why not."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.forward.error import UnreachableError
+from agent.forward.knock import PORT, knock, parse
+from simulators.parts import ports
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def listener() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Give a server that answers no further call: its queue of calls is full, and nobody takes any."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("servers", ["{0}", f"{NOBODY}, {{0}}", f"SASL_SSL://{{0}},{NOBODY}", "nowhere.invalid:1,{0}"])
+def test_one_server_that_listens_is_enough(servers: str, listener: str) -> None:
+    knock(servers.format(listener), threading.Event())
+
+
+def test_one_that_listens_is_not_kept_waiting_by_one_that_is_silent(silent: str, listener: str) -> None:
+    knock(f"{silent},{listener}", threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("servers", "reason"),
+    [
+        (NOBODY, r"^127\.0\.0\.1:1: Connection refused$"),
+        ("[::1]:1", r"^\[::1\]:1: "),
+        ("nowhere.invalid", r"^nowhere\.invalid: "),
+        (",", "names no server"),
+    ],
+)
+def test_the_reason_names_the_server(servers: str, reason: str) -> None:
+    with pytest.raises(UnreachableError, match=reason):
+        knock(servers, threading.Event())
+
+
+def test_a_server_that_does_not_answer_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.forward.knock.REQUEST_SECONDS_MAX", 0.1)
+
+    with pytest.raises(UnreachableError, match=f"{silent}: no answer"):
+        knock(silent, threading.Event())
+
+
+def test_it_ends_with_the_agent(silent: str) -> None:
+    stop = threading.Event()
+    stop.set()
+
+    with pytest.raises(UnreachableError):
+        knock(silent, stop)
+
+
+def test_a_port_that_is_free_again_is_knocked_at_anew() -> None:
+    (port,) = ports.free(1)
+    place = f"127.0.0.1:{port}"
+    with pytest.raises(UnreachableError):
+        knock(place, threading.Event())
+
+    with socket.create_server(("127.0.0.1", port)):
+        knock(place, threading.Event())
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "PLAINTEXT://", "ssl://"]),
+            st.sampled_from(["kafka-1", "10.0.0.1", "[::1]", "[2001:db8::7]", "a.b.example"]),
+            st.none() | st.integers(1, 65535),
+        ),
+        max_size=4,
+    ),
+    st.sampled_from([",", ", "]),
+)
+def test_servers_are_read_as_they_are_written(servers: list[tuple[str, str, int | None]], comma: str) -> None:
+    written = [f"{protocol}{host}" + ("" if port is None else f":{port}") for protocol, host, port in servers]
+
+    read = list(parse(comma.join(written)))
+
+    assert read == [(host.strip("[]"), PORT if port is None else str(port)) for _, host, port in servers]
