@@ -19,7 +19,7 @@ from simulators.sensors.zigbee_house import BASE_TOPIC, CONNECT_SECONDS_MAX, NOT
 
 
 class Zigbee2MqttWitness:
-    """Lets the thermometers of a Zigbee2MQTT report again once all have been heard, and writes down what it makes of it."""
+    """Lets a Zigbee2MQTT's thermometers report again once all have been heard, and writes down what came of it."""
 
     def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
         self._field = field
