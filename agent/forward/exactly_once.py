@@ -6,14 +6,14 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from agent.forward import oversized
 from agent.forward.attempt import attempt
-from agent.forward.client import LastError, describe, open_reader
+from agent.forward.client import LastError, open_reader
 from agent.forward.error import ClonedError, RefusedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.link import Silence
 from agent.forward.metadata import raw_metadata
@@ -31,19 +31,17 @@ from agent.forward.recovery import await_stable, is_visible
 from agent.forward.sending import discard, hand_over
 from agent.forward.topic import TopicView
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
+from agent.forward.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
 from agent.forward.window import Flight
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker ends an open transaction, which holds back every reader of its partitions."""
-STEP_SECONDS_MAX: Final = 12.0
-"""How long one step may take before its producer is given up."""
 INTENT_FACT: Final = "transaction.intent"
 """The durable fact that says what the latest transaction holds."""
 SETTLED_FACT: Final = "transaction.settled"
 """The number of the latest transaction whose events are marked; on disk together with the mark."""
-_MARKER_PARTITION: Final = 0
 
 _log = logging.getLogger(__name__)
 
@@ -79,20 +77,20 @@ class ExactlyOnce:
         """See Mode."""
         errors = LastError()
         producer = Producer({**config, "error_cb": errors})
-        _step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
-        marker, group = _step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
+        step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
+        marker, group = step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
         intent = read_intent(way.outbox.fact(INTENT_FACT))
         if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(way.outbox, intent):
             self._settle(way, intent, producer, stop)
         self._refuse_clones(way.outbox, intent, marker)
         number = 0 if intent is None else intent.marker.number
-        self._latest = TransactionalSession(way, _Transactions(producer, errors, group), topic, marker, number)
+        self._latest = TransactionalSession(way, Transactions(producer, errors, group), topic, marker, number)
         return self._latest
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
         """Read the marker, by a client of its own: one that has lost a coordinator may never find another."""
         with closing(open_reader(self._settings, self._group, errors, unstable=True)) as reader:
-            answer = reader.committed([TopicPartition(topic, _MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
+            answer = reader.committed([TopicPartition(topic, MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
             if answer.error is not None:
                 raise KafkaException(answer.error)
             marker = parse_marker(raw_metadata(answer)) if answer.offset >= 0 else None
@@ -145,7 +143,7 @@ class TransactionalSession:
     """Sends what is new in order, one transaction at a time, begun only with a batch in hand."""
 
     def __init__(
-        self, way: Way, transactions: _Transactions, topic: TopicView, marker: Marker | None, latest: int
+        self, way: Way, transactions: Transactions, topic: TopicView, marker: Marker | None, latest: int
     ) -> None:
         self._way = way
         self._transactions = transactions
@@ -233,48 +231,7 @@ class TransactionalSession:
             self._way.suspects.add(flight.first, flight.last)
             raise RefusedError(f"{flight.failure}: sending {flight.events} events one by one")
         if flight.failure is not None:
-            raise SessionError(flight.failure)
-
-
-@dataclass(frozen=True, slots=True)
-class _Transactions:
-    """A producer that holds the name, and its calls."""
-
-    producer: Producer
-    errors: LastError
-    group: Any
-    """The group's metadata, as the client wants it."""
-
-    def begin(self) -> None:
-        try:
-            self.producer.begin_transaction()
-        except KafkaException as error:
-            raise SessionError(describe(error)) from error
-
-    def commit(self, topic: str, marker: Marker, stop: threading.Event) -> None:
-        """Commit, the marker in it; where it raises, the marker tells at the next session whether it was done."""
-        offset = TopicPartition(topic, _MARKER_PARTITION, marker.number, str(marker))
-
-        def commit() -> None:
-            self.producer.send_offsets_to_transaction([offset], self.group, STEP_SECONDS_MAX)
-            self.producer.commit_transaction(STEP_SECONDS_MAX)
-
-        _step(commit, "the transaction's commit", self.errors, stop)
-
-    def check(self) -> None:
-        """Raise SessionError where the producer is of no more use."""
-        if self.errors.fatal is not None:
-            raise SessionError(self.errors.fatal)
-
-
-def _step(call: Any, what: str, errors: LastError, stop: threading.Event) -> Any:
-    """Make a call that may hang; raise SessionError where it fails."""
-    try:
-        return attempt(call, STEP_SECONDS_MAX, stop, what)
-    except UnreachableError as error:
-        raise UnreachableError(errors.text or str(error)) from error
-    except KafkaException as error:
-        raise SessionError(f"{what}: {describe(error)}") from error
+            raise SessionError(self._transactions.why(self._way.topic, flight.failure))
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:

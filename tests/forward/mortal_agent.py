@@ -22,7 +22,8 @@ from typing import Any
 
 from agent import configuration
 from agent.forward import exactly_once
-from agent.forward.exactly_once import TransactionalSession, _Transactions
+from agent.forward.exactly_once import TransactionalSession
+from agent.forward.transactional import Transactions
 from agent.service import serve
 from agent.store.event_store import EventStore
 
@@ -46,8 +47,8 @@ class Step:
 STEPS: Mapping[str, Step | None] = {
     "before intent": Step(TransactionalSession, "_intend", "before"),
     "after intent": Step(TransactionalSession, "_intend", "after"),
-    "before commit": Step(_Transactions, "commit", "before"),
-    "in commit": Step(_Transactions, "commit", "soon"),
+    "before commit": Step(Transactions, "commit", "before"),
+    "in commit": Step(Transactions, "commit", "soon"),
     "before mark": Step(EventStore, "mark_forwarded", "before"),
     "after mark": Step(EventStore, "mark_forwarded", "after"),
     "any time": None,

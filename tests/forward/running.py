@@ -30,11 +30,11 @@ def forwarding(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) 
 
 @contextmanager
 def receipting(
-    kafka: KafkaSettings, outbox: Outbox, *, enabled: bool = True, any_commit: bool = False
+    kafka: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, enabled: bool = True, any_commit: bool = False
 ) -> Iterator[None]:
     """Ask for receipts, often, while the block runs."""
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
-    with running(Receipts(kafka, settings, GATEWAY, outbox, Random(7)).run):
+    with running(Receipts(kafka, settings, gateway, outbox, Random(7)).run):
         yield
 
 

@@ -52,7 +52,7 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: Ka
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
     kafka.commit(None, OURS)
-    with receipting(kafka.settings(), outbox):
+    with receipting(kafka.settings(), outbox, f"gw-{mode}"):
         wait_until(lambda: processed(outbox) == 6_000, "all are processed, though leaders have changed")
 
 

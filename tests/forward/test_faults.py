@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
@@ -43,7 +44,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def side(broker: Broker, topic: str) -> KafkaSide:
-    kafka = KafkaSide(broker.bootstrap_servers, topic)
+    kafka = KafkaSide(broker.bootstrap_servers, f"{topic}.{uuid4().hex}")
     kafka.create_topic()
     return kafka
 
@@ -116,7 +117,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         "ssl.keystore.location": folder / "broker.both",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": folder / "ca.pem",
-        "ssl.client.auth": "required",
+        "listener.name.second.ssl.client.auth": "required",  # without its listener's name SASL_SSL ignores it
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.second.scram-sha-512.sasl.jaas.config": module,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -205,7 +206,7 @@ def test_who_cannot_show_who_he_is_sends_nothing_and_says_why(
     secured: tuple[Broker, Path, int], wrong: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, folder, port = secured
-    kafka = side(broker, f"stranger-{abs(hash(str(wrong))):x}")
+    kafka = side(broker, "stranger")
     grant(broker, kafka.topic)
     properties = {name: value for name, value in secure(folder, **wrong).items() if value}
     outbox = MemoryOutbox()
