@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -54,8 +53,7 @@ def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> De
         return decoded
     if len(denied) == len(decoded.events):
         raise ForbiddenError(f"device {denied[0]!a} {reason}")
-    return replace(
-        decoded,
+    return decoded._replace(
         events=tuple(event for event in decoded.events if admits(event.device)),
         rejected=(*decoded.rejected, *(Rejected(device, f"this device {reason}", b"") for device in denied)),
     )

@@ -9,18 +9,19 @@ import struct
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from math import isfinite
 from operator import itemgetter
 
 INTEGER_MIN = -(1 << 63)
 INTEGER_END = 1 << 64
 
-_KEY_CHARACTERS_KNOWN_MAX = 64
-"""Longer keys are not remembered, so that no sender can fill the memory with them."""
+_MAPS_KNOWN_MAX, _KEYS_CHARACTERS_MAX = 512, 128
+"""How many maps' keys are remembered, and how long those of one map may be in all: no sender can fill the memory."""
 
 _SHORT_HEADS = [bytes([byte]) for byte in range(256)]
 _FALSE, _TRUE, _NULL = b"\xf4", b"\xf5", b"\xf6"
-_first = itemgetter(0)
+_second = itemgetter(1)
 _pack_half, _pack_single, _pack_double = struct.Struct(">e").pack, struct.Struct(">f").pack, struct.Struct(">d").pack
 _unpack_half, _unpack_single = struct.Struct(">e").unpack, struct.Struct(">f").unpack
 
@@ -75,7 +76,7 @@ def encode_into(parts: list[bytes], value: object) -> None:
     """Append one value's bytes; the dispatch is by exact type first, since this runs for each value of each event."""
     kind = type(value)
     if kind is float:
-        parts.append(_encode_float(value))  # type: ignore[arg-type]  # kind is its type
+        parts.append(_encode_float(value))
     elif kind is int:
         parts.append(encode_integer(value))  # type: ignore[arg-type]  # kind is its type
     elif kind is dict:
@@ -108,25 +109,28 @@ def _encode_container_into(parts: list[bytes], value: object) -> None:
 
 
 def _encode_map_into(parts: list[bytes], entries: Mapping[str, object]) -> None:
-    present = [(_encode_key(key), value) for key, value in entries.items() if value is not None]
-    if len(present) > 1:
-        present.sort(key=_first)
-        if len(dict(present)) < len(present):
-            raise ValueError("two keys of a map are equal after NFC")
-    parts.append(head(0xA0, len(present)))
-    for key, value in present:
+    names = tuple(entries)
+    order = _order_known if len("".join(names)) <= _KEYS_CHARACTERS_MAX else _order
+    keys = order(names if None not in entries.values() else tuple(name for name in names if entries[name] is not None))
+    parts.append(head(0xA0, len(keys)))
+    for name, key in keys:
         parts.append(key)
-        encode_into(parts, value)
+        encode_into(parts, entries[name])
 
 
-def _encode_key(key: str) -> bytes:
-    return _encode_known_key(key) if len(key) <= _KEY_CHARACTERS_KNOWN_MAX else encode_text(key)
+def _order(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    """Give a map's keys as they are sorted, each with its bytes."""
+    keys = sorted([(name, encode_text(name)) for name in names], key=_second)
+    if any(one[1] == other[1] for one, other in pairwise(keys)):
+        raise ValueError("two keys of a map are equal after NFC")
+    return tuple(keys)
 
 
-_encode_known_key = lru_cache(maxsize=4096)(encode_text)
+_order_known = lru_cache(maxsize=_MAPS_KNOWN_MAX)(_order)
 """A sensor's keys are the same in each of its events."""
 
 
+@lru_cache(maxsize=4096)  # a sensor's readings come again; those that are equal have equal bytes
 def _encode_float(number: float) -> bytes:
     if not isfinite(number):
         raise ValueError(f"{number} is not a number that can be kept")

@@ -1,8 +1,8 @@
 """The fingerprint: one name for one event, the same on every path and in every form."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
 
 from contract import cbor
 from contract.event import Event, Label
@@ -34,20 +34,32 @@ def fingerprint(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: La
         encoded = _encode_whole(event)
     else:
         encoded = cbor.encode_map(identity(event, fields, label))
-    return blake2b(encoded, digest_size=FINGERPRINT_BYTES, person=PERSON).digest()
+    digest = _DIGEST.copy()
+    digest.update(encoded)
+    return digest.digest()
 
 
-_IN_ORDER = sorted(IDENTITY_FIELDS, key=cbor.encode_text)
-_KEYS = tuple(cbor.encode_text(name) for name in _IN_ORDER)
-_read_fields = attrgetter(*_IN_ORDER)
+_DIGEST = blake2b(digest_size=FINGERPRINT_BYTES, person=PERSON)
+"""Copied for each event: that takes half of the time of making it."""
+
+
+_ID, _BOOT, _DATA, _TIME, _TYPE, _DEVICE = map(cbor.encode_text, ("id", "boot", "data", "time", "type", "device"))
+"""The keys in the order of their bytes."""
 
 
 def _encode_whole(event: Event) -> bytes:
     """Encode the identity of nearly every event: as `encode_map` does, with the keys' order and bytes known before."""
-    values = _read_fields(event)
-    parts = [cbor.head(0xA0, len(values) - values.count(None))]
-    for key, value in zip(_KEYS, values, strict=True):
-        if value is not None:
-            parts.append(key)
-            cbor.encode_into(parts, value)
+    present = [(_ID, event.id), (_BOOT, event.boot), (_DATA, event.data), (_TIME, event.time)]
+    fields = [entry for entry in present if entry[1] is not None]
+    parts = [cbor.head(0xA0, len(fields) + 2)]
+    for key, value in fields:
+        parts.append(key)
+        cbor.encode_into(parts, value)
+    parts.append(_encode_speaker(event.type, event.device))
     return b"".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _encode_speaker(type_: str, device: str) -> bytes:
+    """Encode what a device says in each of its events: the two entries that stand last."""
+    return _TYPE + cbor.encode_text(type_) + _DEVICE + cbor.encode_text(device)

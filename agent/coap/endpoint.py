@@ -16,7 +16,8 @@ Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""
 Ancillary = tuple[tuple[int, int, bytes], ...]
 
-_PROOF_PERSON = b"oncegate-coap-1"
+_PROOF = blake2b(digest_size=PROOF_BYTES, person=b"oncegate-coap-1")
+"""Copied for each datagram: that takes half of the time of making it."""
 _ADDRESS_BYTES = 16
 _ANY_INTERFACE = bytes(4)
 _MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
@@ -37,7 +38,9 @@ class Endpoint:
 
     def proof(self, datagram: bytes) -> bytes:
         """Digest the pair of endpoints and the datagram, which holds Message ID and Token."""
-        return blake2b(self.key + datagram, digest_size=PROOF_BYTES, person=_PROOF_PERSON).digest()
+        digest = _PROOF.copy()
+        digest.update(self.key + datagram)
+        return digest.digest()
 
 
 @lru_cache(maxsize=ENDPOINTS_MAX)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.decode import cbor_form, json_form, senml, zigbee2mqtt
 from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
@@ -31,8 +31,7 @@ class Rejected:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The events of a body in their order, and the rejected ones beside them."""
 
     events: tuple[Event, ...]
@@ -62,6 +61,9 @@ def decode(delivery: Delivery) -> Decoded:
     return _decode_pack(senml.resolve(document, named), words, fallback)
 
 
+_MAPS_KINDS = (dict, list, Invalid)
+
+
 class _Form(Protocol):
     """How bodies of maps are read."""
 
@@ -72,7 +74,7 @@ class _Form(Protocol):
 def _decode_maps(form: _Form, body: bytes, words: Words, fallback: str) -> Decoded:
     document = form.read(body)
     maps = document if isinstance(document, list) else [document]
-    if not isinstance(document, list | dict | Invalid):
+    if not isinstance(document, _MAPS_KINDS):
         raise Undecodable("the body is neither a map nor an array of maps")
     _check_count(len(maps), words)
     events, refused = _sort_out(zip(maps, repeat(None)), words, fallback)

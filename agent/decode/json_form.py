@@ -17,9 +17,9 @@ _INTEGER_CHARACTERS_MAX = 20
 
 def read(body: bytes) -> object:
     """Read the one value of a body; raise Undecodable."""
-    text = _text(body)
-    value, end = _read_at(text, _skip(text, 0))
-    if _skip(text, end) != len(text):
+    text = _text(body).rstrip(_WHITESPACE)
+    value, end = _read_at(text, len(text) - len(text.lstrip(_WHITESPACE)))
+    if end != len(text):
         raise Undecodable(f"JSON: more text after the value, at character {end}")
     return value
 

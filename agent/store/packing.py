@@ -21,6 +21,7 @@ _BOUND = 0x02
 _SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
 _SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK = 0x0C
+_CLOCK_OF = (Clock.UNTRUSTED, Clock.TRUSTED)
 
 
 class PackedEvent(NamedTuple):
@@ -63,7 +64,7 @@ def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
             position,
             fingerprint,
             tail,
-            Clock.TRUSTED if flags & _TRUSTED else Clock.UNTRUSTED,
+            _CLOCK_OF[flags & _TRUSTED],
             _SHARED_OF[flags & _SHARED_MASK],
             bound if flags & _BOUND else None,
         )

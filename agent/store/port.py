@@ -85,8 +85,7 @@ class Intake(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """An event as the store gives it back, its checksum verified."""
 
     position: int

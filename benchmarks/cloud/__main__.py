@@ -138,7 +138,7 @@ class Contest:
             folder = self._bench.folder / "job"
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self._born, folder)
-            return self._bench.job(folder, self._first)
+            return self._bench.job(folder, self._first, must_be_fresh=True)
         if name == "streams":
             return self._bench.streams()
         if name == "consumer":

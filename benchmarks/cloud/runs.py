@@ -17,6 +17,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.parts import jars, java, session
+from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Command, Process
@@ -39,6 +40,7 @@ _NO_COORDINATOR = (
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BATCH = re.compile(r"^batch=\d+ rows=\d+ milliseconds=(\d+)$", re.MULTILINE)
+_LATE = re.compile(r"stage=read .* late=[1-9]")
 _JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
 
 
@@ -81,14 +83,16 @@ class Bench:
         arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
         process = submit(CONTENDERS, arguments, folder, _options())
         with _ending(process):
-            process.wait_for_log("started", RUN_SECONDS_MAX)
+            process.wait_for_log("contender=started", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
-            process.wait_for_log("finished", RUN_SECONDS_MAX)
+            process.wait_for_log("contender=finished", RUN_SECONDS_MAX)
             return process.log(), cpu_seconds(process) - before
 
-    def job(self, folder: Path, receipted_before: int, *options: str, topic: str = "", records: int = 0) -> Timing:
+    def job(
+        self, folder: Path, receipted_before: int, *, topic: str = "", records: int = 0, must_be_fresh: bool = False
+    ) -> Timing:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
-        process = self.start_job(folder, *options, topic=topic)
+        process = self.start_job(folder, topic=topic)
         with _ending(process):
             process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
@@ -97,7 +101,10 @@ class Bench:
             used = cpu_seconds(process) - before
             process.wait_until(lambda: _all_are_told(process.log()), "the figures of all batches", RUN_SECONDS_MAX)
             process.terminate(60)
-            seconds = sum(float(found) for found in _JOB_BATCH.findall(process.log()))
+            log = process.log()
+        if must_be_fresh and _LATE.search(log):
+            raise PartError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
+        seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
     def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
@@ -121,7 +128,7 @@ class Bench:
         self.broker.create_topics(survivors, partitions=self.partitions)
         ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
-        line = (str(java.require()), "-Xmx1g", "-cp", classpath, "Dedup", *ends)
+        line = (str(java.require()), f"-Xmx{DRIVER_MEGABYTES}m", "-cp", classpath, "Dedup", *ends)
         process = Process(Command("streams", line, folder / "streams.log", folder))
         process.start()
         with _ending(process):

@@ -24,6 +24,7 @@ from cloud.settings import KafkaSettings
 from cloud.source import read_topic
 
 WINDOW_SECONDS = 4 * 3600
+STARTED, FINISHED = "contender=started", "contender=finished"
 DAYS = 30
 MERGE_BATCHES = 2
 """MERGE of everything is slow, and does not get faster."""
@@ -34,14 +35,14 @@ STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
     """Run one contender to the topic's end; each batch's figures go to the log."""
     spark = open_session()
-    print("started", flush=True)
+    print(STARTED, flush=True)
     if way == "fill":
         fill(spark, folder, int(batch))
     elif way == "state":
         grow(spark, folder, int(batch))
     else:
         contend(spark, way, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
-    print("finished", flush=True)
+    print(FINISHED, flush=True)
 
 
 def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:

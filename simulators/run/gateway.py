@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from contract.event import Event
@@ -88,7 +88,7 @@ class Gateway:
 
     def fingerprint(self, event: Event) -> str | None:
         """Ask for the name of an event; None where it has neither id nor time, and so only a label names it."""
-        said = {name: value for name, value in asdict(event).items() if value is not None}
+        said = {name: value for name, value in event._asdict().items() if value is not None}
         done = subprocess.run(
             [self._program, "fingerprint", "-"],
             input=json.dumps(said),

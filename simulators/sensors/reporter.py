@@ -8,7 +8,6 @@ neither may not be: under a new Message ID it is a new event by definition. Its 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from random import Random
 
 from contract.event import Event
@@ -87,7 +86,7 @@ class Reporter:
     def _restamped(self, event: Event) -> Event:
         if Bug.RESTAMPED_RESENDS not in self._plan.bugs or event.time is None:
             return event
-        return replace(event, time=max(event.time + 1, self._field.clock()))
+        return event._replace(time=max(event.time + 1, self._field.clock()))
 
 
 def _no_entry(again: bool) -> None:

@@ -69,7 +69,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
 
     # Offline for three days, then back with its backlog beside live traffic.
     offline = Gateway("gw-2", "00000000000000b2")
-    old = [replace(event, time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
+    old = [event._replace(time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
     backlog = [offline.record(event, event.time) for event in old]
     ledger.tell(
         [record for pair in zip(backlog, live.records(readings(200, start=2000)), strict=True) for record in pair]
@@ -81,7 +81,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
         [(now() + YEAR, Clock.TRUSTED), (0, Clock.UNTRUSTED), (now() + YEAR, Clock.UNTRUSTED)]
     ):
         wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
-        events = [replace(event, time=moment) for event in readings(20, start=3000 + 100 * place)]
+        events = [event._replace(time=moment) for event in readings(20, start=3000 + 100 * place)]
         ledger.tell(
             [
                 *wrong.records(events, moment),
@@ -93,7 +93,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
 
     # One sensor heard by three gateways, at once, minutes and days apart, with and without a time of its own.
     heard = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
-    timed = [replace(event, time=now() - 2 * DAY) for event in readings(20, start=4000)]
+    timed = [event._replace(time=now() - 2 * DAY) for event in readings(20, start=4000)]
     untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
     for gateway, ago in zip(heard, (0, 5 * MINUTE, 2 * DAY), strict=True):
         ledger.tell([gateway.record(event, now() - ago) for event in (*timed, *untimed)])
@@ -239,8 +239,8 @@ def lagging(count: int) -> tuple[list[Record], list[Record]]:
     """Give two partitions of the last ten hours, one ten times as dense as the other."""
     start = now() - 10 * 3_600_000
     first, second = Gateway(), Gateway("gw-2", "00000000000000b2")
-    dense = [replace(e, time=start + n * 36_000_000 // count) for n, e in enumerate(readings(count))]
-    thin = [replace(e, time=start + n * 360_000_000 // count) for n, e in enumerate(readings(count // 10, start=count))]
+    dense = [e._replace(time=start + n * 36_000_000 // count) for n, e in enumerate(readings(count))]
+    thin = [e._replace(time=start + n * 360_000_000 // count) for n, e in enumerate(readings(count // 10, start=count))]
     return [first.record(e, e.time) for e in dense], [second.record(e, e.time) for e in thin]
 
 

@@ -52,7 +52,7 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_path: Path) -> None:
-    events = [replace(event, time=ACCEPTED) for event in counters(1, 2)]
+    events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
     survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
     counts = census.count(survivors)

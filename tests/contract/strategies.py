@@ -6,7 +6,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from contract.event import TIME_MAX, TIME_MIN, Event, Value
+from contract.event import TIME_MAX, TIME_MIN, TYPE_DEFAULT, Event, Value
 
 CONTROLS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 
@@ -47,13 +47,19 @@ events = st.builds(
     time=st.none() | st.integers(TIME_MIN, TIME_MAX),
     data=st.none() | maps(values),
     units=st.none() | st.dictionaries(keys, names, max_size=3),
+    offset_ms=st.none(),
 )
 flat_events = st.builds(
     Event,
     device=names.map(lambda name: f"urn:dev:ops:{name}"),
+    type=st.just(TYPE_DEFAULT),
+    id=st.none(),
+    boot=st.none(),
     time=st.integers((1 << 28) * 1000, TIME_MAX),
     data=maps(st.one_of(st.booleans(), numbers, st.text(max_size=30), st.binary(max_size=30)), min_size=1).filter(
         lambda data: "" not in data
     ),
+    units=st.none(),
+    offset_ms=st.none(),
 )
 """Events that SenML has words for."""

@@ -21,6 +21,7 @@ EVENTS = st.builds(
     boot=NAMES,
     time=st.none() | st.integers(-(10**12), 10**13),
     data=st.none() | st.dictionaries(TEXT, st.integers(-9, 9) | TEXT, max_size=3),
+    units=st.none(),
     offset_ms=st.none() | st.integers(-(10**6), 10**6),
 )
 
