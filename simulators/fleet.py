@@ -13,6 +13,7 @@ from simulators.sensors.field import Field
 from simulators.sensors.mote import Mote
 from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import Reporter
+from simulators.sensors.zigbee2mqtt import Zigbee2MqttWitness
 from simulators.sensors.zigbee_house import House
 from simulators.voice import Voice, nature
 
@@ -46,6 +47,9 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
         for number, plan in enumerate(plans):
             if plan.sort is Sort.ZIGBEE:
                 lives.append(House(field, plan, number).live)
+                continue
+            if plan.sort is Sort.ZIGBEE2MQTT:
+                lives.append(Zigbee2MqttWitness(field, plan, number).live)
                 continue
             for place in range(plan.sensors):
                 if plan.sort is Sort.HTTP:

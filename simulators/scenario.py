@@ -30,6 +30,8 @@ class Sort(StrEnum):
     """Relays that post events of several devices over HTTP."""
     ZIGBEE = "zigbee"
     """A Zigbee2MQTT house: real models, published to an MQTT broker."""
+    ZIGBEE2MQTT = "zigbee2mqtt"
+    """Thermometers of the real Zigbee2MQTT, without a radio; only with --local, and where there is npm."""
 
 
 class Bug(StrEnum):

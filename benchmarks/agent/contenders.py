@@ -28,6 +28,8 @@ class Server:
     more_ports: Mapping[str, int] = field(default_factory=dict)
     store: Path | None = None
     """The event store's file, where it is ours."""
+    lines: Path | None = None
+    """The file into which the server writes a line for each event, where it does."""
 
     def cpu_seconds(self) -> float:
         """Give what it has used of the processor, user and system, in all its threads."""
@@ -35,7 +37,9 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def stored(self) -> int:
-        """Count the events that are on disk."""
+        """Count the events that are on disk, or at least written to a file."""
+        if self.lines is not None:
+            return self.lines.read_bytes().count(b"\n") if self.lines.exists() else 0
         assert self.store is not None
         connection = database.open_for_reading(self.store)
         try:
@@ -52,21 +56,24 @@ class Server:
 
 
 @contextmanager
-def oncegate(folder: Path, *, sync_ms: float = 0.0, mqtt_port: int | None = None) -> Iterator[Server]:
-    """Run the agent as it is installed, Kafka away; `sync_ms` makes its disk slower."""
+def oncegate(
+    folder: Path, *, sync_ms: float = 0.0, mqtt_port: int | None = None, credentials: Path | None = None
+) -> Iterator[Server]:
+    """Run the agent as it is installed, Kafka away; `sync_ms` makes its disk slower, `credentials` are OSCORE's."""
     coap, http = _udp_port(), ports.free(1)[0]
     folder.mkdir(parents=True)
+    oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'
     configuration = folder / "oncegate.toml"
     mqtt = "" if mqtt_port is None else f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {mqtt_port}\n'
     subscription = '[[mqtt.subscriptions]]\ntopic = "bench/{device}"\nformat = "json"\n' if mqtt else ""
     configuration.write_text(
-        f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:{coap}"\n'
+        f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:{coap}"\n{oscore}'
         f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
         f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
     command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
     environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
-    with _running("oncegate", command, folder, environment) as process:
+    with running("oncegate", command, folder, environment) as process:
         process.wait_for_log(READY)
         if mqtt:
             process.wait_for_log("mqtt=connected")
@@ -78,7 +85,7 @@ def aiocoap_alone(folder: Path) -> Iterator[Server]:
     """Run aiocoap's own server in front of the same pipeline and store."""
     port = _udp_port()
     command = (sys.executable, "-m", "benchmarks.agent.aiocoap_alone", str(folder / "state"), str(port))
-    with _running("aiocoap", command, folder, {}) as process:
+    with running("aiocoap", command, folder, {}) as process:
         process.wait_for_log("ready")
         yield Server(process, port)
 
@@ -88,7 +95,7 @@ def libcoap(folder: Path) -> Iterator[Server]:
     """Run libcoap's example server, which stores nothing."""
     port = _udp_port()
     command = (str(programs.libcoap_server()), "-A", "::1", "-p", str(port), "-v", "0")
-    with _running("libcoap", command, folder, {}) as process:
+    with running("libcoap", command, folder, {}) as process:
         process.wait_until(lambda: _udp_taken(port), f"listens on port {port}")
         yield Server(process, port)
 
@@ -102,14 +109,34 @@ def nats(folder: Path) -> Iterator[Server]:
     settings.write_text(
         f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}\n'
     )
-    with _running("nats", (str(programs.nats_server()), "-c", str(settings)), folder, {}) as process:
+    with running("nats", (str(programs.nats_server()), "-c", str(settings)), folder, {}) as process:
         process.wait_for_log("Server is ready")
         yield Server(process, port)
 
 
 @contextmanager
-def _running(name: str, command: tuple[str, ...], folder: Path, environment: Mapping[str, str]) -> Iterator[Process]:
-    process = Process(Command(name, command, folder / f"{name}.log", environment=environment))
+def telegraf(folder: Path, mqtt_port: int) -> Iterator[Server]:
+    """Run Telegraf between a broker, whose messages it acks once they are written, and a file that it never syncs."""
+    folder.mkdir(parents=True)
+    settings, lines = folder / "telegraf.conf", folder / "events"
+    settings.write_text(
+        '[agent]\nflush_interval = "100ms"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000\n'
+        f'[[outputs.file]]\nfiles = ["{lines}"]\ndata_format = "influx"\n'
+        f'[[inputs.mqtt_consumer]]\nservers = ["tcp://127.0.0.1:{mqtt_port}"]\ntopics = ["bench/#"]\nqos = 1\n'
+        'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
+    )
+    with running("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder, {}) as process:
+        process.wait_for_log("Connected [tcp://")
+        yield Server(process, mqtt_port, lines=lines)
+
+
+@contextmanager
+def running(
+    name: str, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], *, inside: bool = False
+) -> Iterator[Process]:
+    """Run a server whose log lies in its folder, `inside` that folder where it wants to be there."""
+    where = folder if inside else None
+    process = Process(Command(name, command, folder / f"{name}.log", where, environment))
     process.start()
     try:
         yield process

@@ -70,7 +70,7 @@ def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
     return coap_load(port, 64, seconds, rate, PUT, "odd", forget=True)
 
 
-def http(server: Server, seconds: float, pack: int = 100, connections: int = 4) -> Result:
+def http(server: Server, seconds: float, pack: int = 100, connections: int = 4, path: str = "/api/v1/events") -> Result:
     """Post packs of events over connections that stay open."""
     sockets = [socket.create_connection(("127.0.0.1", server.more_ports["http"])) for _ in range(connections)]
     for open_socket in sockets:
@@ -83,7 +83,7 @@ def http(server: Server, seconds: float, pack: int = 100, connections: int = 4) 
     while time.monotonic() - start < seconds:
         for at, open_socket in enumerate(sockets):
             sent[at] = time.monotonic()
-            open_socket.sendall(_http_pack(pack))
+            open_socket.sendall(_http_pack(pack, path))
         for at, open_socket in enumerate(sockets):
             code = _http_code(open_socket)
             latencies.append((time.monotonic() - sent[at]) * 1e3)
@@ -92,7 +92,7 @@ def http(server: Server, seconds: float, pack: int = 100, connections: int = 4) 
     elapsed = time.monotonic() - start
     for open_socket in sockets:
         open_socket.close()
-    return _result(accepted, elapsed, server.cpu_seconds() - before, latencies, refused)
+    return result(accepted, elapsed, server.cpu_seconds() - before, latencies, refused)
 
 
 def mqtt(server: Server, broker_port: int, events: int) -> Result:
@@ -157,7 +157,7 @@ def nats(server: Server, outstanding: int, seconds: float) -> Result:
             latencies.extend((now - sent[place]) * 1e3 for place in again)
             pending = b"".join(_nats_publish(place, sent) for place in again)
         elapsed = time.monotonic() - start
-    return _result(len(latencies), elapsed, server.cpu_seconds() - before, latencies, 0)
+    return result(len(latencies), elapsed, server.cpu_seconds() - before, latencies, 0)
 
 
 def coap_load(
@@ -194,13 +194,17 @@ def _published(broker: socket.socket, events: int) -> Iterator[int]:
         yield acked
 
 
-def _event(number: int) -> bytes:
+def event(number: int | None = None) -> bytes:
+    """Write an event as JSON, with an id that no other has where none is given."""
+    number = next(_IDS) if number is None else number
     return b'{"id":%d,"data":{"temperature":%d.5,"humidity":%d}}' % (number, number % 30, number % 100)
 
 
-def _http_pack(events: int) -> bytes:
-    body = b"[%s]" % b",".join(b'{"device":"urn:x:%d",%s' % (place, _event(next(_IDS))[1:]) for place in range(events))
-    return b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + (
+def _http_pack(events: int, path: str = "/api/v1/events") -> bytes:
+    """Write a request with so many events, as an array where they are several."""
+    body = b",".join(b'{"device":"urn:x:%d",%s' % (place, event()[1:]) for place in range(events))
+    body = b"[%s]" % body if events > 1 else body
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path.encode() + (
         b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     )
 
@@ -217,7 +221,7 @@ def _http_code(open_socket: socket.socket) -> int:
 
 
 def _publish(number: int) -> bytes:
-    topic, body = b"bench/urn:x:%d" % (number % 100), _event(next(_IDS))
+    topic, body = b"bench/urn:x:%d" % (number % 100), event()
     rest = len(topic).to_bytes(2, "big") + topic + (number % 65_535 + 1).to_bytes(2, "big") + body
     return b"\x32" + bytes(_length(len(rest))) + rest
 
@@ -231,17 +235,19 @@ def _length(size: int) -> Iterator[int]:
 
 
 def _nats_publish(place: int, sent: list[float]) -> bytes:
-    body = _event(next(_IDS))
+    body = event()
     sent[place] = time.monotonic()
     return b"PUB e i.%d %d\r\n%s\r\n" % (place, len(body), body)
 
 
-def _result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int) -> Result:
+def result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int = 0) -> Result:
+    """Give what a load has seen; latencies in ms, in any order."""
     latencies.sort()
     at = len(latencies) - 1
     if at < 0:
         return Result(accepted, seconds, cpu, refused=refused)
-    return Result(accepted, seconds, cpu, latencies[at // 2], latencies[int(at * 0.99)], latencies[-1], refused=refused)
+    p50, p99 = latencies[at // 2], latencies[int(at * 0.99)]
+    return Result(accepted, seconds, cpu, p50, p99, latencies[-1], refused)
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from simulators.parts import cache, debian, programs
 
 HERE = Path(__file__).parent
 NATS = "github.com/nats-io/nats-server/v2@v2.12.1"
-BUILD_SECONDS_MAX = 900
+TELEGRAF = "github.com/influxdata/telegraf/cmd/telegraf@v1.37.2"
+THINGSBOARD = ("thingsboard-gateway==3.8.5", "aiohttp==3.14.5")
+"""Its REST connector would install the second itself, at its first start."""
+BUILD_SECONDS_MAX = 300
 
 
 def folder() -> Path:
@@ -37,25 +41,62 @@ def libcoap_server() -> str | None:
 
 
 def nats_server() -> Path | None:
-    """Build NATS through the Go module proxy; None where there is no Go, or it cannot be built."""
-    program = folder() / "nats-server"
+    """Build NATS; None where that cannot be done here."""
+    return _built("nats-server", NATS)
+
+
+def telegraf() -> Path | None:
+    """Build Telegraf with the parts that take from a broker and write to a file; None where that cannot be done."""
+    return _built("telegraf", TELEGRAF, "custom,inputs.mqtt_consumer,outputs.file,parsers.value,serializers.influx")
+
+
+def thingsboard_python() -> Path | None:
+    """Install ThingsBoard Gateway into an environment of its own, once, and give its Python; None where it fails."""
+    place = folder() / "thingsboard"
+    python = place / "bin" / "python"
+    if (place / "installed").exists():
+        return python
+    print(f"bench-agent: installing {' and '.join(THINGSBOARD)} (once, 95 MB)", flush=True)
+    steps = ([sys.executable, "-m", "venv", "--clear", str(place)], [str(python), "-m", "pip", "install", *THINGSBOARD])
+    try:
+        for step in steps:
+            subprocess.run(step, capture_output=True, text=True, check=True, timeout=BUILD_SECONDS_MAX)
+    except subprocess.SubprocessError as error:
+        print(f"bench-agent: ThingsBoard Gateway left out: not installable here: {error}", flush=True)
+        return None
+    (place / "installed").touch()
+    return python
+
+
+def _built(name: str, module: str, tags: str = "") -> Path | None:
+    """Build a program through the Go module proxy, once; say why where it is left out."""
+    program = folder() / name
     go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
-    if program.exists() or go is None:
-        return program if program.exists() else None
-    print(f"bench-agent: building {NATS} (once, a minute or two)", flush=True)
+    if program.exists():
+        return program
+    if go is None:
+        print(f"bench-agent: {name} left out: not installable here: no Go")
+        return None
+    print(f"bench-agent: building {module} (once, some minutes)", flush=True)
     environment = {**os.environ, "GOBIN": str(folder()), "GOFLAGS": "-mod=mod"}
-    done = subprocess.run(
-        [go, "install", NATS],
-        env=environment,
-        cwd=folder(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS_MAX,
-    )
-    if done.returncode != 0:
-        print(f"bench-agent: NATS left out: {done.stderr.strip()[-300:]}", flush=True)
-    return program if program.exists() else None
+    command = [go, "install", "-ldflags", "-s -w", "-tags", tags, module]
+    try:
+        subprocess.run(
+            command,
+            env=environment,
+            cwd=folder(),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=BUILD_SECONDS_MAX,
+        )
+    except subprocess.CalledProcessError as error:
+        print(f"bench-agent: {name} left out: not installable here: {error.stderr.strip()[-300:]}", flush=True)
+        return None
+    except subprocess.TimeoutExpired:
+        print(f"bench-agent: {name} left out: not built within {BUILD_SECONDS_MAX} s", flush=True)
+        return None
+    return program
 
 
 def _compiled(name: str, source: str, options: tuple[str, ...]) -> Path:

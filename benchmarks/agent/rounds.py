@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.agent import contenders, loads, programs
+from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.loads import Result
 from simulators.parts.mosquitto import Mosquitto
 
 SENSORS_FEW, SENSORS_MANY = 64, 256
 HALF = 0.5
+MQTT_PER_SECOND = 8_000
+"""So many messages for each second that a run shall take."""
 ODD_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
 
 
@@ -29,7 +31,7 @@ class Measured:
         """Note a result, and show it."""
         self.rows.setdefault(row, []).append(result)
         print(
-            f"  {row:<34} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
+            f"  {row:<40} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
             f"  p99 {result.p99_ms:>7.1f} ms",
             flush=True,
         )
@@ -43,9 +45,10 @@ def run(rounds: int, seconds: float, folder: Path) -> Measured:
     """Measure every row, round by round; what is missing on this machine is left out, and said."""
     measured = Measured()
     has_nats, has_libcoap = programs.nats_server() is not None, programs.libcoap_server() is not None
-    for name, there in (("NATS (no Go)", has_nats), ("libcoap (Debian: libcoap3-bin)", has_libcoap)):
-        if not there:
-            print(f"bench-agent: {name} left out")
+    has_telegraf = programs.telegraf() is not None
+    if not has_libcoap:
+        print("bench-agent: libcoap left out (Debian: libcoap3-bin)")
+    has_thingsboard = programs.thingsboard_python() is not None
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         _ours(measured, seconds, folder)
@@ -59,6 +62,22 @@ def run(rounds: int, seconds: float, folder: Path) -> Measured:
             for outstanding in (SENSORS_FEW, SENSORS_MANY):
                 with _folder(folder) as place, contenders.nats(place) as server:
                     measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, seconds))
+        if has_telegraf:
+            with (
+                _folder(folder) as place,
+                Mosquitto(place / "broker") as broker,
+                contenders.telegraf(place / "telegraf", broker.port) as server,
+            ):
+                load = loads.mqtt(server, broker.port, int(seconds * MQTT_PER_SECOND))
+                measured.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
+        if has_thingsboard:
+            with (
+                _folder(folder) as place,
+                Mosquitto(place / "broker") as platform,
+                thingsboard.run(place / "gateway", platform.port) as server,
+            ):
+                load = loads.http(server, seconds, pack=1, connections=SENSORS_FEW, path=thingsboard.PATH)
+                measured.add("ThingsBoard Gateway, HTTP, acks first", load)
         with _folder(folder) as place, Mosquitto(place) as broker:
             measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), seconds))
     return measured
@@ -76,6 +95,10 @@ def _ours(measured: Measured, seconds: float, folder: Path) -> None:
         beside = loads.coap(server, SENSORS_FEW, seconds, rate=ORDINARY_PER_SECOND)
         odd.communicate()
         measured.add("CoAP, 1,000/s beside 6,000 odd/s", beside)
+    with _folder(folder) as place:
+        credentials = oscore.credentials(place)
+        with contenders.oncegate(place / "agent", credentials=credentials) as server:
+            measured.add(f"CoAP with OSCORE, {oscore.OUTSTANDING} outstanding", oscore.post(server, place))
     for slower in (2, 10):
         with _folder(folder) as place, contenders.oncegate(place / "agent", sync_ms=slower) as server:
             measured.add(f"CoAP, fsync {slower} ms slower, 256", loads.coap(server, SENSORS_MANY, seconds))
@@ -84,7 +107,7 @@ def _ours(measured: Measured, seconds: float, folder: Path) -> None:
         Mosquitto(place / "broker") as broker,
         contenders.oncegate(place / "agent", mqtt_port=broker.port) as server,
     ):
-        measured.add("MQTT QoS 1 through mosquitto", loads.mqtt(server, broker.port, int(seconds * 8_000)))
+        measured.add("MQTT QoS 1 through mosquitto", loads.mqtt(server, broker.port, int(seconds * MQTT_PER_SECOND)))
 
 
 @contextmanager

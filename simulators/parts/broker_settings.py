@@ -58,6 +58,11 @@ class Node:
             "share.coordinator.state.topic.min.isr": in_sync,
             "min.insync.replicas": in_sync,
             "unclean.leader.election.enable": "false",
+            # Three of them share a few cores: one that is late is not gone.
+            "broker.session.timeout.ms": 9_000,
+            "broker.heartbeat.interval.ms": 2_000,
+            "controller.quorum.fetch.timeout.ms": 8_000,
+            "controller.quorum.election.timeout.ms": 4_000,
         }
 
 

@@ -112,6 +112,11 @@ class Zigbee2Mqtt:
         self.process.start()
         self.process.wait_for_log("Zigbee2MQTT started!", START_SECONDS_MAX)
 
+    @property
+    def devices(self) -> dict[str, str]:
+        """Give each thermometer's identity by its name."""
+        return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(self._devices)}
+
     def report(self) -> None:
         """Have the thermometers report: each its next temperatures, from 10.00 degrees on by a hundredth."""
         os.kill(self.process.pid, signal.SIGUSR2)

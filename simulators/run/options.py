@@ -10,7 +10,7 @@ from random import SystemRandom
 from urllib.parse import urlsplit
 
 from simulators.run.parts import Seams
-from simulators.scenario import Scenario, find
+from simulators.scenario import Scenario, Sort, find
 from simulators.strict_toml import TomlError
 
 PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
@@ -122,6 +122,8 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
+    if any(plan.sort is Sort.ZIGBEE2MQTT for plan in scenario.fleets):
+        parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
     needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.sort, "coap") for plan in scenario.fleets}
     missing = sorted(needed - targets.keys())
     if missing:

@@ -11,10 +11,12 @@ from pathlib import Path
 from simulators.parts.kafka import Broker
 from simulators.parts.mosquitto import Mosquitto
 from simulators.parts.process import Process
+from simulators.parts.zigbee2mqtt import Zigbee2Mqtt
 from simulators.run.display import Display
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import Scenario, Sort, What
+from simulators.sensors.field import Source
 
 LOG_TAIL_LINES = 25
 
@@ -36,12 +38,20 @@ class Parts:
     gateways: list[Gateway]
     job: Job
     mosquitto: Mosquitto | None = None
+    zigbee2mqtt: Zigbee2Mqtt | None = None
     down: set[str] = field(default_factory=set)
 
     @property
     def agents(self) -> dict[str, Gateway]:
         """Give the agents by the names that faults have for them."""
         return {"agent" if number == 1 else f"agent-{number}": one for number, one in enumerate(self.gateways, start=1)}
+
+    @property
+    def source(self) -> Source | None:
+        """Give the Zigbee2MQTT as sensors see it."""
+        if self.zigbee2mqtt is None or self.mosquitto is None:
+            return None
+        return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
 
     def dead(self) -> str | None:
         """Name a part that has ended by itself, with the end of its log."""
@@ -68,8 +78,10 @@ async def started(scenario: Scenario, folder: Path, seams: Seams, display: Displ
     logs = folder / "logs"
     broker = Broker(folder / "kafka")
     (logs / "kafka.log").symlink_to(broker.log_file)
-    has_zigbee = any(plan.sort is Sort.ZIGBEE for plan in scenario.fleets)
-    mosquitto = Mosquitto(folder / "mosquitto") if has_zigbee else None
+    has_mqtt = any(plan.sort in (Sort.ZIGBEE, Sort.ZIGBEE2MQTT) for plan in scenario.fleets)
+    mosquitto = Mosquitto(folder / "mosquitto") if has_mqtt else None
+    thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is Sort.ZIGBEE2MQTT)
+    zigbee2mqtt: Zigbee2Mqtt | None = None
     try:
         display.phase("starting Kafka")
         await asyncio.to_thread(broker.start)
@@ -94,8 +106,16 @@ async def started(scenario: Scenario, folder: Path, seams: Seams, display: Displ
                     gateway.set_clock(scenario.gateway.clock_offset_seconds)
                 await asyncio.to_thread(gateway.start)
             await asyncio.to_thread(job.wait)
-            yield Parts(broker, gateways, job, mosquitto)
+            if mosquitto is not None and thermometers:
+                display.phase("starting Zigbee2MQTT (the first time npm fetches it, about 200 MB)")
+                zigbee2mqtt = await asyncio.to_thread(
+                    Zigbee2Mqtt, folder / "zigbee2mqtt", mosquitto.port, devices=thermometers, reports=thermometers
+                )
+                await asyncio.to_thread(zigbee2mqtt.start)
+            yield Parts(broker, gateways, job, mosquitto, zigbee2mqtt)
         finally:
+            if zigbee2mqtt is not None:
+                zigbee2mqtt.process.kill()
             for gateway in gateways:
                 gateway.process.kill()
             job.process.kill()

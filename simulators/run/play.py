@@ -17,7 +17,7 @@ from simulators.link.weather import line, weather
 from simulators.run.display import Display
 from simulators.scenario import Scenario, Sort
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Ways
+from simulators.sensors.field import Field, Source, Ways
 
 SAMPLE_SECONDS = 1.0
 STATUS_SECONDS_MAX = 2.0
@@ -48,12 +48,13 @@ async def link_to(
     http: Address | None,
     mqtt: Address | None,
     token: str | None,
+    zigbee2mqtt: Source | None = None,
 ) -> AsyncIterator[tuple[Ways, Link | None]]:
     """Open the bad links that the scenario's sensors need, in front of their targets."""
     sorts = {plan.sort for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
-        if sorts - {Sort.HTTP, Sort.ZIGBEE}:
+        if sorts - {Sort.HTTP, Sort.ZIGBEE, Sort.ZIGBEE2MQTT}:
             radio = await stack.enter_async_context(Link(coap, weather(scenario.link), seed))
 
         async def stream(sort: Sort, target: Address | None) -> Address | None:
@@ -67,6 +68,7 @@ async def link_to(
             http=await stream(Sort.HTTP, http),
             http_token=token,
             mqtt=await stream(Sort.ZIGBEE, mqtt),
+            zigbee2mqtt=zigbee2mqtt,
             introduce=(lambda _port, _name: None) if radio is None else radio.introduce,
         )
         yield ways, radio

@@ -94,7 +94,7 @@ async def _play_here(options: Options, parts: Parts, ledger: Ledger, display: Di
     first = parts.gateways[0]
     coap = [gateway.address for gateway in parts.gateways]
     mqtt = None if parts.mosquitto is None else ("127.0.0.1", parts.mosquitto.port)
-    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None)
+    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, parts.source)
     async with links as (ways, radio), asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
         display.phase(

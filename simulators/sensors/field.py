@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -15,6 +15,16 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A Zigbee2MQTT that reports when it is told to."""
+
+    broker: tuple[str, int]
+    devices: Mapping[str, str]
+    """By the names in its topics."""
+    report: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Ways:
     """Where sensors send to, by protocol; None where the run has no such sensors."""
 
@@ -22,6 +32,7 @@ class Ways:
     http: tuple[str, int] | None = None
     http_token: str | None = None
     mqtt: tuple[str, int] | None = None
+    zigbee2mqtt: Source | None = None
     introduce: Callable[[int, object], None] = lambda _port, _name: None
     """Tells the link which sensor has which port."""
 

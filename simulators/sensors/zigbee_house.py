@@ -24,7 +24,7 @@ from simulators.sensors.field import Field
 BASE_TOPIC = "zigbee2mqtt"
 CONNECT_SECONDS_MAX = 30.0
 _FIRST_ADDRESS = 0x02005E1000000000
-_NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
+NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """What Zigbee2MQTT says of the radio and of itself."""
 _VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_temperature"})
 
@@ -53,7 +53,7 @@ class Device:
         for name in _VARIES & self.published.keys():
             if isinstance(self.published[name], int | float):
                 self.published[name] = round(self.published[name] + random.choice((-0.5, 0, 0, 0.5)), 2)
-        data: dict[str, Value] = {name: value for name, value in self.published.items() if name not in _NOT_DATA}
+        data: dict[str, Value] = {name: value for name, value in self.published.items() if name not in NOT_DATA}
         message = {**data, "linkquality": random.randrange(256), "last_seen": self.time}
         return Event(f"urn:dev:mac:{self.address:016x}", time=self.time, data=data), message
 

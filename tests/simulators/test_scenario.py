@@ -30,7 +30,7 @@ def _parse(text: str) -> Scenario:
 
 def test_the_scenarios_come_along_under_their_own_names() -> None:
     scenarios = shipped()
-    assert {*NAMES.split(), "layers"} == scenarios.keys()
+    assert {*NAMES.split(), "zigbee2mqtt", "layers"} == scenarios.keys()
     assert all(name == scenario.name for name, scenario in scenarios.items())
     assert find("lossy-radio") == scenarios["lossy-radio"]
 

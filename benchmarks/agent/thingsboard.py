@@ -1,0 +1,74 @@
+"""ThingsBoard Gateway as a contender: its REST connector, before a broker that stands for the platform."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.agent import programs
+from benchmarks.agent.contenders import Server, running
+from simulators.parts import ports
+
+PATH = "/events"
+
+
+@contextmanager
+def run(folder: Path, platform_port: int) -> Iterator[Server]:
+    """Run it with its SQLite storage; it answers 200 before it has stored anything."""
+    (port,) = ports.free(1)
+    for each in ("logs", "data", "config"):
+        (folder / each).mkdir(parents=True)
+    (folder / "config" / "logs.json").write_text(json.dumps({"version": 1, "disable_existing_loggers": False}))
+    (folder / "config" / "tb_gateway.json").write_text(json.dumps(_gateway(platform_port)))
+    (folder / "config" / "rest.json").write_text(json.dumps(_connector(port)))
+    main = "from thingsboard_gateway.tb_gateway import main; main()"
+    command = (str(programs.thingsboard_python()), "-c", main)
+    environment = {"TB_GW_CONFIG_DIR": str(folder / "config")}
+    with running("thingsboard", command, folder, environment, inside=True) as process:
+        process.wait_until(lambda: _listens(port), f"listens on port {port}")
+        yield Server(process, port, {"http": port})
+
+
+def _gateway(platform_port: int) -> dict[str, object]:
+    return {
+        "thingsboard": {
+            "host": "127.0.0.1",
+            "port": platform_port,
+            "remoteConfiguration": False,
+            "statistics": {"enable": False},
+            "security": {"type": "accessToken", "accessToken": "bench"},
+        },
+        "storage": {"type": "sqlite", "data_file_path": "./data/data.db", "messages_ttl_in_days": 7},
+        "grpc": {"enabled": False},
+        "connectors": [{"type": "rest", "name": "REST", "configuration": "rest.json"}],
+    }
+
+
+def _connector(port: int) -> dict[str, object]:
+    fields = [{"type": "double", "key": key, "value": f"${{data.{key}}}"} for key in ("temperature", "humidity")]
+    converter = {
+        "type": "json",
+        "deviceNameExpression": "${device}",
+        "deviceTypeExpression": "default",
+        "attributes": [],
+        "timeseries": fields,
+    }
+    mapping = {
+        "endpoint": PATH,
+        "HTTPMethods": ["POST"],
+        "response": {"responseExpected": False},
+        "security": {"type": "anonymous"},
+        "converter": converter,
+    }
+    return {"host": "127.0.0.1", "port": port, "SSL": False, "mapping": [mapping]}
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
