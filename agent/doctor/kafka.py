@@ -17,6 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 
 from agent.doctor.finding import Finding, fine, warning, wrong
 from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
+from agent.forward.error import UnreachableError
+from agent.forward.knock import knock
 from agent.forward.topic import create_command
 from agent.settings import KafkaSettings
 from contract import topics
@@ -45,6 +47,10 @@ class Connection:
 def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | None]:
     """See whether a broker answers and the topic is there; give the topic."""
     settings = connection.settings
+    try:
+        knock(settings.bootstrap_servers, threading.Event())
+    except UnreachableError as error:
+        return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
     question = connection.admin.describe_topics(
         TopicCollection([settings.topic]), include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
     )[settings.topic]

@@ -30,6 +30,13 @@ _NOT_THERE: Final = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._NO_OFFSET,
 )
+_ASK_AGAIN: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""The coordinator is being found, elected or loaded, as for the first group of a new cluster."""
 _FIXED_RECEIPT = re.compile(rb"oncegate:[^:]+:[0-9]{20}(?::[0-9A-Za-z-]+)?")
 _RECEIPT = re.compile(rb"oncegate:[^:]+:(?:0|[1-9][0-9]*)(?::[0-9A-Za-z-]+)?")
 
@@ -69,8 +76,9 @@ class Group:
             try:
                 answer = self._consumer.committed(question, timeout=ASK_SECONDS)
             except KafkaException as error:
-                if code_of(error) != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                if code_of(error) not in _ASK_AGAIN or time.monotonic() > deadline:
                     raise
+                stop.wait(STOP_POLL_SECONDS)
             else:
                 return {offset.partition: offset for offset in answer if offset.error is None}
         raise UnreachableError("the agent stops")

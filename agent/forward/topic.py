@@ -84,6 +84,7 @@ class TopicWatch:
         """Tell a topic that is missing from a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
+        self._admin.poll(0)  # only then it tells why
         return UnreachableError(self._last_error.text or describe(error))
 
     def _describe(self, stop: threading.Event) -> TopicDescription:

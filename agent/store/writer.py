@@ -13,6 +13,11 @@ from agent.store.port import Submission
 
 log = logging.getLogger(__name__)
 
+CROWD = 8
+"""So many submissions in one commit: many are sending at once, and the next commit is given time to gather as many."""
+GATHER_SECONDS = 0.002
+"""That time. A commit costs as much as dozens of events, and the loop's thread fills the queue while this one rests."""
+
 Task = Callable[[], None]
 """Work on the store that is not a submission; runs on the writer's thread, between commits."""
 
@@ -39,6 +44,7 @@ class Writer:
         self._delay_seconds = delay_seconds
         self._queue: SimpleQueue[Submission | Task | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._crowded = False
         self.failure: BaseException | None = None
         """What ended the thread, where it was not asked to end."""
 
@@ -91,6 +97,8 @@ class Writer:
             work = self._queue.get(timeout=pause)
         except Empty:
             return True
+        if self._crowded and self._queue.qsize() < CROWD:
+            time.sleep(GATHER_SECONDS)
         group: list[Submission] = []
         events = 0
         deadline = time.monotonic() + self._delay_seconds if self._delay_seconds else 0.0
@@ -108,6 +116,7 @@ class Writer:
                 work = self._next(deadline)
             except Empty:
                 break
+        self._crowded = len(group) >= CROWD
         self._flush(group)
         return work is not None
 

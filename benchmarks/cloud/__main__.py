@@ -9,10 +9,17 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
 
 from benchmarks import report
 from benchmarks.cloud import topic
@@ -22,11 +29,12 @@ from benchmarks.cloud.receipts import receipt_figures
 from benchmarks.cloud.runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
 from benchmarks.cloud.state import state_figures
 from benchmarks.report import Figure
-from simulators.parts import debian
+from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 
+T = TypeVar("T")
+
 PARTITIONS = 4
-JDK = "openjdk-17-jdk-headless"
 ALL = ("copy", "raw", "job", "dedup", "merge", "streams", "consumer", "bloom", "late", "receipts", "state")
 
 
@@ -56,8 +64,8 @@ NAMES = {
 }
 
 
-def main() -> None:
-    """Run what was asked for, print the tables, keep the JSON."""
+def main() -> int:
+    """Run what was asked for, print the tables, keep the JSON; status 1 where something could not be measured."""
     started = time.monotonic()
     given = _arguments()
     size = QUICK if given.quick else FULL
@@ -66,30 +74,49 @@ def main() -> None:
     try:
         with Broker(folder / "kafka") as broker:
             bench = Bench(broker, "events", PARTITIONS, given.records or size.records, size.batch, folder)
-            figures = _all_figures(bench, size, only, started + given.minutes * 60)
+            trial = Trial()
+            figures = _all_figures(bench, size, only, started + given.minutes * 60, trial)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     settings = {**asdict(size), "records": bench.records, "window": WINDOW, "value_bytes": topic.VALUE_BYTES}
     name = "cloud-quick" if given.quick else "cloud"
     _say(f"all of it took {(time.monotonic() - started) / 60:.1f} minutes")
     report.keep(name, figures, partitions=PARTITIONS, driver_megabytes=DRIVER_MEGABYTES, **settings)
+    return 1 if trial.failed else 0
 
 
-def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float) -> list[Figure]:
+class Trial:
+    """Measure one thing after the other: a failure costs its own figures, and no others."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def of(self, name: str, work: Callable[[], T], otherwise: T) -> T:
+        """Give what the work gives, or the other value where it fails."""
+        try:
+            return work()
+        except (PartError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
+            self.failed.append(name)
+            _say(f"{name}: not measured: {error}")
+            return otherwise
+
+
+def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float, trial: Trial) -> list[Figure]:
     """Let each contender run once, measure the rest, and repeat the contenders for as long as the time goes."""
-    contest = Contest(bench, [name for name in NAMES if name in only])
+    contest = Contest(bench, [name for name in NAMES if name in only], trial)
     others: list[Figure] = []
+    measures: dict[str, Callable[[], list[Figure]]] = {
+        "late": lambda: late_figures(bench, size.late_rows, size.late_records),
+        "receipts": lambda: receipt_figures(bench, size.receipt_seconds),
+        "state": lambda: state_figures(bench, size.state_keys),
+    }
     if contest.names:
         contest.prepare()
         contest.turn()
-        if "bloom" in only:
-            others += bloom_figures(bench)
-    if "late" in only:
-        others += late_figures(bench, size.late_rows, size.late_records)
-    if "receipts" in only:
-        others += receipt_figures(bench, size.receipt_seconds)
-    if "state" in only:
-        others += state_figures(bench, size.state_keys)
+        measures = {"bloom": lambda: bloom_figures(bench), **measures}
+    for name, measure in measures.items():
+        if name in only:
+            others += trial.of(name, measure, [])
     for figure in others:
         _say(f"{figure.name}: {figure.value:,.4g} {figure.unit}")
     for _ in range(size.turns - 1):
@@ -100,8 +127,9 @@ def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float) -> 
 class Contest:
     """One topic, and the contenders that read it in turns."""
 
-    def __init__(self, bench: Bench, names: list[str]) -> None:
+    def __init__(self, bench: Bench, names: list[str], trial: Trial) -> None:
         self.names = names
+        self._trial = trial
         self.timings: dict[str, list[Timing]] = {name: [] for name in names}
         self._bench = bench
         self._born = bench.folder / "born"
@@ -126,14 +154,13 @@ class Contest:
             started = time.monotonic()
             if started + self._took.get(name, 0) > deadline:
                 continue
-            if (timing := self._run(name)) is None:
-                _say(f"{NAMES[name]}: left out, there is no javac; run: {debian.by_hand(JDK)}")
+            if (timing := self._trial.of(NAMES[name], partial(self._run, name), None)) is None:
                 continue
             self.timings[name].append(timing)
             self._took[name] = time.monotonic() - started
             _say(f"{NAMES[name]}: {timing.rate:,.0f}/s, {timing.records / timing.cpu_seconds:,.0f} by CPU second")
 
-    def _run(self, name: str) -> Timing | None:
+    def _run(self, name: str) -> Timing:
         if name == "job":
             folder = self._bench.folder / "job"
             shutil.rmtree(folder, ignore_errors=True)
@@ -193,4 +220,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

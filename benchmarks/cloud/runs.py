@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from simulators.parts import jars, java, session
+from simulators.parts import debian, jars, java, session
 from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
@@ -28,7 +28,7 @@ JOB = ROOT / "cloud" / "job.py"
 CONTENDERS = Path(__file__).with_name("spark.py")
 STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
-POLL_SECONDS = 0.1
+JDK = "openjdk-17-jdk-headless"
 WINDOW = "4h"
 SKEW_MS = 3_600_000
 """A quarter of the window: so far ahead are the events' times, so that all of them are fresh to a state this young."""
@@ -115,11 +115,11 @@ class Bench:
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
         return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
 
-    def streams(self) -> Timing | None:
-        """Run the equivalent in Kafka Streams; None where there is no compiler."""
+    def streams(self) -> Timing:
+        """Run the equivalent in Kafka Streams."""
         compiler = shutil.which("javac")
         if compiler is None:
-            return None
+            raise PartError(f"there is no javac; run: {debian.by_hand(JDK)}")
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)

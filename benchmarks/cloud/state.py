@@ -34,12 +34,13 @@ def state_figures(bench: Bench, keys: int) -> list[Figure]:
     empty, full = curve[min(curve)], curve[max(curve)]
     within = [size for size, seconds in curve.items() if seconds <= 2 * empty]
     details = {"seconds_by_keys": {str(size): seconds for size, seconds in curve.items()}}
+    memory = max(one.memory_bytes for one in seen)  # 0 where Spark does not tell: then it is no figure
     return [
         Figure(f"batch of {SMALL_KEYS:,} keys, state empty", empty, "s", details=details),
         Figure(f"batch of {SMALL_KEYS:,} keys, {max(curve):,} keys in the state", full, "s"),
         Figure("keys in the state up to which a small batch takes at most twice as long", max(within), "keys"),
         _bytes("disk", last.disk_bytes, last.keys),
-        _bytes("memory", last.memory_bytes, last.keys),
+        *([_bytes("memory", memory, last.keys)] if memory else []),
     ]
 
 

@@ -1,6 +1,8 @@
 """Broker and Zigbee2MQTT: a real mosquitto, and what Zigbee2MQTT says of itself."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +118,24 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
             said = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
     assert any("last_seen is disable" in text for text in said)
     assert any("QoS 0" in text for text in said)
+
+
+@pytest.mark.heavy
+def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mosquitto, tmp_path: Path) -> None:
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\n'
+    )
+    with Publisher(broker.port) as publisher:
+        publisher.listen("zigbee2mqtt/bridge/info")
+        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
+            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
+            command = [sys.executable, "-m", "agent.command_line", "doctor", "--json", "--config", str(configuration)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    findings = [json.loads(line) for line in done.stdout.splitlines()]
+    of_mqtt = [finding for finding in findings if finding["check"] in ("mqtt", "zigbee2mqtt")]
+    assert [finding["text"] for finding in of_mqtt if finding["condition"] != "fine"] == []
+    assert {"advanced.last_seen is epoch", "device_options.qos is 1"} <= {finding["text"] for finding in of_mqtt}
+    assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["broker"], done.stdout
+    assert done.returncode == 1  # Kafka is not there

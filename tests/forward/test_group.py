@@ -1,9 +1,14 @@
 """Reading the metadata of a committed offset, with what the client reads beyond its end."""
 
-import pytest
-from confluent_kafka import TopicPartition
+import threading
+from typing import cast
 
-from agent.forward.group import read_metadata
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from agent.forward.client import LastError
+from agent.forward.group import Group, read_metadata
 
 TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"
 
@@ -36,3 +41,34 @@ class Overread:
 
 def test_bytes_that_are_no_text_are_cut_off() -> None:
     assert read_metadata(Overread()) == f"oncegate:{TABLE}:0"
+
+
+class Unsettled:
+    """A client whose group's coordinator has yet to be elected, as it is for the first group of a new cluster."""
+
+    def __init__(self, *answers: int) -> None:
+        self._answers = list(answers)
+
+    def committed(self, question: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self._answers:
+            raise KafkaException(KafkaError(self._answers.pop(0)))
+        return [TopicPartition(one.topic, one.partition, 7) for one in question]
+
+
+def read(consumer: Unsettled) -> dict[int, TopicPartition]:
+    group = Group(cast("AdminClient", None), cast("Consumer", consumer), "topic", LastError())
+    return group._committed([0, 1], threading.Event())
+
+
+def test_a_coordinator_that_is_being_elected_is_asked_again() -> None:
+    waiting = (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+    assert {number: answer.offset for number, answer in read(Unsettled(*waiting)).items()} == {0: 7, 1: 7}
+
+
+def test_a_refusal_is_told_at_once() -> None:
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        read(Unsettled(KafkaError.GROUP_AUTHORIZATION_FAILED))

@@ -114,7 +114,7 @@ function showGlance(live) {
     return item;
   }));
   const links = Object.entries(live.links).map(([name, link]) =>
-    [name, `${link.state}, since ${ago(link.since, live.now)}${link.reason ? `: ${link.reason}` : ""}`]);
+    [name, `${link.state}, for ${duration((live.now - link.since) / 1000)}${link.reason ? `: ${link.reason}` : ""}`]);
   list("links", [...links, ["table", status.table || "no receipt yet"],
     ["label", `epoch ${status.epoch}, sequence ${count.format(status.sequence)}`]]);
 }
@@ -188,7 +188,7 @@ async function find(query) {
       });
       const made = element("ul");
       made.append(...items);
-      $("found").replaceChildren(element("p", `The latest ${items.length} events`), made);
+      $("found").replaceChildren(element("p", items.length === 1 ? "The one event" : `The latest ${items.length} events`), made);
     }
   } catch (error) { $("found").replaceChildren(element("p", error.message)); }
 }
