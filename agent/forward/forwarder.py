@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -100,15 +101,16 @@ class Forwarder:
 
     def _open_way(self) -> Way:
         errors = LastError()
+        opened = partial(open_admin, self._settings, errors)
         try:
-            admin = open_admin(self._settings, errors)
+            admin = opened()
         except KafkaSettingsError as error:  # it could be opened at the start: a file is just being replaced
             raise SessionError(str(error)) from error
         return Way(
             topic=self._settings.topic,
             gateway=self._gateway,
             outbox=self._outbox,
-            watch=TopicWatch(admin, self._settings.topic, errors),
+            watch=TopicWatch(admin, self._settings.topic, errors, opened),
             link=self.link,
             clock=self._clock,
             suspects=self._suspects,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
 from agent.forward.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
-from agent.forward.error import TopicMissingError, UnreachableError
+from agent.forward.error import KafkaSettingsError, TopicMissingError, UnreachableError
 from contract import topics
 
 if TYPE_CHECKING:
@@ -37,10 +38,21 @@ class TopicView:
 
 
 class TopicWatch:
-    """Reads the topic's id, and where its partitions end."""
+    """Reads the topic's id, and where its partitions end.
 
-    def __init__(self, admin: AdminClient, name: str, last_error: LastError) -> None:
+    With `reopen` a client that got no answer is replaced: librdkafka asks the controller about topics, and may go on
+    waiting for one that is dead, though the cluster has another.
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        name: str,
+        last_error: LastError,
+        reopen: Callable[[], AdminClient] | None = None,
+    ) -> None:
         self._admin = admin
+        self._reopen = reopen
         self._name = name
         self._last_error = last_error
 
@@ -85,7 +97,11 @@ class TopicWatch:
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
         self._admin.poll(0)  # only then it tells why
-        return UnreachableError(self._last_error.text or describe(error))
+        unreachable = UnreachableError(self._last_error.text or describe(error))
+        if self._reopen is not None:
+            with suppress(KafkaSettingsError):  # a file is just being replaced
+                self._admin = self._reopen()
+        return unreachable
 
     def _describe(self, stop: threading.Event) -> TopicDescription:
         question = self.ask()

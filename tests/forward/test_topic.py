@@ -1,0 +1,50 @@
+"""Looking at the topic with a client that may have lost its controller."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from agent.forward.client import LastError
+from agent.forward.error import TopicMissingError, UnreachableError
+from agent.forward.topic import TopicWatch
+
+
+class FakeAdmin:
+    """Answers every question about a topic in the same way."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def describe_topics(self, *_: Any, **__: Any) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_exception(KafkaException(KafkaError(self._code)))
+        return {"topic": answer}
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def watch(code: int) -> tuple[TopicWatch, list[FakeAdmin]]:
+    opened: list[FakeAdmin] = []
+
+    def reopen() -> AdminClient:
+        opened.append(FakeAdmin(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return cast("AdminClient", opened[-1])
+
+    return TopicWatch(cast("AdminClient", FakeAdmin(code)), "topic", LastError(), reopen), opened
+
+
+def test_a_client_that_got_no_answer_is_replaced() -> None:
+    looked, opened = watch(KafkaError._TIMED_OUT)
+    with pytest.raises(UnreachableError):
+        looked.read(threading.Event())
+    assert len(opened) == 1
+    with pytest.raises(TopicMissingError):
+        looked.read(threading.Event())
+    assert len(opened) == 1, "one that answers stays"
