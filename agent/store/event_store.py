@@ -337,7 +337,10 @@ class EventStore:
 
 def _tell(answers: Answers) -> None:
     for submission, outcome in answers:
-        submission.done(outcome)
+        try:
+            submission.done(outcome)
+        except Exception:  # one sender that cannot be told must not keep the others waiting
+            log.exception("store=answer told=no")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
