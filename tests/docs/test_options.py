@@ -60,7 +60,7 @@ SHOWN_BY = {
     "identity.resend_window": f"{EFFECTS}::test_equal_data_is_suspicious_within_the_window",
     "identity.resend_horizon": f"{EFFECTS}::test_the_horizon_bounds_when_a_copy_can_have_existed",
     "identity.rules": "tests/identity/test_cases.py::test_with_a_rule_without_time_it_is_a_copy",
-    "store.max_bytes": "tests/store/test_event_store.py::"
+    "store.max_bytes": "tests/store/test_event_store_faults.py::"
     "test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itself",
     "store.when_full": "tests/store/test_room.py::test_the_oldest_are_dropped_only_where_configured_and_declared",
     "store.commit_delay_ms_max": f"{EFFECTS}::test_a_commit_waits_for_more_events_as_long_as_it_may",
