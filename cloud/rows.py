@@ -82,10 +82,10 @@ def decode(survivors: DataFrame, known: DataFrame | None = None, also: Sequence[
 
     `known` are the devices to be joined; `also` names columns of the survivors that stay beside those of SCHEMA.
     """
-    text = F.col("value").cast("string")
-    parsed = F.from_json(text, _VALUE, {"columnNameOfCorruptRecord": "_corrupt"})
-    decoded = survivors.withColumn("parsed", parsed).withColumn("day", day_of())
-    columns = {**_columns(), "data": _data(text), "raw": F.when(_failed(), F.col("value"))}
+    text = survivors.withColumn("text", F.col("value").cast("string")).withColumn("day", day_of())
+    parsed = F.from_json("text", _VALUE, {"columnNameOfCorruptRecord": "_corrupt"})
+    decoded = _with_data_text(text.withColumn("parsed", parsed))
+    columns = {**_columns(), "data": _data(), "raw": F.when(_failed(), F.col("value"))}
     own = (columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items() if name in columns)
     return devices.join(decoded.select(*own, *also), known).select(*COLUMNS, *also)
 
@@ -111,25 +111,31 @@ def _identity_time() -> Column:
     return F.when(F.col("shared") == Shared.TIME.value, F.col("event_time"))
 
 
-def _data(text: Column) -> Column:
+def _data() -> Column:
     """Give the exact text where the value is laid out as ours; another layout gives equal JSON."""
-    exact = F.coalesce(_data_at_the_end(text), F.regexp_extract(text, _DATA, 1))
     return (
         F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
-        .when(exact != "", exact)
+        .when(F.col("data_text") != "", F.col("data_text"))
         .otherwise(F.col("parsed.data"))
     )
 
 
-def _data_at_the_end(text: Column) -> Column:
-    """Give the text of `data` where nothing follows it, as is usual: far cheaper than the regular expression."""
-    tail = F.substr(text, F.instr(text, _VIA) + len(_VIA))
-    starts = F.instr(tail, _BEFORE_DATA)
+def _with_data_text(values: DataFrame) -> DataFrame:
+    """Add the text of `data`; where nothing follows it, as is usual, by means far cheaper than the regular expression.
+
+    Column by column: an expression that stands in several others is computed anew for each of them.
+    """
+    via = values.withColumn("via_at", F.instr("text", _VIA))
+    tails = via.withColumn("tail", F.substr("text", F.col("via_at") + len(_VIA)))
+    tail = F.col("tail")
+    begun = tails.withColumn("starts", F.instr(tail, _BEFORE_DATA))
+    starts = F.col("starts")
     begin = starts + len(_BEFORE_DATA) - 1
     others = F.contains(tail, F.lit('"units":{')) | F.contains(tail, F.lit('"possible_duplicate_of":"'))
-    is_ours = (F.instr(text, _VIA) > 0) & (starts > 0) & (starts == F.instr(tail, '"'))
+    is_ours = (F.col("via_at") > 0) & (starts > 0) & (starts == F.instr(tail, '"'))
     is_last = is_ours & ~others & F.endswith(tail, F.lit("}}"))
-    return F.when(is_last, F.substr(tail, begin, F.length(tail) - begin))
+    at_the_end = F.when(is_last, F.substr(tail, begin, F.length(tail) - begin))
+    return begun.withColumn("data_text", F.coalesce(at_the_end, F.regexp_extract("text", _DATA, 1)))
 
 
 def _failed() -> Column:
