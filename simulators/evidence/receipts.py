@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -26,10 +25,12 @@ def ahead(bootstrap_servers: str, table: Path, group: str = GROUP) -> int:
 
 
 def _committed(bootstrap_servers: str, group: str) -> list[TopicPartition]:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = asked[group].result(timeout=ANSWER_SECONDS_MAX).topic_partitions or []
-    return [one for one in found if one.topic == EVENTS and one.offset > 0]
+    # Never a member, since it subscribes to nothing. Not by AdminClient, which crashes before there is a coordinator
+    # (librdkafka issue 5040).
+    with Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False}) as reader:
+        partitions = reader.list_topics(EVENTS, timeout=ANSWER_SECONDS_MAX).topics[EVENTS].partitions
+        asked = [TopicPartition(EVENTS, partition) for partition in partitions]
+        return [one for one in reader.committed(asked, timeout=ANSWER_SECONDS_MAX) if one.offset > 0]
 
 
 def _ends(table: Path) -> dict[int, int]:

@@ -19,6 +19,7 @@ from contract import topics
 from simulators.parts.kafka import Broker
 from tests.forward.kafka_side import KafkaSide
 from tests.store.stores import HandClock, make_store
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -27,6 +28,11 @@ pytestmark = pytest.mark.kafka
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+def await_topic(broker: Broker, topic: str) -> None:
+    """Wait until the broker knows the topic: its controller has answered before that."""
+    wait_until(lambda: KafkaSide(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
 
 
 def examine(broker: Broker, topic: str) -> list[Finding]:
@@ -48,6 +54,7 @@ def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_ch
     }
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("wrong", 3, 1, config=wrong)])["wrong"].result(60)
+    await_topic(broker, "wrong")
     findings = examine(broker, "wrong")
     said = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
     for name in topics.settings(1):
@@ -60,6 +67,7 @@ def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_ch
 
 def test_a_topic_as_it_should_be_is_fine_but_for_its_replicas(broker: Broker) -> None:
     broker.create_topics("right")
+    await_topic(broker, "right")
     unlike = [finding for finding in examine(broker, "right") if finding.condition is not Condition.FINE]
     assert [(finding.condition, "replica" in finding.text) for finding in unlike] == [(Condition.WARNING, True)]
 

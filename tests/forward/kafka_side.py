@@ -154,13 +154,14 @@ class KafkaSide:
 
     def marker(self, gateway: str) -> Marker | None:
         """Give the marker of the latest transaction that a gateway has committed."""
-        request = [ConsumerGroupTopicPartitions(GROUP_PREFIX + gateway, [TopicPartition(self.topic, 0)])]
-        try:
-            answer = next(iter(self._admin.list_consumer_group_offsets(request).values())).result(ANSWER_SECONDS_MAX)
-        except KafkaException:
-            return None
-        committed = answer.topic_partitions[0]
-        return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
+        # Not by AdminClient, which crashes before there is a coordinator (librdkafka issue 5040).
+        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": GROUP_PREFIX + gateway}
+        with Consumer(settings) as reader:
+            try:
+                (committed,) = reader.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_SECONDS_MAX)
+            except KafkaException:
+                return None
+            return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
 
     def leader(self, partition: int) -> int:
         """Give the number of the broker that leads a partition."""

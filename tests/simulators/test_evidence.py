@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,12 @@ def test_a_table_on_disk_is_read_as_it_is(tmp_path: Path) -> None:
 
     assert list(delta.read(tmp_path)) == [
         Row(TABLE[0].device, "reading", "17", None, {"temperature": 21.5}, "2", "e", 2, 0, 6, "02" * 16, NOW),
-        replace(
-            Row(TABLE[1].device, "alarm", None, NOW + 7, {"open": True, "of": [1, {"a": "ü"}]}),
+        Row(
+            TABLE[1].device,
+            "alarm",
+            None,
+            NOW + 7,
+            {"open": True, "of": [1, {"a": "ü"}]},
             epoch="e",
             sequence=3,
             partition=0,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,7 @@ def test_unacked_twins_with_neither_are_counted() -> None:
 
 
 def _placed(event: Event, sequence: int, epoch: str = "e") -> Row:
-    return replace(row_of(event), epoch=epoch, sequence=sequence)
+    return row_of(event)._replace(epoch=epoch, sequence=sequence)
 
 
 def test_a_device_whose_events_changed_places_is_caught() -> None:
