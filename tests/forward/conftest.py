@@ -1,5 +1,6 @@
 """One real broker for all tests of this folder, and a topic of its own for each."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -27,3 +28,14 @@ def kafka(broker: Broker) -> KafkaSide:
     side = KafkaSide(broker.bootstrap_servers, f"events.{uuid4().hex}")
     side.create_topic()
     return side
+
+
+@pytest.fixture
+def gateway(kafka: KafkaSide) -> str:
+    """Give a gateway of this test's own: its name is its transactional id."""
+    return f"gw-{kafka.topic}"
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "agent.forward")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
 import pytest
@@ -17,11 +16,6 @@ from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
 MODE = "at-most-once"
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
 
 
 def account(outbox: MemoryOutbox) -> Account:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -20,17 +19,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 MODE = "exactly-once"
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
-
-
-@pytest.fixture
-def gateway(kafka: KafkaSide) -> str:
-    """Give a gateway of this test's own: its name is its transactional id."""
-    return f"gw-{kafka.topic}"
 
 
 @pytest.mark.heavy

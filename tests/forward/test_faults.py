@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,11 +35,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
 USER, PASSWORD = "gateway-1", "correct-horse"
 MODES = ("at-least-once", "exactly-once")
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
 
 
 def side(broker: Broker, topic: str) -> KafkaSide:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import pytest
@@ -30,11 +29,6 @@ class CountingOutbox(MemoryOutbox):
     def forwarded(self) -> Sequence[Batch]:
         self.polls += 1
         return super().forwarded()
-
-
-@pytest.fixture(autouse=True)
-def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
 
 
 @pytest.fixture
