@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -13,6 +14,7 @@ from contract.topics import EVENTS
 
 GROUP = "oncegate-cloud"
 ANSWER_SECONDS_MAX = 30.0
+PAUSE_SECONDS = 0.2
 
 
 def ahead(bootstrap_servers: str, table: Path, group: str = GROUP) -> int:
@@ -30,7 +32,19 @@ def _committed(bootstrap_servers: str, group: str) -> list[TopicPartition]:
     with Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False}) as reader:
         partitions = reader.list_topics(EVENTS, timeout=ANSWER_SECONDS_MAX).topics[EVENTS].partitions
         asked = [TopicPartition(EVENTS, partition) for partition in partitions]
-        return [one for one in reader.committed(asked, timeout=ANSWER_SECONDS_MAX) if one.offset > 0]
+        return [one for one in _answer(reader, asked) if one.offset > 0]
+
+
+def _answer(reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    """Ask until there is a coordinator: the first question about a new cluster's groups makes it."""
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while True:
+        try:
+            return reader.committed(asked, timeout=ANSWER_SECONDS_MAX)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 def _ends(table: Path) -> dict[int, int]:
