@@ -26,6 +26,17 @@ def ahead(bootstrap_servers: str, table: Path, group: str = GROUP) -> int:
     )
 
 
+def behind(bootstrap_servers: str, table: Path) -> int:
+    """Count the offsets of the topic that no commit of the table covers yet."""
+    ends = _ends(table)
+    with Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "oncegate-sim-reader"}) as reader:
+        known = reader.list_topics(EVENTS, timeout=ANSWER_SECONDS_MAX).topics[EVENTS].partitions
+        return sum(
+            max(0, reader.get_watermark_offsets(TopicPartition(EVENTS, one), ANSWER_SECONDS_MAX)[1] - ends.get(one, 0))
+            for one in known
+        )
+
+
 def _committed(bootstrap_servers: str, group: str) -> list[TopicPartition]:
     # Never a member, since it subscribes to nothing. Not by AdminClient, which crashes before there is a coordinator
     # (librdkafka issue 5040).

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from simulators import ledger as ledgers
 from simulators.evidence import delta, postgres, topic
+from simulators.evidence.receipts import behind
 from simulators.ledger import Ledger
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.history import with_histories
@@ -82,6 +83,8 @@ async def _run_here(options: Options, home: Path, display: Display, stop: Stop) 
             statuses = await watched(parts, receipts(parts.gateways, display, stop))
             accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
             ledger.sample({"accepted": accepted, "copies": copies})
+            if options.seams.delivery == "at-most-once":
+                await watched(parts, _caught_up(parts, display))
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(parts.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
@@ -122,6 +125,16 @@ async def receipts(gateways: Sequence[Gateway], display: Display, stop: Stop | N
         limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.asked.is_set() else RECEIPT_SECONDS_MAX
         if outbox == 0 or time.monotonic() - begin > limit:
             return statuses
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _caught_up(parts: Parts, display: Display) -> None:
+    """Wait until the table has what is in the topic: where there are no receipts, nobody else tells."""
+    display.phase("waiting for the table")
+    deadline = time.monotonic() + RECEIPT_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if not await asyncio.to_thread(behind, parts.broker.bootstrap_servers, parts.job.table):
+            return
         await asyncio.sleep(LOOK_SECONDS)
 
 
