@@ -9,6 +9,7 @@ from agent.store.database import PAGE_BYTES, DamagedStoreError
 from agent.store.pages import HEADER_BYTES, Log
 
 _MAGIC = b"SQLite format 3\0"
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ROOT_MAX = 64
 """Our tables' roots are among the first pages."""
 _TORN_COMMITS_MAX = 1
@@ -18,7 +19,8 @@ _TORN_COMMITS_MAX = 1
 def inspect_files(path: Path) -> None:
     """Look at the files before SQLite does, which would tidy up; raise DamagedStoreError where they are damaged."""
     log = Log(path)
-    if path.exists():
+    # With a rollback journal beside it, its making was cut short: SQLite takes back what it finds.
+    if path.exists() and not _has_rollback_journal(path):
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         if not _is_header(header):
@@ -35,6 +37,15 @@ def inspect_opened(connection: sqlite3.Connection, path: Path) -> None:
     pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
     if path.stat().st_size < pages * PAGE_BYTES:
         raise DamagedStoreError(f"{path}: cut off, {pages} pages expected")
+
+
+def _has_rollback_journal(path: Path) -> bool:
+    """Tell whether a whole journal stands beside it, which only the store's making needs, before it has a log."""
+    journal = path.with_name(f"{path.name}-journal")
+    if not journal.exists():
+        return False
+    with journal.open("rb") as file:
+        return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
 
 
 def _is_header(header: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -153,6 +154,12 @@ def faults(room: Path, seed: int, count: int, commit: Commit, synchronous: str =
             yield f"seed {seed}, image {number}: {fault}"
         for file in (room / f"{seed}-{number}").iterdir():
             file.unlink()
+
+
+def test_a_cut_while_the_file_is_made_is_no_damage(room: Path) -> None:
+    journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
+    for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
+        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), room / str(torn.count(0)))
 
 
 def test_no_power_cut_takes_an_acked_event(room: Path) -> None:
