@@ -58,7 +58,7 @@ def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, s
         return False  # a log that was cut
     if not await_stable(way, intent.batch, stop):
         _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='ended, and sent again'", intent.marker)
-        attempt(lambda: _end_what_hangs(way, intent, producer), 2 * SWEEP_SECONDS_MAX, stop, "ending what hangs")
+        attempt(lambda: end_what_hangs(way, intent, producer), 2 * SWEEP_SECONDS_MAX, stop, "ending what hangs")
         if not await_stable(way, intent.batch, stop):
             raise SessionError("a transaction stays open in the topic, and readers of it are held back")
     for number, span in intent.batch.partitions.items():
@@ -70,7 +70,7 @@ def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, s
     return True
 
 
-def _end_what_hangs(way: Way, intent: Intent, producer: Producer) -> None:
+def end_what_hangs(way: Way, intent: Intent, producer: Producer) -> None:
     """Abort a transaction in each of the partitions: the broker ends with it what we had left open there."""
     events = way.outbox.read(intent.batch.first - 1, 1, 1)
     if not events:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import Producer
 
 from agent.forward.exactly_once import INTENT_FACT
+from agent.forward.mode import Way
+from agent.forward.recovery import end_what_hangs
+from agent.forward.transaction import Intent, Marker
+from agent.store.port import Batch, Offsets
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
@@ -62,6 +68,21 @@ def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaSide, gate
 
     assert_each_once(kafka, outbox)
     assert_nothing_lost(kafka, outbox)
+
+
+def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(1))
+    label = outbox.stored()[0].label
+    batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
+    way = cast("Way", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
+    producer.init_transactions(60)
+
+    end_what_hangs(way, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
+
+    wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")
+    assert kafka.records() == []
 
 
 def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
