@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 
@@ -11,6 +12,19 @@ the default, took a quarter of an event's time."""
 SWITCH_SECONDS = 0.001
 """How long a busy thread may keep the other waiting. The store's writer comes back from SQLite several times a commit;
 each time it would wait 5 ms, the default, for the loop's thread."""
+LARGE_BYTES = 128 * 1024
+"""Blocks of memory from this size on, such as those of fingerprints, go back to the system when they are let go. By
+itself the C library would raise this bound with each block that it saw, to 32 MB."""
+ARENAS_MAX = 2
+"""Heaps of the C library. By itself it gives each thread one of its own, which holds what it once took."""
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+
+
+def give_memory_back() -> None:
+    """Have what is let go returned to the system; before there are threads."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc has it
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_M_ARENA_MAX, ARENAS_MAX)
 
 
 def tune() -> None:

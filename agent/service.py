@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
+    interpreter.give_memory_back()
     asked_to_stop = _stop_on_signals()
     while await _serve_until_damaged(settings, asked_to_stop):
         Notifier().busy("salvages its store")  # which takes longer than the commit loop may stand still

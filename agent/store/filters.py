@@ -13,6 +13,8 @@ BITS = 12
 """For each fingerprint; with HASHES of them, one look-up of 200 is for nothing."""
 HASHES = 5
 GROUP = 8
+_PIECE_BYTES = 4_096
+"""Of a filter, spread at once: as a whole it would take four times the memory of its group."""
 _WORDS = Struct("<QQ")
 _SPREAD = [[bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(GROUP)]
 """For a filter's column and a bit of its bytes: that bit, moved into the column."""
@@ -59,11 +61,14 @@ class Filters:
             return
         column = self._free_column()
         group = self._groups[column // GROUP]
-        spread = bytearray(self._size)
-        for bit, table in enumerate(_SPREAD[column % GROUP]):
-            spread[bit::8] = content.translate(table)
-        united = int.from_bytes(group, "little") | int.from_bytes(spread, "little")
-        group[:] = united.to_bytes(self._size, "little")
+        for start in range(0, len(content), _PIECE_BYTES):
+            piece = content[start : start + _PIECE_BYTES]
+            spread = bytearray(len(piece) * 8)
+            for bit, table in enumerate(_SPREAD[column % GROUP]):
+                spread[bit::8] = piece.translate(table)
+            there = slice(start * 8, start * 8 + len(spread))
+            united = int.from_bytes(group[there], "little") | int.from_bytes(spread, "little")
+            group[there] = united.to_bytes(len(spread), "little")
         self._columns[column] = number
 
     def drop(self, number: int) -> None:

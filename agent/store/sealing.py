@@ -7,7 +7,8 @@ the log that it replaces are deleted. A crash before that row leaves entries tha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 
 from agent.store import known_rows, segments
 from agent.store.filters import Bloom
@@ -77,7 +78,7 @@ class Sealing:
         self._transact(lambda connection: segments.insert_segment(connection, segment, content))
         self._fingerprints.replace_block(block, segment, content)
 
-    def _entries(self, block: Recent, places: list[int]) -> Iterator[Entry]:
+    def _entries(self, block: Recent, places: Iterable[int]) -> Iterator[Entry]:
         for place in places:
             fingerprint = bytes(block.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
             position = block.position_at(place)
@@ -103,11 +104,11 @@ class Sealing:
         return True
 
 
-def _shares(block: Recent) -> Iterator[list[int]]:
+def _shares(block: Recent) -> Iterator[array[int]]:
     """Give the places of a block by the first bits of their fingerprints, in the order of those."""
-    shares: list[list[int]] = [[] for _ in range(SHARES)]
+    # Arrays: as numbers of Python's own a block's places would take ten megabytes for as long as it is being sealed.
+    shares = [array("I") for _ in range(SHARES)]
     for place, byte in enumerate(block.packed[: len(block) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):
         shares[byte >> _SHARE_SHIFT].append(place)
     for number in range(SHARES):
         yield shares[number]
-        shares[number] = []
