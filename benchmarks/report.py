@@ -59,15 +59,39 @@ def show(name: str, figures: Sequence[Figure]) -> None:
 def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
     """Print the figures as a table, keep them as `docs/benchmarks/<name>.json`, and give that file."""
     show(name, figures)
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = {"benchmark": name, **_run(settings), "figures": [asdict(figure) for figure in figures]}
+    return _write(name, kept)
+
+
+def merge(name: str, figures: Sequence[Figure], **settings: object) -> Path:
+    """Print the figures as a table, and keep them among those of earlier runs, in place of their own names' ones.
+
+    Each such run has its entry under `later`: when it was, on which machine, and which figures are still its own.
+    """
     file = FOLDER / f"{name}.json"
-    kept = {
-        "benchmark": name,
+    if not file.exists():
+        return keep(name, figures, **settings)
+    show(name, figures)
+    kept = json.loads(file.read_text())
+    fresh = {figure.name: asdict(figure) for figure in figures}
+    stayed = [fresh.pop(figure["name"], figure) for figure in kept["figures"]]
+    names = [figure.name for figure in figures]
+    earlier = [{**run, "figures": [own for own in run["figures"] if own not in names]} for run in kept.get("later", [])]
+    later = [*(run for run in earlier if run["figures"]), {**_run(settings), "figures": names}]
+    return _write(name, {**kept, "figures": [*stayed, *fresh.values()], "later": later})
+
+
+def _run(settings: Mapping[str, object]) -> dict[str, object]:
+    return {
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "settings": settings,
-        "figures": [asdict(figure) for figure in figures],
     }
+
+
+def _write(name: str, kept: Mapping[str, object]) -> Path:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    file = FOLDER / f"{name}.json"
     file.write_text(json.dumps(kept, indent=2) + "\n")
     return file
 

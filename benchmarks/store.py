@@ -6,17 +6,19 @@ import argparse
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks import report, store_drain, store_start, store_writes
+from benchmarks import report, store_drain, store_start, store_telegraf, store_writes
 from benchmarks.report import Figure
 from benchmarks.store_fill import events, fill
 from benchmarks.store_writes import Written
+from simulators.parts.error import PartError
 
 CARD_BYTES = 32e9
 CYCLES = 1_000
@@ -29,6 +31,8 @@ LONG = 300_000
 SINGLES = 500
 """Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
+AGAINST_TELEGRAF = 2.96
+"""What the drain's goal came from: 50,000/s where Telegraf's disk buffer reached 16,900/s."""
 
 
 @dataclass(slots=True)
@@ -141,18 +145,75 @@ def growth(bench: Bench, folder: Path) -> None:
 
 
 def drain(bench: Bench) -> None:
-    """Note how fast a backlog leaves."""
+    """Note how fast a backlog leaves, and how fast Telegraf's disk buffer gives one of as many events."""
+    has_telegraf = store_telegraf.available()
     with bench.store("drain/state", bench.drained, bench.drained):
         bench.say("draining it to a broker, 1,000 events/s coming in")
         found = store_drain.drain(bench.folder / "drain", bench.drained)
     rate, p99 = found.events_per_second, found.ack_p99_seconds * 1000
     bench.add(f"drain of {bench.drained:,} to a broker", rate, "1/s", "≥ 50,000", rate >= 50_000)
-    bench.add("CPU per event of it", found.cpu_us, "µs")
+    bench.add("CPU per event of the drain", found.cpu_us, "µs")
     bench.add("ack p99 meanwhile", p99, "ms", "≤ 50", p99 <= 50, ingested_per_second=found.ingested_per_second)
+    if has_telegraf:
+        telegraf(bench, rate)
+
+
+def telegraf(bench: Bench, ours: float) -> None:
+    """Note how fast Telegraf's disk buffer leaves, and what the store's drain is against it."""
+    bench.say("draining Telegraf's disk buffer to a broker, nothing coming in")
+    folder = bench.folder / "telegraf"
+    try:
+        found = store_telegraf.drain(folder, bench.drained)
+    except (PartError, KafkaException) as error:
+        bench.say(f"Telegraf left out: not measured: {error}")
+        return
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    bench.add(
+        "Telegraf's disk buffer, drain", found.metrics_per_second, "1/s",
+        batch=store_telegraf.BATCH, waited=found.waited, records=found.records,
+    )  # fmt: skip
+    bench.add("CPU per metric of it", found.cpu_us, "µs")
+    against = ours / found.metrics_per_second
+    reached = against >= AGAINST_TELEGRAF
+    bench.add("the drain against Telegraf's", against, "times", f"≥ {AGAINST_TELEGRAF}", reached)
+
+
+def writing(bench: Bench) -> None:
+    """Note what is written, memory and starts, in a store and in one with ten times as many fingerprints."""
+    with bench.store("few", bench.remembered, 0) as store:
+        starts(bench, store, bench.remembered)
+        few = {size: written(bench, store, size) for size in SIZES}
+    with bench.store("many", 10 * bench.remembered, bench.remembered) as store:
+        starts(bench, store, 10 * bench.remembered)
+        many = {size: written(bench, store, size) for size in SIZES}
+    writes(bench, few, many)
+
+
+def growing(bench: Bench) -> None:
+    """Note what a backlog costs."""
+    with bench.store("waiting", bench.backlog, bench.backlog) as store:
+        growth(bench, store)
+
+
+PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writing, "growth": growing, "drain": drain}
 
 
 def main() -> None:
-    """Measure all, print the table, keep the JSON."""
+    """Measure what was asked for, print the table, keep the JSON."""
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
+        share = 20 if arguments.quick else 1
+        counts = (arguments.remembered, arguments.backlog, arguments.drained)
+        bench = Bench(Path(folder), *(count // share for count in counts))
+        for part in arguments.only:
+            PARTS[part](bench)
+    name = "store-quick" if arguments.quick else "store"
+    keep = report.keep if set(arguments.only) == set(PARTS) else report.merge
+    keep(name, bench.figures, endurance=f"{CYCLES} cycles, amplification {AMPLIFICATION}")
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the counts, kept apart")
     parser.add_argument("--remembered", type=int, default=1_000_000, help="fingerprints, and ten times as many")
@@ -160,25 +221,22 @@ def main() -> None:
     parser.add_argument("--drained", type=int, default=1_000_000, help="events that a broker is given")
     parser.add_argument("--folder", type=Path, help="where the stores are made, on the disk to be measured")
     parser.add_argument("--without-kafka", action="store_true", help="leave out the drain")
+    parser.add_argument(
+        "--only", type=_parts, default=tuple(PARTS), metavar="NAMES",
+        help=f"of: {','.join(PARTS)}; the other figures stay as they were kept",
+    )  # fmt: skip
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
-        share = 20 if arguments.quick else 1
-        counts = (arguments.remembered, arguments.backlog, arguments.drained)
-        bench = Bench(Path(folder), *(count // share for count in counts))
-        speed(bench)
-        with bench.store("few", bench.remembered, 0) as store:
-            starts(bench, store, bench.remembered)
-            few = {size: written(bench, store, size) for size in SIZES}
-        with bench.store("many", 10 * bench.remembered, bench.remembered) as store:
-            starts(bench, store, 10 * bench.remembered)
-            many = {size: written(bench, store, size) for size in SIZES}
-        writes(bench, few, many)
-        with bench.store("waiting", bench.backlog, bench.backlog) as store:
-            growth(bench, store)
-        if not arguments.without_kafka:
-            drain(bench)
-        name = "store-quick" if arguments.quick else "store"
-        report.keep(name, bench.figures, endurance=f"{CYCLES} cycles, amplification {AMPLIFICATION}")
+    if arguments.without_kafka:
+        arguments.only = tuple(name for name in arguments.only if name != "drain")
+    return arguments
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Read names of parts; in the order in which they are measured."""
+    named = text.split(",")
+    if unknown := [name for name in named if name not in PARTS]:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {','.join(PARTS)}")
+    return tuple(name for name in PARTS if name in named)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,19 @@ from simulators.parts import cache, debian, programs
 HERE = Path(__file__).parent
 NATS = "github.com/nats-io/nats-server/v2@v2.12.1"
 TELEGRAF = "github.com/influxdata/telegraf/cmd/telegraf@v1.37.2"
+TELEGRAF_PARTS = (
+    "custom",
+    "inputs.mqtt_consumer",
+    "inputs.socket_listener",
+    "outputs.file",
+    "outputs.kafka",
+    "parsers.value",
+    "serializers.influx",
+)
+"""From a broker to a file for bench-agent, from a socket to Kafka for bench-store."""
 THINGSBOARD = ("thingsboard-gateway==3.8.5", "aiohttp==3.14.5")
 """Its REST connector would install the second itself, at its first start."""
-BUILD_SECONDS_MAX = 300
+BUILD_SECONDS_MAX = 900
 
 
 def folder() -> Path:
@@ -46,8 +56,8 @@ def nats_server() -> Path | None:
 
 
 def telegraf() -> Path | None:
-    """Build Telegraf with the parts that take from a broker and write to a file; None where that cannot be done."""
-    return _built("telegraf", TELEGRAF, "custom,inputs.mqtt_consumer,outputs.file,parsers.value,serializers.influx")
+    """Build Telegraf with the parts that the benchmarks use; None where that cannot be done."""
+    return _built("telegraf", TELEGRAF, ",".join(TELEGRAF_PARTS))
 
 
 def thingsboard_python() -> Path | None:
@@ -69,15 +79,16 @@ def thingsboard_python() -> Path | None:
 
 
 def _built(name: str, module: str, tags: str = "") -> Path | None:
-    """Build a program through the Go module proxy, once; say why where it is left out."""
-    program = folder() / name
+    """Build a program through the Go module proxy, once for these tags; say why where it is left out."""
+    program, built = folder() / name, folder() / f"{name}.built"
+    of = f"{module} {tags}\n"
     go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")
-    if program.exists():
+    if program.exists() and built.exists() and built.read_text() == of:
         return program
     if go is None:
-        print(f"bench-agent: {name} left out: not installable here: no Go")
+        print(f"bench: {name} left out: not installable here: no Go")
         return None
-    print(f"bench-agent: building {module} (once, some minutes)", flush=True)
+    print(f"bench: building {module} (once, some minutes)", flush=True)
     environment = {**os.environ, "GOBIN": str(folder()), "GOFLAGS": "-mod=mod"}
     command = [go, "install", "-ldflags", "-s -w", "-tags", tags, module]
     try:
@@ -91,11 +102,12 @@ def _built(name: str, module: str, tags: str = "") -> Path | None:
             timeout=BUILD_SECONDS_MAX,
         )
     except subprocess.CalledProcessError as error:
-        print(f"bench-agent: {name} left out: not installable here: {error.stderr.strip()[-300:]}", flush=True)
+        print(f"bench: {name} left out: not installable here: {error.stderr.strip()[-300:]}", flush=True)
         return None
     except subprocess.TimeoutExpired:
-        print(f"bench-agent: {name} left out: not built within {BUILD_SECONDS_MAX} s", flush=True)
+        print(f"bench: {name} left out: not built within {BUILD_SECONDS_MAX} s", flush=True)
         return None
+    built.write_text(of)
     return program
 
 

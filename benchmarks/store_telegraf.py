@@ -1,0 +1,133 @@
+"""What a user would pick instead: Telegraf with its disk buffer, which drains a backlog of the same events to Kafka."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
+
+from benchmarks.agent import programs
+from benchmarks.agent.contenders import Server, running
+from benchmarks.store_fill import candidates, events
+from contract import topics
+from simulators.parts import ports
+from simulators.parts.error import PartError
+from simulators.parts.kafka import Broker
+
+TOPIC = "telegraf"
+BATCH = 10_000
+"""Metrics in a write; after each its buffer rewrites the rest of a segment, so that 1,000 halve the rate."""
+SAMPLE = 1_000
+"""Different metrics that Telegraf itself writes into its buffer; it syncs each, so a million would take long."""
+SEGMENT_BYTES = 20_971_520
+"""Of a segment of its buffer, as tidwall/wal makes them."""
+SECONDS_MAX = 240
+FILL_SECONDS_MAX = 120
+POLL_SECONDS = 0.05
+ADMIN_SECONDS_MAX = 10.0
+_MARK = b'"received":'
+"""Once in each event's text, which the buffer holds as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """What was seen from the first records in the topic to the last."""
+
+    metrics_per_second: float
+    cpu_us: float
+    """Of Telegraf, for each metric that left."""
+    waited: int
+    """Metrics that were in the buffer."""
+    records: int
+    """What the topic has in the end."""
+
+
+def available() -> bool:
+    """Build Telegraf where that was not done yet; say why where it cannot be."""
+    return programs.telegraf() is not None
+
+
+def drain(folder: Path, waiting: int, batch: int = BATCH) -> Drain:
+    """Fill the buffer while Kafka is away; start the broker, and Telegraf on its buffer; wait until all has left."""
+    with Broker(folder / "kafka") as broker:
+        broker.create_topics(TOPIC)
+        broker.stop()
+        waited = _fill(folder, broker.bootstrap_servers, waiting, batch)
+        broker.start()
+        with _telegraf(folder, broker.bootstrap_servers, batch) as server:
+            return _watch(server, broker.bootstrap_servers, waited)
+
+
+def _watch(server: Server, servers: str, waited: int) -> Drain:
+    records = Records(servers)
+    server.process.wait_until(lambda: records.count() > 0, "the first records are in the topic")
+    first, start, cpu = records.count(), time.perf_counter(), server.cpu_seconds()
+    while (now := records.count()) < waited and time.perf_counter() - start < SECONDS_MAX:
+        time.sleep(POLL_SECONDS)
+    seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
+    server.process.terminate()  # what it would still send, it sends now
+    if now == first:
+        raise PartError(f"telegraf: all {waited:,} records came at once: nothing to measure")
+    return Drain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
+
+
+def _fill(folder: Path, servers: str, waiting: int, batch: int) -> int:
+    """Let Telegraf buffer a sample, and repeat what it wrote; give how many metrics wait: a multiple of the sample."""
+    texts = [b"{" + candidate.tail + b"}" for candidate in candidates(events(0), SAMPLE)]
+    with _telegraf(folder, servers, batch) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as sensor:
+            sensor.sendall(b"".join(text + b"\n" for text in texts))
+        server.process.wait_until(lambda: _buffered(folder) == SAMPLE, "the sample is buffered", FILL_SECONDS_MAX)
+    (segment,) = _segments(folder)
+    block, blocks = segment.read_bytes(), waiting // SAMPLE
+    at_once = SEGMENT_BYTES // len(block)
+    for first in range(0, blocks, at_once):
+        name = f"{first * SAMPLE + 1:020d}"  # a segment is named by its first index, and its entries carry none
+        (segment.parent / name).write_bytes(block * min(at_once, blocks - first))
+    return blocks * SAMPLE
+
+
+def _buffered(folder: Path) -> int:
+    return sum(segment.read_bytes().count(_MARK) for segment in _segments(folder))
+
+
+def _segments(folder: Path) -> list[Path]:
+    return [path for path in (folder / "buffer").rglob("*") if path.is_file()]
+
+
+@contextmanager
+def _telegraf(folder: Path, servers: str, batch: int) -> Iterator[Server]:
+    """Run Telegraf on its buffer, which it keeps for one and the same output; lines come in over TCP."""
+    (port,) = ports.free(1)
+    settings = folder / "telegraf.conf"
+    settings.write_text(
+        f'[agent]\nflush_interval = "1s"\nmetric_batch_size = {batch}\nmetric_buffer_limit = 100000000\n'
+        f'buffer_strategy = "disk"\nbuffer_directory = "{folder / "buffer"}"\nomit_hostname = true\n'
+        f'[[outputs.kafka]]\nbrokers = ["{servers}"]\ntopic = "{TOPIC}"\ndata_format = "influx"\n'
+        'required_acks = -1\nidempotent_writes = true\ncompression_codec = 3\nstartup_error_behavior = "retry"\n'
+        f'[[inputs.socket_listener]]\nservice_address = "tcp://127.0.0.1:{port}"\n'
+        'data_format = "value"\ndata_type = "string"\n'
+    )
+    with running("telegraf", (str(programs.telegraf()), "--config", str(settings)), folder, {}) as process:
+        process.wait_for_log("Listening on tcp://")
+        yield Server(process, port)
+
+
+class Records:
+    """Counts what the topic has, by the ends of its partitions: nothing else is ever written to it."""
+
+    def __init__(self, servers: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": servers})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
+        self._ends = {TopicPartition(TOPIC, number): latest for number in range(topics.PARTITIONS)}
+
+    def count(self) -> int:
+        """Ask the broker for all ends at once."""
+        answers = self._admin.list_offsets(self._ends, request_timeout=ADMIN_SECONDS_MAX)
+        return sum(answer.result(timeout=ADMIN_SECONDS_MAX).offset for answer in answers.values())
