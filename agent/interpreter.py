@@ -22,14 +22,17 @@ _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 
 def give_memory_back() -> None:
     """Have what is let go returned to the system; before there are threads."""
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc has it
-        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        mallopt(_M_ARENA_MAX, ARENAS_MAX)
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # glibc has it
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        library.mallopt(_M_ARENA_MAX, ARENAS_MAX)
 
 
 def tune() -> None:
     """Set it; what is loaded by now is not looked at by the collector again."""
     gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # what the start took and has let go
+        trim(0)
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)

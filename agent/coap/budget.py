@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class Budget:
     """A token bucket that holds one second's worth."""
@@ -19,3 +21,11 @@ class Budget:
             return False
         self._left -= 1
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What of aiocoap's time plain requests may take, and what those under OSCORE: neither can starve the other."""
+
+    plain: Budget
+    protected: Budget

@@ -78,6 +78,14 @@ _KNOWN = {
 """If-Match and If-None-Match are left out: a condition that is not looked at must not be said to hold."""
 
 
+def is_protected(datagram: bytes) -> bool:
+    """Tell whether a message with a whole header carries OSCORE's option, sound or not."""
+    try:
+        return any(option.number == _OSCORE for option in read_options(split(datagram).options))
+    except MessageFormatError:
+        return False
+
+
 def judge(datagram: bytes, *, oscore: bool = False) -> Judgement:
     """Judge a message of version 1 with a whole header; `oscore` tells whether OSCORE is served here."""
     kind, code = message_type(datagram), datagram[1]

@@ -9,10 +9,10 @@ from enum import Enum
 
 from agent.coap.aiocoap_bridge import AiocoapBridge
 from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, Reply, tail
-from agent.coap.budget import Budget
+from agent.coap.budget import Budgets
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
-from agent.coap.guard import Verdict, judge
+from agent.coap.guard import Verdict, is_protected, judge
 from agent.coap.message import (
     ACKNOWLEDGEMENT,
     CONFIRMABLE,
@@ -44,20 +44,20 @@ class Protection(Enum):
 
 
 class OddPath:
-    """The way of an odd datagram; a flood of them must not starve the ordinary ones."""
+    """The way of an odd datagram; a flood of them must not starve the ordinary ones, nor those under OSCORE."""
 
     def __init__(
         self,
         send: Send,
         bridge: AiocoapBridge,
-        budget: Budget,
+        budgets: Budgets,
         body_bytes_max: int,
         counters: Counters,
         protection: Protection = Protection.NONE,
     ) -> None:
         self._send = send
         self._bridge = bridge
-        self._budget = budget
+        self._budgets = budgets
         self._body_bytes_max = body_bytes_max
         self._counters = counters
         self._protection = protection
@@ -66,10 +66,12 @@ class OddPath:
     def take(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Judge a message, and hand it to aiocoap where that can serve it."""
         now = asyncio.get_running_loop().time()
-        if not self._budget.take(now):
+        oscore = self._protection is not Protection.NONE
+        budget = self._budgets.protected if oscore and is_protected(datagram) else self._budgets.plain
+        if not budget.take(now):
             self._shed(now)
             return
-        judgement = judge(datagram, oscore=self._protection is not Protection.NONE)
+        judgement = judge(datagram, oscore=oscore)
         match judgement.verdict:
             case Verdict.PASS if judgement.protected:
                 self._counters.odd += 1

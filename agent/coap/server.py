@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
-from agent.coap.budget import Budget
+from agent.coap.budget import Budget, Budgets
 from agent.coap.counters import Counters
 from agent.coap.exchange import Exchanges, Now
 from agent.coap.front import Front
@@ -67,8 +67,9 @@ class CoapServer:
         self._exchanges = Exchanges(
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )
-        budget = Budget(tuning.odd_per_second, asyncio.get_running_loop().time())
-        odd = OddPath(self._udp.send, self._bridge, budget, body_bytes_max, counters, protection)
+        now = asyncio.get_running_loop().time()
+        budgets = Budgets(Budget(tuning.odd_per_second, now), Budget(tuning.protected_per_second, now))
+        odd = OddPath(self._udp.send, self._bridge, budgets, body_bytes_max, counters, protection)
         self._front = Front(
             self._udp, self._receive, self._exchanges, odd, counters, body_bytes_max=body_bytes_max, fast=self._fast
         )

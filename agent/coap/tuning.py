@@ -19,9 +19,11 @@ class Tuning:
     """How long the same Message ID, Token and bytes are a retransmission."""
     exchanges_max: int = 16_384
     """Requests in work; more are refused."""
-    answers_max: int = 16_384
-    """Answers kept for retransmissions, about 300 bytes each; the store recognises those of forgotten ones."""
+    answers_max: int = 8_192
+    """Answers kept for retransmissions, about 200 bytes each; the store recognises those of forgotten ones."""
     odd_per_second: float = 300.0
-    """What aiocoap's part may take, about a twelfth of a core."""
+    """What aiocoap's part may take without OSCORE, about a twelfth of a core."""
+    protected_per_second: float = 300.0
+    """What it may take with OSCORE, about a quarter of a core."""
     drain_seconds_max: float = 10.0
     """How long a server that is closed waits for the outcomes in work."""

@@ -21,6 +21,8 @@ _APPLICATION = 0x4F67_0000
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
 _WAL_BYTES_KEPT = 4 << 20
+_CACHE_KILOBYTES = 512
+"""Of pages that a connection keeps, instead of 2,000: the store appends, and reads what it has appended once."""
 
 
 class Reads(Protocol):
@@ -70,6 +72,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
     connection.execute("PRAGMA secure_delete = OFF")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
     _let_shrink(connection, path)
 
@@ -96,6 +99,7 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     return connection
 
 

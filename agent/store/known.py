@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from struct import Struct
 
 from agent.settings import IdentitySettings
 from agent.store.port import Reject
@@ -23,7 +24,8 @@ before their time, so that their retransmission is another event."""
 REJECTIONS_MAX = 1_000
 """Invalid events that are recognised when they come again; a restart forgets them."""
 LIKENESSES_MAX = 10_000
-"""Of each of the two generations, about 250 bytes each; a likeness only ever gives a hint."""
+"""Of each of the two generations, about 150 bytes each; a likeness only ever gives a hint."""
+_MOMENT = Struct("q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +105,21 @@ class Likenesses:
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._now: dict[int, tuple[int, bytes]] = {}
-        self._before: dict[int, tuple[int, bytes]] = {}
+        self._now: dict[int, bytes] = {}
+        """The moment, then the fingerprint, in one value: as two they would take 100 bytes more."""
+        self._before: dict[int, bytes] = {}
         self._since = 0
 
     def remember(self, likeness: int, fingerprint: bytes, monotonic: int) -> None:
         """Remember the latest event of this likeness."""
         if monotonic - self._since > self._window_ms or len(self._now) >= LIKENESSES_MAX:
             self._before, self._now, self._since = self._now, {}, monotonic
-        self._now[likeness] = (monotonic, fingerprint)
+        self._now[likeness] = _MOMENT.pack(monotonic) + fingerprint
 
     def find(self, likeness: int, monotonic: int, seconds: float | None = None) -> bytes | None:
         """Give the fingerprint of the latest event of this likeness within the window, or within some seconds."""
         window_ms = self._window_ms if seconds is None else min(self._window_ms, seconds * 1000)
         found = self._now.get(likeness) or self._before.get(likeness)
-        return found[1] if found is not None and monotonic - found[0] <= window_ms else None
+        if found is None or monotonic - _MOMENT.unpack_from(found)[0] > window_ms:
+            return None
+        return found[_MOMENT.size :]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,16 @@ class CloudSide:
         job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
         self.jobs.append(job)
         return job
+
+    @contextmanager
+    def rows_held_back(self) -> Iterator[None]:
+        """Let nobody add to a table in PostgreSQL for a while; a Delta table is left as it is."""
+        if self.postgres is None:
+            yield
+            return
+        with psycopg.connect(self.postgres.connection) as connection:
+            connection.execute(f"LOCK TABLE {self.table_name} IN EXCLUSIVE MODE".encode())
+            yield
 
     def kill(self) -> None:
         """End the latest job by SIGKILL, JVM and Python."""

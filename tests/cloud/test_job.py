@@ -90,11 +90,13 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
 def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_start(
     cloud: CloudSide, broker: Broker
 ) -> None:
-    cloud.send(Gateway().records(readings(30)), partition=0)
     cloud.start()
-    # The batch is in Spark: Kafka is needed for the receipt alone.
-    cloud.wait_for_log("stage=look-up" if cloud.postgres is None else "stage=write")
-    broker.pause()
+    cloud.wait_for_log("claim=1")
+    with cloud.rows_held_back():
+        cloud.send(Gateway().records(readings(30)), partition=0)
+        # The batch is in Spark, or staged: Kafka is needed for the receipt alone.
+        cloud.wait_for_log("stage=look-up" if cloud.postgres is None else "stage=staged")
+        broker.pause()
     try:
         cloud.wait_for_log("batch=0 stage=committed")
         cloud.kill()

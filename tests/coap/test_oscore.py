@@ -131,6 +131,20 @@ async def test_where_oscore_is_required_a_plain_request_is_refused(tmp_path: Pat
     assert len(recorder.deliveries) == 1
 
 
+async def test_a_flood_of_plain_odd_requests_takes_nothing_of_what_protected_ones_may(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, Tuning(odd_per_second=2.0), oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket, Sensor(server.port) as flooding:
+            for mid in range(100):
+                flooding.send(datagram(CON, GET, mid, b"", ((URI_PATH, b"e"),)))
+            for _ in range(5):
+                await sensor.post(socket)
+        assert server.counters.shed >= 90
+    assert len(recorder.deliveries) == 5
+
+
 async def test_where_oscore_is_offered_a_plain_request_is_served_as_before(tmp_path: Path) -> None:
     recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server:
