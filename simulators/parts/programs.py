@@ -27,6 +27,7 @@ HEAVY_PACKAGES = {
     "lintian": "lintian",
     "chromium": "chromium",
     "npm": "npm",
+    "cc": "build-essential",
 }
 """Those that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"

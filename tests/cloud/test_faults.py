@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from contract.event import Event
 from contract.record import Clock
-from simulators.parts import programs
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
+from tests.support import shifted_clock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
@@ -200,11 +200,11 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
 
 
 @on_both
-def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothing(cloud: CloudSide) -> None:
+def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothing(
+    cloud: CloudSide, tmp_path: Path
+) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
-    programs.require("faketime")
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    cloud.environment = {"LD_PRELOAD": str(library), "FAKETIME": "+1d", "DONT_FAKE_MONOTONIC": "1"}
+    cloud.environment = shifted_clock.environment(tmp_path, DAY // 1000)
     cloud.window = "1m"
     ledger.tell(gateway.records(readings(20)))
     cloud.start()
