@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
+from typing import Any
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.error import MqttError
 from agent.settings import MqttSettings
 
@@ -18,6 +20,13 @@ KEEPALIVE_SECONDS = 30
 SESSION_EXPIRY_SECONDS_MAX = 0xFFFF_FFFF
 """A session that never ends (MQTT 5 section 3.1.2.11.2)."""
 ONLINE, OFFLINE = b"online", b"offline"
+
+
+class BufferedClient(Client):
+    """paho's client over a socket that reads ahead; paho puts its own wrapper for WebSockets in at the same place."""
+
+    def _create_socket(self) -> Any:
+        return BufferedSocket(super()._create_socket())  # type: ignore[arg-type] # ours are never WebSockets
 
 
 def client_id(gateway: str) -> str:
@@ -68,7 +77,7 @@ def look(settings: MqttSettings, gateway: str) -> Client:
 
 def _client(settings: MqttSettings, gateway: str) -> Client:
     five = settings.version == "5"
-    client = Client(
+    client = BufferedClient(
         CallbackAPIVersion.VERSION2,
         client_id(gateway),
         clean_session=None if five else False,

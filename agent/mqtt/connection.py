@@ -8,14 +8,13 @@ takes to hold the broker back. Only the connecting, which blocks, happens in a t
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.client import OFFLINE, ONLINE, state_topic
 
 READS_PER_TURN = 64
@@ -43,7 +42,8 @@ class Connection:
         self._take: Callable[[MQTTMessage], None] | None = None
         self._subscribed = subscribed
         self._loop = asyncio.get_running_loop()
-        self._reading: socket.socket | None = None
+        self._reading: BufferedSocket | None = None
+        self._writing = False
         self._taken = 0
         self._good_bye = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class Connection:
         self._turn()
         self.resume()
         if client.want_write():
-            client.loop_write()
+            self._write()
 
     def acknowledge(self, message_id: int) -> None:
         """Send the PUBACK; on a connection that is over it is lost, and the message comes again."""
@@ -81,7 +81,7 @@ class Connection:
         if self._reading is None and (sock := self._socket()) is not None:
             self._reading = sock
             self._loop.add_reader(sock, self._readable)
-            self._loop.call_soon(self._readable)  # TLS may hold bytes that the kernel no longer has
+            self._loop.call_soon(self._readable)  # bytes may have been read ahead that the kernel no longer has
 
     async def leave(self) -> None:
         """Say good-bye, and end the connection; what is not acknowledged comes again.
@@ -104,12 +104,12 @@ class Connection:
             self._timer.cancel()
         if (sock := self._socket()) is not None:
             self._on_socket_close(self._client, None, sock)
-            self._loop.remove_writer(sock)
             sock.close()
         self._end(reason)
 
-    def _socket(self) -> Any:
-        return None if self.ended.done() else self._client.socket()
+    def _socket(self) -> BufferedSocket | None:
+        sock: Any = None if self.ended.done() else self._client.socket()
+        return cast("BufferedSocket | None", sock)
 
     def _readable(self) -> None:
         try:
@@ -130,7 +130,22 @@ class Connection:
 
     def _buffered(self) -> bool:
         sock = self._socket()
-        return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
+        return sock is not None and sock.pending() > 0
+
+    def _write(self) -> None:
+        """Send all that waits in one piece."""
+        if (sock := self._socket()) is None:
+            return
+        self._writing = True
+        try:
+            with sock.gathering():
+                self._client.loop_write()
+            if self._socket() is not None and sock.flush() and not self._client.want_write():
+                self._loop.remove_writer(sock)
+        except OSError as error:
+            self.close(f"the connection broke: {error}")
+        finally:
+            self._writing = False
 
     def _turn(self) -> None:
         self._client.loop_misc()
@@ -170,10 +185,12 @@ class Connection:
 
     def _on_socket_close(self, client: Client, data: Any, sock: Any) -> None:
         self.pause()
+        self._loop.remove_writer(sock)
 
     def _on_want_write(self, client: Client, data: Any, sock: Any) -> None:
         if not self.ended.done():
-            self._loop.add_writer(sock, client.loop_write)
+            self._loop.add_writer(sock, self._write)
 
     def _on_wrote_all(self, client: Client, data: Any, sock: Any) -> None:
-        self._loop.remove_writer(sock)
+        if not self._writing:  # else it is gathered, and not sent yet
+            self._loop.remove_writer(sock)
