@@ -38,6 +38,9 @@ from cloud.session import open_session
 
 logger = logging.getLogger("cloud.audit")
 
+OFFSETS_PER_TASK = 100_000
+"""Of a large audit: with a task for each core alone, ten million labels would not fit into its memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -81,6 +84,8 @@ def audit(spark: SparkSession, settings: Settings) -> Findings:
     try:
         span = what_to_read(topic, store, settings.group)
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
+        tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
+        spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
         told = read_table(spark, settings)  # after the receipts: whatever has one must be there now
         judged = account.judge(topic.records(span.starts, span.ends), told.rows, told.quarantine).persist()
         ended = account.endings(told.said).persist()
