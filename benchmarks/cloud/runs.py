@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -115,8 +115,8 @@ class Bench:
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
         return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
 
-    def streams(self) -> Timing:
-        """Run the equivalent in Kafka Streams."""
+    def streams(self, survivors: str = "") -> Timing:
+        """Run the equivalent in Kafka Streams, which leaves the survivors in a topic."""
         compiler = shutil.which("javac")
         if compiler is None:
             raise PartError(f"there is no javac; run: {debian.by_hand(JDK)}")
@@ -124,7 +124,7 @@ class Bench:
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
         group = f"streams-{uuid4().hex}"
-        survivors = f"{group}-survivors"
+        survivors = survivors or f"{group}-survivors"
         self.broker.create_topics(survivors, partitions=self.partitions)
         ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
@@ -133,6 +133,16 @@ class Bench:
         process.start()
         with _ending(process):
             return self._timed(process, "state=RUNNING", lambda: self.wait_for(process, group, self.records))
+
+    def streams_to_table(self) -> Timing:
+        """Run it, and then bring its topic into the rows that the job writes, by Spark, as in the plain copy.
+
+        On the same cores the cost of one adds to that of the other.
+        """
+        survivors = f"survivors-{uuid4().hex}"
+        dedup = self.streams(survivors)
+        copy = replace(self, topic=survivors).spark("copy")
+        return Timing(self.records, dedup.seconds + copy.seconds, dedup.cpu_seconds + copy.cpu_seconds)
 
     def consumer(self) -> Timing:
         """Run the plain consumer to a PostgreSQL of its own."""
