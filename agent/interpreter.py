@@ -18,8 +18,8 @@ itself the C library would raise this bound with each block that it saw, to 32 M
 FREE_BYTES_MAX = 8 << 20
 """What is free at the end of the heap goes back from this size on; sooner, and a busy forwarder would take it again."""
 ARENAS_MAX = 4
-"""Heaps of the C library. By itself it gives each thread one of its own, up to 8 for each core, which holds what it once
-took."""
+"""Heaps of the C library. By itself it gives each thread one of its own, up to 8 for each core, and each holds what it
+once took."""
 _M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
 
 
