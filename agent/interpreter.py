@@ -15,9 +15,9 @@ each time it would wait 5 ms, the default, for the loop's thread."""
 LARGE_BYTES = 1 << 20
 """Blocks of memory from this size on, such as those of fingerprints, go back to the system when they are let go. By
 itself the C library would raise this bound with each block that it saw, to 32 MB."""
-FREE_BYTES_MAX = 8 << 20
+FREE_BYTES_MAX = 2 << 20
 """What is free at the end of the heap goes back from this size on; sooner, and a busy forwarder would take it again."""
-ARENAS_MAX = 4
+ARENAS_MAX = 2
 """Heaps of the C library. By itself it gives each thread one of its own, up to 8 for each core, and each holds what it
 once took."""
 _M_ARENA_MAX, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -8, -3, -1
