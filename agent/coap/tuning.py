@@ -19,7 +19,7 @@ class Tuning:
     """How long the same Message ID, Token and bytes are a retransmission."""
     exchanges_max: int = 16_384
     """Requests in work; more are refused."""
-    answers_max: int = 8_192
+    answers_max: int = 4_096
     """Answers kept for retransmissions, about 200 bytes each; the store recognises those of forgotten ones."""
     odd_per_second: float = 300.0
     """What aiocoap's part may take without OSCORE, about a twelfth of a core."""
