@@ -7,6 +7,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -99,7 +100,8 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+    with suppress(sqlite3.DatabaseError):  # damaged: whoever reads on will say so
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     return connection
 
 
