@@ -7,7 +7,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -83,6 +82,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     except sqlite3.DatabaseError:
         return connection  # damaged: whoever reads on will say so
     if version < len(_migrations()):
@@ -100,8 +100,6 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute("PRAGMA query_only = 1")
-    with suppress(sqlite3.DatabaseError):  # damaged: whoever reads on will say so
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     return connection
 
 

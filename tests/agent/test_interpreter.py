@@ -1,0 +1,35 @@
+"""What the interpreter is set to, seen from the C library: memory that is let go leaves the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from agent.interpreter import LARGE_BYTES
+
+# glibc, left alone, takes blocks as large as one that was let go from its heap, and keeps them.
+_PROGRAM = f"""
+import ctypes, sys
+from agent.interpreter import give_memory_back
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Info
+if sys.argv[1] == "set":
+    give_memory_back()
+first = bytearray(4 * {LARGE_BYTES})
+del first
+before = library.mallinfo2().hblkhd
+second = bytearray(2 * {LARGE_BYTES})
+print(library.mallinfo2().hblkhd - before)
+"""
+
+
+@pytest.mark.parametrize(("how", "apart"), [("set", True), ("alone", False)])
+def test_a_large_block_lies_apart_from_the_heap_and_so_goes_back(how: str, apart: bool) -> None:
+    said = subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True).stdout
+    assert (int(said) >= 2 * LARGE_BYTES) is apart
