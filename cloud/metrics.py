@@ -35,7 +35,6 @@ class Metrics:
         self.input_rate = self._gauge("input_records_per_second", "Arrival in the latest batch")
         self.processed_rate = self._gauge("processed_records_per_second", "Pace of the latest batch")
         self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
-        self.state_memory = self._gauge("state_memory_bytes", "Memory that the state takes")
         self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
         self.lag = self._gauge("lag_records", "Records behind the end of the partition that is furthest behind")
         self.batch_seconds = self._histogram("batch_seconds", "Time that a batch took")
@@ -68,7 +67,6 @@ class Metrics:
         self.duplicates.labels("state").inc(duplicates(progress))
         self.dropped.inc(dropped_by_watermark(progress))
         self.state_rows.set(sum(state.numRowsTotal for state in progress.stateOperators))
-        self.state_memory.set(sum(state.memoryUsedBytes for state in progress.stateOperators))
         self.state_disk.set(sum(state.customMetrics.get(_STATE_DISK_BYTES, 0) for state in progress.stateOperators))
         observed = progress.observedMetrics.get(_OBSERVATION)
         if observed is None:
