@@ -93,14 +93,7 @@ class Checkpoint:
         return {int(partition): offset for partition, offset in json.loads(text).get(self._topic, {}).items()}
 
     def _read(self, name: str) -> str | None:
-        path = self._path(name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
-        try:
-            return str(jvm.classes(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        return jvm.read_text(self._spark, f"{self._folder}/{name}")
 
     def _path(self, name: str) -> Any:
         return jvm.hadoop_path(self._spark, f"{self._folder}/{name}" if name else self._folder)

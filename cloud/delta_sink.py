@@ -60,15 +60,14 @@ class DeltaSink:
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         if self._expects_fresh is None:
             self._expects_fresh = horizon.can_be_fresh
-        judged = survivors.withColumn("fresh", is_fresh(horizon))
-        written = self._write_in_one_pass(judged, commit) if self._expects_fresh else None
-        return written or self._write_with_look_up(judged, commit)
+        written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
+        return written or self._write_with_look_up(survivors.withColumn("fresh", is_fresh(horizon)), commit)
 
-    def _write_in_one_pass(self, judged: DataFrame, commit: Commit) -> Written | None:
+    def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
         """Write, or give None at the first row that is late or bad; then nothing is committed."""
         logger.info("batch=%d stage=write passes=1", commit.batch)
-        is_plain = F.col("reason").isNull() & F.col("fresh")
-        plain = judged.filter(
+        is_plain = F.col("reason").isNull() & is_fresh(horizon)
+        plain = survivors.filter(
             F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
         )
         try:

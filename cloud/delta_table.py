@@ -6,18 +6,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cloud import jvm
-from cloud.commits import Commit, is_kept, parse, to_json
+from cloud.commits import Commit, to_json
+from cloud.delta_history import DeltaHistory
 from cloud.errors import StopError
-
-_HISTORY_PAGES = (1, 100, None)
-"""How many commits to look back for one of ours; None: all that the log still has."""
 
 
 class Table(Protocol):
@@ -56,6 +53,7 @@ class DeltaTable:
         self._path = path
         self._layout = layout
         self._name = f"delta.`{path.replace('`', '``')}`"
+        self._history = DeltaHistory(spark, path)
         self._create()
         self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
 
@@ -75,7 +73,7 @@ class DeltaTable:
         return self._path
 
     def last_commit(self) -> Commit | None:
-        last = self._last()
+        last = self._history.last()
         return last.commit if last else None
 
     def rows(self) -> DataFrame:
@@ -91,22 +89,30 @@ class DeltaTable:
             .save(self._path)
         )
         # Delta skips a write under an older or equal version without a word.
-        last = self._last()
-        if last is None or not last.commit.is_by_same(commit):
+        written = self._history.find(commit)
+        if written is None:
+            last = self._history.last()
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this one ends for good")
-        return last.rows
+        return written.rows
 
     def keep_last_commit(self, after_seconds: int) -> bool:
         """Write the job's last commit once more, without rows, where it is so old; the log forgets what is older.
 
         A job may commit at the same time: of commits that were kept, and those around them, the highest counts.
         """
-        last = self._last()
-        if last is None or time.time() - last.moment.timestamp() < after_seconds:
+        last = self._history.last()
+        if last is None or time.time() - last.moment < after_seconds:
             return False
         nothing = self._spark.createDataFrame([], self._layout.schema)
-        kept = to_json(last.commit, is_kept=True)
-        nothing.write.format("delta").mode("append").option("userMetadata", kept).save(self._path)
+        (
+            nothing.write.format("delta")
+            .mode("append")
+            # Delta leaves out a commit that holds nothing at all. Not the job's writer: its next batch would conflict.
+            .option("txnAppId", f"{self._layout.writer}-kept")
+            .option("txnVersion", time.time_ns())
+            .option("userMetadata", to_json(last.commit, is_kept=True))
+            .save(self._path)
+        )
         return True
 
     def compact(self) -> tuple[int, int]:
@@ -130,32 +136,3 @@ class DeltaTable:
         has = set(self.rows().columns)
         if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
             self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
-
-    def _last(self) -> _Entry | None:
-        """Give the latest commit of ours."""
-        for page in _HISTORY_PAGES:
-            limit = "" if page is None else f" LIMIT {page}"
-            history = self._spark.sql(f"DESCRIBE HISTORY {self._name}{limit}")
-            entries = history.select("version", "timestamp", "userMetadata", "operationMetrics").collect()
-            found = [_Entry.read(entry, commit) for entry in entries if (commit := parse(entry["userMetadata"]))]
-            if found and not (page == 1 and is_kept(entries[0]["userMetadata"])):
-                return max(found, key=lambda entry: entry.commit.version)
-            if not found and entries and entries[-1]["version"] == 0:
-                return None
-        raise StopError(
-            f"table {self._path}: its log no longer reaches back to a commit of ours, so its offsets are lost"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A commit of ours in the table's history."""
-
-    commit: Commit
-    rows: int
-    moment: datetime
-
-    @staticmethod
-    def read(entry: Row, commit: Commit) -> _Entry:
-        """Take what counts of a history's row."""
-        return _Entry(commit, int((entry["operationMetrics"] or {}).get("numOutputRows", 0)), entry["timestamp"])

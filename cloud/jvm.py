@@ -27,3 +27,15 @@ def file_system(spark: SparkSession, path: str) -> Any:
     """Give the file system that holds a path, by Spark's own settings."""
     context: Any = spark.sparkContext
     return hadoop_path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
+
+
+def read_text(spark: SparkSession, path: str) -> str | None:
+    """Give the text of a small file; None where there is none."""
+    files, place = file_system(spark, path), hadoop_path(spark, path)
+    if not files.exists(place):
+        return None
+    stream = files.open(place)
+    try:
+        return str(classes(spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from cloud.delta_sink import TABLE
 from tests.cloud.gateway import Record, now
 
 _SCHEMA = (
@@ -23,3 +26,11 @@ def topic(spark: SparkSession, records: Sequence[Record], appended: int | None =
         for offset, record in enumerate(records)
     ]
     return spark.createDataFrame(rows, _SCHEMA)
+
+
+def append_as_another(spark: SparkSession, folder: Path, metadata: str = "") -> None:
+    """Write a commit without rows as somebody else does."""
+    writer = spark.createDataFrame([], TABLE.schema).write.format("delta").mode("append")
+    # Delta leaves out a commit that holds nothing at all.
+    writer = writer.option("txnAppId", "another").option("txnVersion", time.time_ns())
+    writer.option("userMetadata", metadata).save(str(folder))

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import census, lookup, quarantine, reuse
-from cloud.commits import Commit, to_json
+from cloud.commits import Commit, is_kept, to_json
 from cloud.delta_sink import QUARANTINE, TABLE
 from cloud.delta_table import DeltaTable
 from cloud.errors import StopError
@@ -17,7 +17,7 @@ from cloud.records import Spans, read_records
 from cloud.rows import decode
 from contract.event import Event
 from tests.cloud.gateway import Gateway, Record
-from tests.cloud.tables import topic
+from tests.cloud.tables import append_as_another, topic
 
 pytestmark = pytest.mark.spark
 
@@ -129,7 +129,11 @@ def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSes
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2)))
     table.append(decode(late(spark, gateway.records(counters(3, 4)))), replace(COMMIT, batch=1))
     assert not table.keep_last_commit(after_seconds=3600)
+    log = tmp_path / "events" / "_delta_log"
+    before = sorted(log.glob("*.json"))
     assert table.keep_last_commit(after_seconds=0)
+    kept = set(log.glob("*.json")) - set(before)
+    assert [is_kept(file.read_text().replace("\\", "")) for file in kept] == [True]
     removed, added = table.compact()
     assert removed > added == 1
     table.vacuum(7 * 86400)
@@ -143,7 +147,7 @@ def test_a_commit_beside_a_kept_one_counts(spark: SparkSession, tmp_path: Path) 
     younger = replace(COMMIT, batch=1)
     table.append(nothing, younger)
     kept = to_json(COMMIT, is_kept=True)  # read before the younger, written after it
-    nothing.write.format("delta").mode("append").option("userMetadata", kept).save(f"{tmp_path}/events")
+    append_as_another(spark, tmp_path / "events", kept)
     assert table.last_commit() == younger
     assert table.append(nothing, replace(COMMIT, batch=2)) == 0
 
