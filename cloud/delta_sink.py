@@ -19,7 +19,12 @@ from cloud.sink import Written
 
 logger = logging.getLogger(__name__)
 
-TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, {"delta.dataSkippingStatsColumns": "received,event_time"}, "oncegate")
+_PROPERTIES = {
+    "delta.dataSkippingStatsColumns": "received,event_time",
+    # One takes a small batch's whole time. Delta's default, 10, is for commits that are rare.
+    "delta.checkpointInterval": "50",
+}
+TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate")
 QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine")
 
 _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"

@@ -39,6 +39,8 @@ SETTINGS = {
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": str(ROCKSDB_MEGABYTES_MAX),
+    # Else each commit writes down all of the table's files once more, up to 2,000.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # VACUUM lists a table's folders with that many tasks, 10,000 unless told.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # A batch without data would scan the whole state for nothing.
