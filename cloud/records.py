@@ -14,7 +14,7 @@ from cloud.headers import header
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
 
 FINGERPRINT_BYTES = 16
-_MOMENT_CHARACTERS = len("2026-01-01T00:00:00.000Z")
+_MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
 
 COLUMNS = (
     "key",
@@ -84,7 +84,7 @@ def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
         "reason",
         F.current_timestamp().alias("seen"),
         F.when(~bad, fingerprint).alias("fingerprint"),
-        F.substring("type", len(TYPE_PREFIX) + 1, 1 << 30).alias("type"),
+        _after(TYPE_PREFIX, F.col("type")).alias("type"),
         "gateway",
         "epoch",
         F.col("sequence").try_cast("bigint").alias("sequence"),
@@ -126,8 +126,8 @@ def _headers_are_ours() -> Column:
         (F.col("specversion") == SPECVERSION)
         & (F.col("content_type") == CONTENT_TYPE)
         & F.startswith("type", F.lit(TYPE_PREFIX))
-        & (F.length("source") > 0)
-        & (F.length("gateway") > 0)
+        & (F.octet_length("source") > 0)
+        & (F.octet_length("gateway") > 0)
     )
 
 
@@ -136,7 +136,12 @@ def _value_is_whole() -> Column:
     return F.startswith("value", front) & F.endswith("value", F.lit(b"}"))
 
 
+def _after(prefix: str, text: Column) -> Column:
+    """Cut a prefix off; of bytes, since Spark counts a text's characters before it takes a part of it."""
+    return F.substring(text.cast("binary"), len(prefix.encode()) + 1, 1 << 30).cast("string")
+
+
 def _moment(name: str) -> Column:
     """Read RFC 3339 with milliseconds, as records hold it, and nothing else that a cast would take."""
     text = header(name)
-    return F.when((F.length(text) == _MOMENT_CHARACTERS) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))
+    return F.when((F.octet_length(text) == _MOMENT_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

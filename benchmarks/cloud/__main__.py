@@ -26,7 +26,7 @@ from benchmarks.cloud import topic
 from benchmarks.cloud.bloom import bloom_figures
 from benchmarks.cloud.late import late_figures
 from benchmarks.cloud.receipts import receipt_figures
-from benchmarks.cloud.runs import DRIVER_MEGABYTES, SKEW_MS, WINDOW, Bench, Timing
+from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, Bench, Timing
 from benchmarks.cloud.state import state_figures
 from benchmarks.report import Figure
 from simulators.parts.error import PartError
@@ -146,9 +146,9 @@ class Contest:
         bench.broker.create_topics(bench.topic, partitions=bench.partitions)
         self._first = topic.send(servers, bench.topic, topic.records(10, now, seed=1))
         if "job" in self.names:
-            bench.job(self._born, 0, records=self._first)
+            bench.job(self._born, 0, records=self._first, clock_seconds=-STATE_AGE_SECONDS)
         now = time.time_ns() // 1_000_000
-        sent = topic.send(servers, bench.topic, topic.records(bench.records, now + SKEW_MS))
+        sent = topic.send(servers, bench.topic, topic.records(bench.records, now))
         _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
 
     def turn(self, deadline: float = math.inf) -> None:

