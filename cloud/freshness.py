@@ -37,12 +37,22 @@ def is_fresh(horizon: Horizon) -> Column:
     if horizon.overlaps:
         return F.lit(False)
     skew = horizon.skew
-    # As text: one call into the Java machine instead of a hundred, for each batch.
+    bounds = (
+        horizon.birth + skew,
+        skew,
+        horizon.batch_time + skew,
+        horizon.batch_time - horizon.window_seconds * 1000 + skew,
+    )
+    # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
+    # not, as long as it stays one: the index has to look as if it came from the row.
+    array = f"array({', '.join(f'{bound}L' for bound in bounds)})"
+    born, ahead, latest, oldest = (f"{array}[octet_length(clock) * 0 + {at}]" for at in range(len(bounds)))
+    # As text: one call into the Java machine instead of a hundred.
     return F.expr(
         f"""coalesce(
             clock = '{Clock.TRUSTED}'
-            AND unix_millis(bound) >= {horizon.birth + skew}
-            AND unix_millis(received) <= unix_millis(appended) + {skew}
-            AND unix_millis(bound) <= {horizon.batch_time + skew}
-            AND {horizon.batch_time} - unix_millis(bound) < {horizon.window_seconds * 1000 - skew}, false)"""
+            AND unix_millis(bound) >= {born}
+            AND unix_millis(received) <= unix_millis(appended) + {ahead}
+            AND unix_millis(bound) <= {latest}
+            AND unix_millis(bound) > {oldest}, false)"""
     )

@@ -10,8 +10,8 @@ From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java
 
 On a cluster the same with its `--master`, and with folders that all of its machines reach. `--jars` with jars at
 hand starts faster than `--packages`. `-XX:+UseParallelGC` makes it a sixth faster where memory is little; executors
-take it as `--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N` chooses the
-number of the state's partitions, once for the life of a checkpoint; without it, it is the number of cores.
+take it by `--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N`
+chooses the number of the state's partitions, once for the life of a checkpoint; without it, it is the number of cores.
 
 Exit status: 0 asked to end by SIGTERM, the batch is finished; 1 a failure, which the log names; 2 wrong usage.
 """

@@ -14,6 +14,7 @@ from cloud.headers import header
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
 
 FINGERPRINT_BYTES = 16
+_PARTITIONS_MAX = 1 << 20
 _MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
 
 COLUMNS = (
@@ -71,7 +72,11 @@ def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
         header("ce_bound").alias("bound_text"),
         _moment("ce_bound").alias("bound"),
     )
-    return _keyed(named.withColumn("reason", _reason()), spans)
+    keyed = _keyed(named.withColumn("reason", _reason()), spans)
+    # Spark writes a batch's time into the code that it makes of the columns. Beyond a coalesce that changes nothing the
+    # code is another, and short: what is above is compiled once, and not in every batch.
+    seen = F.current_timestamp().alias("seen")
+    return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
 
 
 def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
@@ -82,7 +87,6 @@ def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
     return judged.select(
         F.when(bad, place).when(reuse.is_aged(spans.window_seconds), aged).otherwise(fingerprint).alias("key"),
         "reason",
-        F.current_timestamp().alias("seen"),
         F.when(~bad, fingerprint).alias("fingerprint"),
         _after(TYPE_PREFIX, F.col("type")).alias("type"),
         "gateway",
