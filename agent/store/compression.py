@@ -8,7 +8,7 @@ the first release, is what it was.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from struct import Struct
 
@@ -38,6 +38,22 @@ def compress(pieces: Sequence[bytes]) -> bytes:
         parts.extend([piece[:HEAD_BYTES] for piece in block])
         parts.append(tails)
     return b"".join(parts)
+
+
+def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+    """Give heads, tails and end of each block, without joining them; stop before the first that is not whole."""
+    at = 0
+    while at + _BLOCK.size <= len(blob):
+        mark, count, length = _BLOCK.unpack_from(blob, at)
+        heads = at + _BLOCK.size
+        tails = heads + count * HEAD_BYTES
+        at = tails + length
+        if mark != MARK or at > len(blob):
+            return
+        try:
+            yield blob[heads:tails], zlib.decompress(blob[tails:at]), at
+        except zlib.error:
+            return
 
 
 def expand(blob: bytes) -> bytes:

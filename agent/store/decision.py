@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.store.fingerprints import Fingerprints
 from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs, Rejections
-from agent.store.packing import PackedEvent, pack
+from agent.store.packing import pack_fields
 from agent.store.port import Candidate, Outcome, Reject, Submission
 from agent.store.reader import Epochs
 from contract.event import Label
@@ -109,21 +109,17 @@ class Decision:
             fingerprint = compute_fingerprint(candidate.event, candidate.fields, label)
             if candidate.proof is not None:
                 self.proofs[candidate.proof] = position
-        tail = candidate.tail + self._suspicion(candidate, fingerprint)
-        self.packed.append(
-            pack(PackedEvent(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
-        )
+        tail = candidate.tail
+        if candidate.likeness is not None:
+            tail += self._suspicion(candidate.likeness, candidate.likeness_seconds, fingerprint)
+        self.packed.append(pack_fields(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
         self.fingerprints[fingerprint] = position
         return fingerprint
 
-    def _suspicion(self, candidate: Candidate, fingerprint: bytes) -> bytes:
+    def _suspicion(self, likeness: int, seconds: float | None, fingerprint: bytes) -> bytes:
         """Name the earlier event that this one may repeat, as an entry of the record's value."""
-        if candidate.likeness is None:
-            return b""
-        earlier = self.likenesses.get(candidate.likeness) or self.likenesses_known.find(
-            candidate.likeness, self.monotonic, candidate.likeness_seconds
-        )
-        self.likenesses[candidate.likeness] = fingerprint
+        earlier = self.likenesses.get(likeness) or self.likenesses_known.find(likeness, self.monotonic, seconds)
+        self.likenesses[likeness] = fingerprint
         if earlier is not None:
             self.suspected.append(fingerprint)
         return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()

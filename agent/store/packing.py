@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from agent.store.compression import MARK, expand, expand_blocks
+from agent.store.compression import MARK, expand, expand_blocks, whole_blocks
 from agent.store.damage import DamagedEventError
 from contract.record import Clock, Shared
 
 _HEAD = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
-_CHECKED = Struct("<IBq16s")
+_CHECKED = Struct("<qIBq16s")
+"""What the checksum is made over before the tail: the position, and the head without the checksum."""
 _POSITION = Struct("<q")
 
 _TRUSTED = 0x01
@@ -22,6 +24,8 @@ _SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
 _SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK = 0x0C
 _CLOCK_OF = (Clock.UNTRUSTED, Clock.TRUSTED)
+# For every event: a member's look-up through its class, or by its hash, takes as long as a checksum.
+_IS_TIME, _IS_TRUSTED = Shared.TIME, Clock.TRUSTED
 
 
 class PackedEvent(NamedTuple):
@@ -37,18 +41,35 @@ class PackedEvent(NamedTuple):
 
 def pack(event: PackedEvent) -> bytes:
     """Write one event."""
-    flags = _SHARED[event.shared]
-    if event.clock is Clock.TRUSTED:
+    return pack_fields(*event)
+
+
+def pack_fields(
+    position: int, fingerprint: bytes, tail: bytes, clock: Clock, shared: Shared, bound: int | None
+) -> bytes:
+    """Write one event, given as the fields of a PackedEvent."""
+    flags = 0 if shared is _IS_TIME else _SHARED[shared]
+    if clock is _IS_TRUSTED:
         flags |= _TRUSTED
-    if event.bound is not None:
+    if bound is None:
+        bound = 0
+    else:
         flags |= _BOUND
-    checked = _CHECKED.pack(len(event.tail), flags, event.bound or 0, event.fingerprint)
-    return _checksum(event.position, checked, event.tail).to_bytes(4, "little") + checked + event.tail
+    checked = _CHECKED.pack(position, len(tail), flags, bound, fingerprint)
+    return crc32(tail, crc32(checked)).to_bytes(4, "little") + checked[_POSITION.size :] + tail
 
 
 def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
     """Read the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
-    yield from _unpack(first_position, expand(blob))
+    position, read = first_position, 0
+    for heads, tails, read in whole_blocks(blob):  # noqa: B007  # where it ends is used below
+        end = 0
+        for head in range(0, len(heads), _HEAD.size):
+            start, end = end, end + int.from_bytes(heads[head + 4 : head + 8], "little")
+            yield _event(position, heads[head : head + _HEAD.size], tails[start:end])
+            position += 1
+    if read < len(blob):  # it has no blocks; or one is damaged, and as much is read as can be had
+        yield from islice(_unpack(first_position, expand(blob)), position - first_position, None)
 
 
 def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
@@ -56,20 +77,25 @@ def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
     while at < len(blob):
         if len(blob) - at < _HEAD.size:
             raise DamagedEventError(position, position)
-        checksum, length, flags, bound, fingerprint = _HEAD.unpack_from(blob, at)
-        tail = blob[at + _HEAD.size : at + _HEAD.size + length]
-        if len(tail) != length or checksum != _checksum(position, blob[at + 4 : at + _HEAD.size], tail):
-            raise DamagedEventError(position, position)
-        yield PackedEvent(
-            position,
-            fingerprint,
-            tail,
-            _CLOCK_OF[flags & _TRUSTED],
-            _SHARED_OF[flags & _SHARED_MASK],
-            bound if flags & _BOUND else None,
-        )
-        at += _HEAD.size + length
+        tail_at = at + _HEAD.size
+        end = tail_at + int.from_bytes(blob[at + 4 : at + 8], "little")
+        yield _event(position, blob[at:tail_at], blob[tail_at:end])
+        at = end
         position += 1
+
+
+def _event(position: int, head: bytes, tail: bytes) -> PackedEvent:
+    checksum, length, flags, bound, fingerprint = _HEAD.unpack(head)
+    if length != len(tail) or checksum != _checksum(position, head[4:], tail):
+        raise DamagedEventError(position, position)
+    return PackedEvent(
+        position,
+        fingerprint,
+        tail,
+        _CLOCK_OF[flags & _TRUSTED],
+        _SHARED_OF[flags & _SHARED_MASK],
+        bound if flags & _BOUND else None,
+    )
 
 
 def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
