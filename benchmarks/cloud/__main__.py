@@ -51,7 +51,7 @@ class Size:
 
 
 # A little more than a fifth: Spark rounds down, and a sixth batch of six records would be measured.
-FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 150, 10_000_000)
+FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000)
 QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000)
 NAMES = {
     "copy": "Spark, the job's rows without dedup, to Delta",
