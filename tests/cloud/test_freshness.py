@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -66,3 +67,16 @@ def test_what_may_be_older_than_the_state_is_late(spark: SparkSession) -> None:
 def test_a_batch_that_overlaps_is_late_as_a_whole(spark: SparkSession) -> None:
     overlapping = Horizon(BATCH_TIME, BIRTH, HORIZON.window_seconds, overlaps=True)
     assert judge(spark, overlapping, [Case()]) == [False]
+
+
+def test_spark_compiles_the_same_code_in_every_batch(spark: SparkSession) -> None:
+    cases = spark.createDataFrame([], "bound timestamp, received timestamp, appended timestamp, clock string")
+
+    def code(horizon: Horizon) -> list[str]:
+        judged = cases.select("clock", is_fresh(horizon).alias("fresh"))
+        gateway: Any = spark.sparkContext
+        text = str(gateway._jvm.PythonSQLUtils.explainString(judged._jdf.queryExecution(), "codegen"))
+        return [line for line in text.splitlines() if line.startswith("/* ")]
+
+    assert code(HORIZON)
+    assert code(HORIZON) == code(replace(HORIZON, batch_time=BATCH_TIME + MINUTE, birth=BIRTH + MINUTE))
