@@ -1,124 +1,96 @@
-"""Which segments may hold a fingerprint: the segments' Bloom filters, side by side in memory.
+"""Which segments may hold a fingerprint, by the segments' Bloom filters, in memory as far as the bound allows.
 
 A filter only ever spares look-ups: what it lets through is looked up on flash, and a segment without one always is.
-Eight filters lie across one byte array, a bit of each byte for each, so that one look asks eight of them.
+Where memory is short, filters are folded: their halves laid over one another are a filter, too, of half the size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from struct import Struct
 
-BITS = 12
-"""For each fingerprint; with HASHES of them, one look-up of 200 is for nothing."""
-HASHES = 5
-GROUP = 8
-_PIECE_BYTES = 4_096
-"""Of a filter, spread at once: as a whole it would take four times the memory of its group."""
+from agent.store.filter_slices import Slices
+
+BITS = 24
+"""For each fingerprint; with HASHES of them one look-up of 24,000 is for nothing, in a folded filter one of 320."""
+HASHES = 8
+_HASHES_BEFORE = 5
+"""Of a filter on flash that does not say how many it has."""
 _WORDS = Struct("<QQ")
-_SPREAD = [[bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(GROUP)]
-"""For a filter's column and a bit of its bytes: that bit, moved into the column."""
-_CLEARED = [bytes(byte & ~(1 << column) for byte in range(256)) for column in range(GROUP)]
+"""A fingerprint's first place in a filter, and the step to the next: it is a hash already, and needs no other."""
 
 
 class Bloom:
-    """The filter of one segment, as it grows and as it lies on flash."""
+    """The filter of one segment, as it grows."""
 
     def __init__(self, events_max: int) -> None:
-        self._size = filter_bytes(events_max) * 8
-        self.content = bytearray(filter_bytes(events_max))
+        self._bits = bytearray(filter_bytes(events_max))
 
     def add(self, fingerprints: Iterable[bytes]) -> None:
         """Let these through from now on."""
-        content, size = self.content, self._size
+        bits, size = self._bits, len(self._bits) * 8
         for fingerprint in fingerprints:
             place, step = _WORDS.unpack(fingerprint)
             for _ in range(HASHES):
                 bit = place % size
-                content[bit >> 3] |= 1 << (bit & 7)
+                bits[bit >> 3] |= 1 << (bit & 7)
                 place += step | 1
+
+    def content(self) -> bytes:
+        """Give it as it lies on flash: the number of hashes, then the bits."""
+        return bytes((HASHES,)) + self._bits
 
 
 class Filters:
     """The filters in memory, as many as the bound allows: the latest segments'."""
 
-    def __init__(self, filter_bytes: int, bytes_max: int) -> None:
-        self._size = filter_bytes * 8
-        self._columns_max = max(bytes_max, 0) // self._size * GROUP
-        self._groups: list[bytearray] = []
-        self._columns: list[int | None] = []
-        """The segment in each column, None where it is free."""
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._slices: dict[tuple[int, int], Slices] = {}
+        """By hashes and bits: those of one kind lie side by side."""
         self._unfiltered: set[int] = set()
 
     def bytes_held(self) -> int:
         """Count the bytes in memory."""
-        return sum(len(group) for group in self._groups)
+        return sum(slices.bytes_held() for slices in self._slices.values())
 
     def add(self, number: int, content: bytes) -> None:
-        """Add a segment's filter; where there is no room, the oldest segment does without."""
-        if len(content) * 8 != self._size or not self._columns_max:
-            self._unfiltered.add(number)
-            return
-        column = self._free_column()
-        group = self._groups[column // GROUP]
-        for start in range(0, len(content), _PIECE_BYTES):
-            piece = content[start : start + _PIECE_BYTES]
-            spread = bytearray(len(piece) * 8)
-            for bit, table in enumerate(_SPREAD[column % GROUP]):
-                spread[bit::8] = piece.translate(table)
-            there = slice(start * 8, start * 8 + len(spread))
-            united = int.from_bytes(group[there], "little") | int.from_bytes(spread, "little")
-            group[there] = united.to_bytes(len(spread), "little")
-        self._columns[column] = number
+        """Add a segment's filter as it lies on flash; where there is no room, the oldest segment does without."""
+        # One of an even length does not say how many hashes it has.
+        hashes, bits = (content[0], content[1:]) if len(content) % 2 else (_HASHES_BEFORE, content)
+        slices = self._slices.setdefault((hashes, len(bits) * 8), Slices(hashes, len(bits) * 8))
+        if self._lacks(slices.growth()):
+            for (hashes, _), others in self._slices.items():
+                if hashes == HASHES:  # those of before are small already
+                    others.fold()
+        while self._lacks(slices.growth()):
+            filtered = [number for slices in self._slices.values() for number in slices]
+            if not filtered:
+                self._unfiltered.add(number)
+                return
+            self.drop(min(filtered))
+            self._unfiltered.add(min(filtered))
+        slices.add(number, bits)
+
+    def _lacks(self, growth: int) -> bool:
+        return growth > 0 and self.bytes_held() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
         """Forget a segment."""
         self._unfiltered.discard(number)
-        if number in self._columns:
-            column = self._columns.index(number)
-            self._columns[column] = None
-            group = self._groups[column // GROUP]
-            group[:] = group.translate(_CLEARED[column % GROUP])
-            while self._columns and not any(self._columns[-GROUP:]):
-                del self._columns[-GROUP:], self._groups[-1]
+        for slices in self._slices.values():
+            if number in slices:
+                slices.drop(number)
 
     def candidates(self, fingerprint: bytes) -> list[int]:
         """Give the segments that may hold a fingerprint, the latest first."""
         found = list(self._unfiltered)
-        if self._groups:
-            place, step = _WORDS.unpack(fingerprint)
-            step, size = step | 1, self._size
-            places = [(place + hash_ * step) % size for hash_ in range(HASHES)]
-            for number, group in enumerate(self._groups):
-                passed = 0xFF
-                for at in places:
-                    passed &= group[at]
-                    if not passed:
-                        break
-                else:
-                    found.extend(self._columns_of(number, passed))
+        place, step = _WORDS.unpack(fingerprint)
+        for slices in self._slices.values():
+            found.extend(slices.candidates(place, step | 1))
         return sorted(found, reverse=True) if found else found
-
-    def _columns_of(self, group: int, passed: int) -> Iterator[int]:
-        """Give the segments of a group whose bits are set."""
-        for column in range(GROUP):
-            number = self._columns[group * GROUP + column]
-            if passed >> column & 1 and number is not None:
-                yield number
-
-    def _free_column(self) -> int:
-        if None not in self._columns and len(self._columns) < self._columns_max:
-            self._groups.append(bytearray(self._size))
-            self._columns.extend([None] * GROUP)
-        if None not in self._columns:
-            oldest = min(number for number in self._columns if number is not None)
-            column = self._columns.index(oldest)
-            self.drop(oldest)
-            self._unfiltered.add(oldest)
-            return column
-        return self._columns.index(None)
 
 
 def filter_bytes(events_max: int) -> int:
-    """Give the size of a segment's filter."""
-    return (events_max * BITS + 7) // 8
+    """Give the size of a segment's filter that is not folded, an even number."""
+    return -(-events_max * BITS // 16) * 2

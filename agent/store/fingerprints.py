@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent.store import segments
 from agent.store.coverage import Ranges
-from agent.store.filters import Filters, filter_bytes
+from agent.store.filters import Filters
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.recent import Recent
 from agent.store.segments import Segment
@@ -48,7 +48,7 @@ class Fingerprints:
         self._bounds = bounds
         self._blocks: list[Recent] = []
         self._segments: dict[int, Segment] = {}
-        self._filters = Filters(filter_bytes(bounds.segment_events), bounds.filter_bytes)
+        self._filters = Filters(bounds.filter_bytes)
         self._sealed = Ranges()
         self._forgotten = Ranges()
         self._floor = 0

@@ -77,5 +77,5 @@ def _make_again(
     bloom.add(entry.fingerprint for entry in found)
     made = Segment(number, first, last, service, len(found))
     segments.insert_sealed(connection, number, found)
-    segments.insert_segment(connection, made, bytes(bloom.content))
+    segments.insert_segment(connection, made, bloom.content())
     return made

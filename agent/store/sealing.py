@@ -74,7 +74,7 @@ class Sealing:
         runs = list(block.runs())
         first, last = min(first for first, _ in runs), max(last for _, last in runs)
         segment = Segment(number, first, last, block.service_at(len(block) - 1), count)
-        content = bytes(bloom.content)
+        content = bloom.content()
         self._transact(lambda connection: segments.insert_segment(connection, segment, content))
         self._fingerprints.replace_block(block, segment, content)
 

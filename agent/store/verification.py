@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.coverage import Ranges
 from agent.store.damage import is_damage
-from agent.store.filters import GROUP, Filters
+from agent.store.filters import Filters
 from agent.store.inspection import inspect_files
 from agent.store.known import FORGOTTEN, split
 from agent.store.packing import PackedEvent, unpack_readable
@@ -154,7 +154,7 @@ class _Look:
                 yield f"segment {segment.number}: its positions overlap those of another"
             last = segment.last
             count, before = 0, b""
-            filters = Filters(len(bloom), 8 * GROUP * len(bloom))
+            filters = Filters(8 * len(bloom))
             filters.add(segment.number, bloom)
             for entry in segments.entries(self._store, segment.number):
                 count += 1

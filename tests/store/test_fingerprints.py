@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.store import database, segments
-from agent.store.filters import GROUP, Bloom, Filters, filter_bytes
-from agent.store.fingerprints import DEFAULT_BOUNDS, SEGMENT_EVENTS, Fingerprints, IndexBounds
+from agent.store.fingerprints import Fingerprints, IndexBounds
 from agent.store.known import FORGOTTEN
 from agent.store.recent import MOMENT_MS, Recent
 from agent.store.sealing import Sealing
@@ -63,37 +62,6 @@ def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tup
         assert block.position_at(place) == held
         assert service - MOMENT_MS < block.service_at(place) <= service
     assert [at for first, last in block.runs() for at in range(first, last + 1)] == [held for held, _ in moments]
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60), st.integers(0, 3))
-def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], groups: int) -> None:
-    size = filter_bytes(16)
-    filters = Filters(size, groups * size * 8)
-    present: dict[int, list[bytes]] = {}
-    for is_added, number in steps:
-        if is_added and number not in present:
-            bloom, present[number] = Bloom(16), some(16, number)
-            bloom.add(present[number])
-            filters.add(number, bytes(bloom.content))
-        elif not is_added and number in present:
-            del present[number]
-            filters.drop(number)
-    assert filters.bytes_held() <= groups * size * 8
-    for number, members in present.items():
-        assert all(number in filters.candidates(member) for member in members)
-    for stranger in some(20, 0):
-        assert set(filters.candidates(stranger)) <= set(present)
-        assert filters.candidates(stranger) == sorted(filters.candidates(stranger), reverse=True)
-
-
-def test_a_filter_spares_nearly_all_look_ups() -> None:
-    filters = Filters(filter_bytes(4096), 1 << 20)
-    for number in range(1, GROUP + 1):
-        bloom = Bloom(4096)
-        bloom.add(some(4096, number))
-        filters.add(number, bytes(bloom.content))
-    look_ups = sum(len(filters.candidates(stranger)) for stranger in some(2000, 99))
-    assert look_ups < 2000 * GROUP * 0.02
 
 
 @given(count=st.integers(1, 3 * ENTRIES_PER_ROW), alike=st.integers(0, 2 * ENTRIES_PER_ROW), seed=st.integers(0, 99))
@@ -158,18 +126,6 @@ def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: 
         pass
     known.expire(0, 30 * MOMENT_MS)
     assert [known.position(piece) for piece in added] == [None] * 30 + list(range(31, 65))
-
-
-@pytest.mark.parametrize("events", [1_000_000])
-def test_a_million_fingerprints_take_less_than_twenty_megabytes(events: int) -> None:
-    blocks = -(-events // SEGMENT_EVENTS)
-    assert 2 * Recent.bytes_max(SEGMENT_EVENTS) + -(-blocks // GROUP) * GROUP * filter_bytes(SEGMENT_EVENTS) < 20e6
-
-
-def test_seven_days_at_fifty_events_a_second_have_filters_within_the_default_memory() -> None:
-    segments_needed = -(-7 * 86_400 * 50 // SEGMENT_EVENTS)
-    groups = -(-segments_needed // GROUP)
-    assert groups * GROUP * filter_bytes(SEGMENT_EVENTS) <= DEFAULT_BOUNDS.filter_bytes
 
 
 def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(connection: sqlite3.Connection) -> None:

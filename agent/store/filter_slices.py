@@ -1,0 +1,165 @@
+"""Bloom filters of one size side by side, bit-sliced: one look at a place in memory asks many of them.
+
+Eight filters make a plane: a byte for each place of theirs, in it a bit for each filter. Planes are interleaved to
+words of up to four bytes, since a look-up costs by the places in memory that it touches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+PLANE_FILTERS = 8
+_Word = Literal["I", "H", "B"]
+_WORD_FORMATS: Mapping[int, _Word] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
+"""By the bytes of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
+_PIECE_BYTES = 4_096
+"""Of a filter, spread at once: as a whole it would take four times the memory of its plane."""
+_SPREAD = [[bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(8)]
+"""For a filter's column in its plane and a bit of its bytes: that bit, moved into the column."""
+_CLEARED = [bytes(byte & ~(1 << column) for byte in range(256)) for column in range(8)]
+
+
+class _Plane(NamedTuple):
+    """Where a plane lies: one byte in each word of a group."""
+
+    group: int
+    byte: int
+
+
+class Slices:
+    """Filters with as many bits and hashes each; a filter is known by its segment's number."""
+
+    def __init__(self, hashes: int, bits: int) -> None:
+        self._hashes = hashes
+        self._bits_given = bits
+        self._bits = bits
+        """In memory: the half of it once they are folded."""
+        self._groups: list[memoryview] = []
+        """Words over a bytearray each; together they have the columns in order."""
+        self._columns: list[int | None] = []
+        """The segment in each column, None where it is free."""
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for number in self._columns if number is not None)
+
+    def bytes_held(self) -> int:
+        """Count the bytes in memory."""
+        return sum(group.nbytes for group in self._groups)
+
+    def growth(self) -> int:
+        """Give the bytes that one more filter would take."""
+        return 0 if None in self._columns else self._bits
+
+    def add(self, number: int, bits: bytes | bytearray) -> None:
+        """Add a segment's filter."""
+        if None not in self._columns:
+            self._arrange([*self._planes(), None])
+            self._columns.extend([None] * PLANE_FILTERS)
+        if self._bits < self._bits_given:
+            bits = _folded(bits)
+        column = self._columns.index(None)
+        content, start, words = self._bytes_of(self._planes()[column // PLANE_FILTERS])
+        for first in range(0, len(bits), _PIECE_BYTES):
+            piece = bits[first : first + _PIECE_BYTES]
+            spread = bytearray(len(piece) * 8)
+            for bit, table in enumerate(_SPREAD[column % PLANE_FILTERS]):
+                spread[bit::8] = piece.translate(table)
+            there = slice(first * 8 * words + start, (first * 8 + len(spread)) * words, words)
+            united = int.from_bytes(content[there], "little") | int.from_bytes(spread, "little")
+            content[there] = united.to_bytes(len(spread), "little")
+        self._columns[column] = number
+
+    def fold(self) -> None:
+        """Halve all filters, once: a place and the one half a filter further become one, whose bits both have set."""
+        if self._bits == self._bits_given:
+            self._bits //= 2
+            for group, words in enumerate(self._groups):
+                content, _, _ = self._bytes_of(_Plane(group, 0))
+                self._groups[group] = memoryview(_folded(content)).cast(_WORD_FORMATS[words.itemsize])
+
+    def drop(self, number: int) -> None:
+        """Forget a segment's filter, and its plane where that is empty then."""
+        column = self._columns.index(number)
+        self._columns[column] = None
+        planes, at = self._planes(), column // PLANE_FILTERS
+        there = slice(at * PLANE_FILTERS, (at + 1) * PLANE_FILTERS)
+        if any(self._columns[there]):
+            content, start, words = self._bytes_of(planes[at])
+            content[start::words] = content[start::words].translate(_CLEARED[column % PLANE_FILTERS])
+        else:
+            del self._columns[there]
+            self._arrange([*planes[:at], *planes[at + 1 :]])
+
+    def candidates(self, place: int, step: int) -> Iterator[int]:
+        """Give the segments whose filters let a fingerprint through."""
+        bits, hashes, first = self._bits, range(self._hashes), 0
+        for words in self._groups:
+            passed, at = -1, place
+            for _ in hashes:
+                passed &= words[at % bits]
+                if not passed:
+                    break
+                at += step
+            else:
+                yield from self._numbers(first, passed)
+            first += words.itemsize * PLANE_FILTERS
+
+    def _numbers(self, first: int, passed: int) -> Iterator[int]:
+        """Give the segments of the columns whose bits are set."""
+        while passed:
+            lowest = passed & -passed
+            number = self._columns[first + lowest.bit_length() - 1]
+            if number is not None:
+                yield number
+            passed ^= lowest
+
+    def _planes(self) -> list[_Plane]:
+        """Give the planes in order."""
+        return [_Plane(group, byte) for group, words in enumerate(self._groups) for byte in range(words.itemsize)]
+
+    def _bytes_of(self, plane: _Plane) -> tuple[bytearray, int, int]:
+        """Give where a plane's bytes lie: in what, from where on, and how far apart."""
+        words = self._groups[plane.group]
+        content: bytearray = words.obj  # type: ignore[assignment]  # `_interleaved` made it
+        return content, plane.byte, words.itemsize
+
+    def _arrange(self, planes: Sequence[_Plane | None]) -> None:
+        """Group planes anew, of which None is an empty one; groups that stay the same are kept as they are."""
+        groups: list[memoryview] = []
+        at = 0
+        for size, word in _WORD_FORMATS.items():
+            while len(planes) - at >= size:
+                chosen = planes[at : at + size]
+                groups.append(self._kept(chosen) or self._interleaved(chosen, word))
+                at += size
+        self._groups = groups
+
+    def _kept(self, planes: Sequence[_Plane | None]) -> memoryview | None:
+        """Give the group that has just these planes, in this order, where there is one."""
+        for group, words in enumerate(self._groups):
+            if list(planes) == [_Plane(group, byte) for byte in range(words.itemsize)]:
+                return words
+        return None
+
+    def _interleaved(self, planes: Sequence[_Plane | None], word: _Word) -> memoryview:
+        """Make a group of planes."""
+        made = bytearray(self._bits * len(planes))
+        for byte, plane in enumerate(planes):
+            if plane is not None:
+                content, start, words = self._bytes_of(plane)
+                made[byte :: len(planes)] = content[start::words]
+        return memoryview(made).cast(word)
+
+
+def _folded(content: bytes | bytearray) -> bytearray:
+    """Lay the halves over one another, piece by piece, so that it takes little memory beside its result's."""
+    half = len(content) // 2
+    made = bytearray(half)
+    for start in range(0, half, _PIECE_BYTES):
+        end = min(start + _PIECE_BYTES, half)
+        lower, upper = content[start:end], content[half + start : half + end]
+        united = int.from_bytes(lower, "little") | int.from_bytes(upper, "little")
+        made[start:end] = united.to_bytes(end - start, "little")
+    return made
