@@ -35,8 +35,7 @@ def make_known(memory: Memory, decision: Decision, service: int) -> None:
     memory.fingerprints.add(decision.first_position, service, b"".join(decision.fingerprints))
     for proof, position in decision.proofs.items():
         memory.proofs.remember(proof, position, decision.monotonic)
-    for likeness, fingerprint in decision.likenesses.items():
-        memory.likenesses.remember(likeness, fingerprint, decision.monotonic)
+    memory.likenesses.remember(decision.likenesses, decision.monotonic)
     if decision.declares:
         memory.undeclared.clear()
     memory.end = decision.next_position - 1

@@ -84,6 +84,8 @@ class Filters:
 
     def candidates(self, fingerprint: bytes) -> list[int]:
         """Give the segments that may hold a fingerprint, the latest first."""
+        if not self._slices:
+            return []
         found = list(self._unfiltered)
         place, step = _WORDS.unpack(fingerprint)
         for slices in self._slices.values():

@@ -6,7 +6,7 @@ Everything here has been committed; the commit in work keeps its own until it is
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -110,11 +110,13 @@ class Likenesses:
         self._before: dict[int, bytes] = {}
         self._since = 0
 
-    def remember(self, likeness: int, fingerprint: bytes, monotonic: int) -> None:
-        """Remember the latest event of this likeness."""
-        if monotonic - self._since > self._window_ms or len(self._now) >= LIKENESSES_MAX:
-            self._before, self._now, self._since = self._now, {}, monotonic
-        self._now[likeness] = _MOMENT.pack(monotonic) + fingerprint
+    def remember(self, latest: Mapping[int, bytes], monotonic: int) -> None:
+        """Remember the latest event of each likeness."""
+        moment = _MOMENT.pack(monotonic)
+        for likeness, fingerprint in latest.items():
+            if monotonic - self._since > self._window_ms or len(self._now) >= LIKENESSES_MAX:
+                self._before, self._now, self._since = self._now, {}, monotonic
+            self._now[likeness] = moment + fingerprint
 
     def find(self, likeness: int, monotonic: int, seconds: float | None = None) -> bytes | None:
         """Give the fingerprint of the latest event of this likeness within the window, or within some seconds."""

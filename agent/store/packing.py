@@ -55,8 +55,8 @@ def pack_fields(
         bound = 0
     else:
         flags |= _BOUND
-    checked = _CHECKED.pack(position, len(tail), flags, bound, fingerprint)
-    return crc32(tail, crc32(checked)).to_bytes(4, "little") + checked[_POSITION.size :] + tail
+    checked = _CHECKED.pack(position, len(tail), flags, bound, fingerprint) + tail
+    return crc32(checked).to_bytes(4, "little") + checked[_POSITION.size :]
 
 
 def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:

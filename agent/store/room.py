@@ -22,7 +22,7 @@ class Room:
     """The bound of the store, log included."""
 
     def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
-        self._log = Path(f"{path}-wal")
+        self._file, self._log = path, Path(f"{path}-wal")
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
@@ -30,7 +30,8 @@ class Room:
 
     def is_full(self, connection: sqlite3.Connection) -> bool:
         """Tell whether new events have no room."""
-        if self._bytes(connection) < self._bytes_max:
+        # Asked for each commit: SQLite takes several times as long to say it as the file system.
+        if self._bytes_at_most() < self._bytes_max or self._bytes(connection) < self._bytes_max:
             return False
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log may hold on to room that nobody needs
         return self._bytes(connection) >= self._bytes_max
@@ -58,6 +59,10 @@ class Room:
             last = first + count - 1
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
+
+    def _bytes_at_most(self) -> int:
+        """Count the log twice: pages that are only there may make the file longer."""
+        return self._file.stat().st_size + 2 * self._log.stat().st_size
 
     def _bytes(self, connection: sqlite3.Connection) -> int:
         return database.bytes_used(connection) + self._log.stat().st_size

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.identity import identify
 from agent.settings import IdentitySettings, StoreSettings
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.fingerprints import SEGMENT_EVENTS
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
+from agent.store.room import Room
 from contract.event import Event
 from contract.record import Clock as Trust
 
@@ -62,6 +65,11 @@ def make_store(
     return EventStore(
         folder, GATEWAY, StoreSettings(**settings), identity, clock, connect=connect, segment_events=segment_events
     )
+
+
+def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each commit ask SQLite for the store's size, as it does near the bound."""
+    monkeypatch.setattr(Room, "_bytes_at_most", lambda room: 1 << 62)
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:

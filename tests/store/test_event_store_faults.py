@@ -17,6 +17,7 @@ from tests.store.stores import (
     accept,
     batch,
     make_store,
+    nearly_full,
     open_faulty,
     stored_events,
     submit,
@@ -32,8 +33,10 @@ NAMELESS = Event(DEVICE, data={"t": 21})
 
 @pytest.mark.parametrize("fault", ["BEGIN", "INSERT INTO events", "INSERT INTO fingerprints", "COMMIT", "SELECT (page"])
 async def test_nothing_is_acked_that_is_not_on_disk_and_the_store_recovers(
-    tmp_path: Path, clock: HandClock, fault: str
+    tmp_path: Path, clock: HandClock, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    nearly_full(monkeypatch)
+
     def connect(path: Path) -> FaultyConnection:
         connection = database.open_for_service(path, FaultyConnection)
         assert isinstance(connection, FaultyConnection)

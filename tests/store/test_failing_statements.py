@@ -12,7 +12,7 @@ from agent.store.event_store import EventStore
 from agent.store.port import Reject
 from agent.store.verification import verify
 from contract.event import Event
-from tests.store.stores import HandClock, accept, batch, make_store, stored_events, submit
+from tests.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events, submit
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 EVENTS = 34
@@ -85,8 +85,11 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
         store.trouble()  # a turn of the writer, which seals
 
 
-async def test_any_statement_may_fail_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_any_statement_may_fail_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.CRITICAL)
+    nearly_full(monkeypatch)
 
     class Here(Watching):
         seen: ClassVar[dict[str, None]] = {}

@@ -1,6 +1,7 @@
 """A full store: what is processed leaves first, and the oldest only where that is configured, and declared."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from agent.store.decision import STORE_FULL
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
-from agent.store.room import DROPPED
+from agent.store.room import DROPPED, Room
 from contract.event import Event
-from tests.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events
 
 MAX_BYTES = 400_000
 
@@ -32,6 +33,26 @@ def declared(events: list[StoredEvent]) -> list[list[object]]:
     gaps = [json.loads(b"{" + event.tail + b"}")["data"] for event in events if b"gateway.gap" in event.tail]
     assert {gap["reason"] for gap in gaps} <= {DROPPED}
     return [labels for gap in gaps for labels in gap["labels"]]
+
+
+async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = HandClock()
+    at_most, exactly, found = Room._bytes_at_most, Room._bytes, list[int]()
+
+    def noting(room: Room, connection: sqlite3.Connection) -> int:
+        found.append(at_most(room) - exactly(room, connection))
+        return exactly(room, connection)
+
+    nearly_full(monkeypatch)
+    monkeypatch.setattr(Room, "_bytes", noting)
+    async with make_store(tmp_path, clock, max_bytes=8 * MAX_BYTES, keep_processed_seconds=0) as store:
+        await fill(store, clock, 1)
+        store.mark_forwarded(batch(1, stored_events(store)[-1].position))
+        store.mark_processed(store.forwarded())
+        clock.pass_seconds(100)
+        await fill(store, clock, 2000)
+    assert len(found) > 100
+    assert min(found) >= 0
 
 
 async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> None:
