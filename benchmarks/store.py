@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from agent import interpreter
 from benchmarks import report, store_drain, store_start, store_telegraf, store_writes
 from benchmarks.report import Figure
 from benchmarks.store_fill import events, fill
@@ -202,6 +203,8 @@ PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writin
 def main() -> None:
     """Measure what was asked for, print the table, keep the JSON."""
     arguments = _arguments()
+    interpreter.give_memory_back()
+    interpreter.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
         counts = (arguments.remembered, arguments.backlog, arguments.drained)
