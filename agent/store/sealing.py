@@ -20,7 +20,9 @@ from agent.store.segments import Entry, Segment
 SHARES = 64
 """Into how many steps the writing of a segment is divided."""
 _SHARE_SHIFT = 2
-ROWS_PER_STEP = 4_096
+ENTRIES_PER_STEP = 512
+"""Read from the block, or added to the filter, in one step: a few milliseconds for which sensors wait."""
+ROWS_PER_STEP = 256
 """Of the log, deleted in one step."""
 Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
 
@@ -58,7 +60,7 @@ class Sealing:
         return True
 
     def _seal(self, block: Recent) -> Iterator[None]:
-        """Write a block; each step of the iterator has written something."""
+        """Write a block, a little in each step of the iterator."""
         number = self._fingerprints.next_number()
         for left in list(segments.numbers(self._fingerprints.connection(), number)):
             self._transact(lambda connection, left=left: segments.delete_segment(connection, left))  # type: ignore[misc]
@@ -66,8 +68,16 @@ class Sealing:
         bloom = Bloom(self._fingerprints.segment_events)
         count = 0
         for places in _shares(block):
-            entries = segments.sorted_entries(self._entries(block, places))
-            bloom.add(entry.fingerprint for entry in entries)
+            found: list[Entry] = []
+            for start in range(0, len(places), ENTRIES_PER_STEP):
+                if start:
+                    yield
+                found.extend(self._entries(block, places[start : start + ENTRIES_PER_STEP]))
+            entries = segments.sorted_entries(found)
+            for start in range(0, len(entries), ENTRIES_PER_STEP):
+                if start:
+                    yield
+                bloom.add(entry.fingerprint for entry in entries[start : start + ENTRIES_PER_STEP])
             count += len(entries)
             self._transact(lambda connection, entries=entries: segments.insert_sealed(connection, number, entries))  # type: ignore[misc]
             yield
