@@ -22,7 +22,7 @@ from agent.forward.mode import (
     STOP_MS_MAX,
     Way,
 )
-from agent.forward.records import encode, records
+from agent.forward.records import encode
 from agent.forward.sending import discard, hand_over
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight, Window
@@ -106,7 +106,8 @@ class PipelinedSession:
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Send consecutive events as one batch, or as several around those that the producer refuses."""
         flight = Flight(events[0].position)
-        for event, record in records(events, self._way.gateway, self._way.outbox):
+        for event in events:
+            record = encode(event, self._way.gateway)
             if hand_over(self._producer, self._way.topic, record, flight.report, self._check):
                 flight.sent(event.position)
             else:

@@ -21,7 +21,7 @@ from agent.forward.mode import (
     START,
     Way,
 )
-from agent.forward.records import records
+from agent.forward.records import encode
 from agent.forward.sending import discard, hand_over
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
@@ -99,7 +99,8 @@ class UnackedSession:
         flight = Flight(events[0].position)
         self._ledger.release(events[0].position, events[-1].position)
         self._cursor = events[-1].position
-        for event, record in records(events, self._way.gateway, self._way.outbox):
+        for event in events:
+            record = encode(event, self._way.gateway)
             if hand_over(self._producer, self._way.topic, record, flight.report, lambda: None):
                 flight.sent(event.position)
             else:

@@ -26,7 +26,7 @@ from agent.forward.mode import (
     STOP_MS_MAX,
     Way,
 )
-from agent.forward.records import encode, records
+from agent.forward.records import encode
 from agent.forward.recovery import await_stable, is_visible
 from agent.forward.sending import discard, hand_over
 from agent.forward.topic import TopicView
@@ -202,7 +202,8 @@ class TransactionalSession:
         return marker
 
     def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> None:
-        for event, record in records(events, self._way.gateway, self._way.outbox):
+        for event in events:
+            record = encode(event, self._way.gateway)
             check = self._transactions.check
             if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
                 oversized.give_up(self._way.outbox, event, len(record.value))

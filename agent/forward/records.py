@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from agent.store.port import GIVE_WAY_EVENTS, Outbox, StoredEvent
+from agent.store.port import StoredEvent
 from contract.record import Acceptance, Headers, encode_headers, encode_value
 
 
@@ -38,14 +37,6 @@ def encode(event: StoredEvent, gateway: str) -> Record:
         encode_value(event.fingerprint, gateway, event.label, event.tail),
         encode_headers(event.fingerprint, gateway, event.label, front.device, front.type, front.time, acceptance),
     )
-
-
-def records(events: Sequence[StoredEvent], gateway: str, outbox: Outbox) -> Iterator[tuple[StoredEvent, Record]]:
-    """Give each event with its record, and way to the sensors' events in between."""
-    for number, event in enumerate(events):
-        if number % GIVE_WAY_EVENTS == 0:
-            outbox.give_way()
-        yield event, encode(event, gateway)
 
 
 def read_front(tail: bytes) -> Front:

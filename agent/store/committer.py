@@ -23,7 +23,6 @@ from agent.store.durations import Durations
 from agent.store.gaps import Gap
 from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
-from agent.store.right_of_way import RightOfWay
 from agent.store.room import Room
 from agent.store.tables import Opening
 from agent.store.wear import Wear
@@ -71,7 +70,6 @@ class Committer:
         self._uncertain_from: int | None = None
         self._service_before = memory.service
         self._opened_at = clock.monotonic()
-        self.right_of_way = RightOfWay()
         self.copies = CopyCount()
         self.damaged: Callable[[BaseException], None] = lambda _: None
         """Is told of an error that means a damaged file."""
@@ -105,8 +103,7 @@ class Committer:
     def commit(self, group: Sequence[Submission]) -> None:
         """Store a group in one transaction and answer each of it."""
         try:
-            with self.right_of_way:
-                decision = self._decide(group)
+            decision = self._decide(group)
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             self._refuse([(submission, Outcome()) for submission in group], error)
             return
@@ -163,16 +160,15 @@ class Committer:
         start = time.monotonic()
         changes = self._memory.progress.pending()
         try:
-            with self.right_of_way:
-                connection.execute("BEGIN IMMEDIATE")
-                if self._uncertain_from is not None:
-                    tables.discard_from(connection, self._uncertain_from)
-                write(connection)
-                self.wear.note(connection, self.service())
-                for change in changes:
-                    change(connection)
-                copies = self.copies.pending()
-                known_rows.count_copies(connection, copies)
+            connection.execute("BEGIN IMMEDIATE")
+            if self._uncertain_from is not None:
+                tables.discard_from(connection, self._uncertain_from)
+            write(connection)
+            self.wear.note(connection, self.service())
+            for change in changes:
+                change(connection)
+            copies = self.copies.pending()
+            known_rows.count_copies(connection, copies)
         except BaseException:
             self._roll_back(connection)
             raise

@@ -24,7 +24,7 @@ from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
 from agent.store.lock import lock
-from agent.store.port import GIVE_WAY_EVENTS, Batch, LabelRange, OutboxError, StoredEvent, Submission
+from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
 from agent.store.writer import Writer
@@ -177,10 +177,6 @@ class EventStore:
         """See Outbox."""
         return self._memory.progress.take_returned()
 
-    def give_way(self) -> None:
-        """See Outbox."""
-        self._committer.right_of_way.give()
-
     def epoch(self) -> str:
         """See Outbox."""
         return self._committer.epoch()
@@ -264,8 +260,6 @@ class EventStore:
                 for packed in read_packed(self._reader, first, last):
                     if packed.position != first + len(events):
                         break
-                    if not packed.position % GIVE_WAY_EVENTS:
-                        self.give_way()
                     events.append(stored(packed, self._memory.epochs))
                     size += len(packed.tail)
                     if size >= bytes_max:

@@ -131,10 +131,6 @@ class Batch:
     partitions: Mapping[int, Offsets] = field(default_factory=dict)
 
 
-GIVE_WAY_EVENTS = 16
-"""Half a millisecond of the forwarder's work."""
-
-
 class OutboxError(Exception):
     """The store cannot do this now, such as on a full disk: what is not done may be tried again."""
 
@@ -159,9 +155,6 @@ class Outbox(Protocol):
 
     def take_returned(self) -> bool:
         """Tell whether batches were returned since the last call: then start again from the lowest new event."""
-
-    def give_way(self) -> None:
-        """Wait while sensors' events are being written; to be called every GIVE_WAY_EVENTS by whoever is busy."""
 
     def epoch(self) -> str:
         """Give the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""

@@ -78,9 +78,6 @@ class MemoryOutbox:
         """Go on as after a restart of the agent, which gives each opening an epoch of its own."""
         self._epoch = epoch
 
-    def give_way(self) -> None:
-        """Nobody writes here."""
-
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         with self._changed:
             if note is not None:
