@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from benchmarks.agent import programs
 from benchmarks.agent.contenders import Server, running
+from benchmarks.store_drain import warm
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.parts import ports
@@ -60,6 +61,7 @@ def drain(folder: Path, waiting: int, batch: int = BATCH) -> Drain:
         broker.stop()
         waited = _fill(folder, broker.bootstrap_servers, waiting, batch)
         broker.start()
+        warm(broker)
         with _telegraf(folder, broker.bootstrap_servers, batch) as server:
             return _watch(server, broker.bootstrap_servers, waited)
 
