@@ -6,7 +6,6 @@ import socket
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from struct import Struct
 from urllib.parse import quote
 
 PROOF_BYTES = 16
@@ -15,12 +14,8 @@ ENDPOINTS_MAX = 8_192
 
 Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""
+Ancillary = tuple[tuple[int, int, bytes], ...]
 
-_NAME = Struct("=H2s4s16sI")
-"""struct sockaddr_in6: family, port and flow in network order, host, zone."""
-_CONTROL = Struct("@Nii20s0N")
-"""A control message with a struct in6_pktinfo (RFC 3542), as CMSG_SPACE has it: length, level, type, data."""
-_CONTROL_BYTES = socket.CMSG_LEN(20)
 _PROOF = blake2b(digest_size=PROOF_BYTES, person=b"oncegate-coap-1")
 """Copied for each datagram: that takes half of the time of making it."""
 _ADDRESS_BYTES = 16
@@ -33,10 +28,8 @@ class Endpoint:
     """A sensor's address and port together with the address of ours that it spoke to."""
 
     address: Address
-    name: bytes
-    """The address as the kernel has it, a struct sockaddr_in6."""
-    control: bytes
-    """The control message by which a reply leaves from the address that the request came to; empty without one."""
+    ancillary: Ancillary
+    """For sendmsg: the reply leaves from the address that the request came to."""
     sender: str
     group: bool
     """Whether the datagram went to a multicast group."""
@@ -51,41 +44,17 @@ class Endpoint:
 
 
 @lru_cache(maxsize=ENDPOINTS_MAX)
-def endpoint_of(name: bytes, control: bytes) -> Endpoint:
-    """Describe an endpoint from a datagram's struct sockaddr_in6 and its control messages, as the kernel gives them."""
-    _, port, flow, host, zone = _NAME.unpack(name)
-    address = (socket.inet_ntop(socket.AF_INET6, host), int.from_bytes(port), int.from_bytes(flow), zone)
+def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
+    """Describe an endpoint from recvmsg's address and its struct in6_pktinfo (RFC 3542), empty where there is none."""
     sender = f"coap://{_host(address)}"
-    packet_info = _packet_info(control)
     local = packet_info[:_ADDRESS_BYTES]
-    reply = b""
+    ancillary: Ancillary = ()
     if packet_info:
         # Only a link-local address needs its interface; for others the routing table knows better than the arrival.
         interface = packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE
-        reply = control_message(local + interface)
+        ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, local + interface),)
     key = f"{sender} {address[1]} {local.hex()} ".encode()
-    return Endpoint(address, name, reply, sender, _is_group(local), key)
-
-
-def name_of(address: Address) -> bytes:
-    """Give a socket address as the kernel has it."""
-    host, port, flow, zone = address
-    return _NAME.pack(
-        socket.AF_INET6, port.to_bytes(2), flow.to_bytes(4), socket.inet_pton(socket.AF_INET6, host), zone
-    )
-
-
-def control_message(packet_info: bytes) -> bytes:
-    """Give a struct in6_pktinfo as a control message."""
-    return _CONTROL.pack(_CONTROL_BYTES, socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, packet_info)
-
-
-def _packet_info(control: bytes) -> bytes:
-    """Read the struct in6_pktinfo, empty where there is none."""
-    if len(control) < _CONTROL_BYTES:
-        return b""
-    _, level, kind, packet_info = _CONTROL.unpack(control.ljust(_CONTROL.size, b"\0"))
-    return packet_info if (level, kind) == (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO) else b""
+    return Endpoint(address, ancillary, sender, _is_group(local), key)
 
 
 def _host(address: Address) -> str:

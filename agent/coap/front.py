@@ -15,6 +15,9 @@ from agent.coap.ordinary import ORDINARY_OPTIONS_BYTES_MAX, read_ordinary
 from agent.coap.udp import UdpSocket
 from agent.delivery import Delivery, Receive
 
+DATAGRAMS_PER_TURN = 64
+"""Read before the loop gets to its other work."""
+
 _VERSION_BITS = 0xC0
 
 
@@ -50,7 +53,11 @@ class Front:
         self._loop.remove_reader(self._udp.descriptor)
 
     def _read(self) -> None:
-        for datagram, endpoint, truncated in self._udp.receive():
+        for _ in range(DATAGRAMS_PER_TURN):
+            received = self._udp.receive()
+            if received is None:
+                return
+            datagram, endpoint, truncated = received
             if len(datagram) < HEADER_BYTES or datagram[0] & _VERSION_BITS != VERSION_1:
                 self._counters.malformed += 1
             elif endpoint.group:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 from agent.coap.counters import Counters
-from agent.coap.datagrams import Receiver, Sender
 from agent.coap.endpoint import Address, Endpoint, endpoint_of
 from agent.coap.errors import BindError
 
@@ -17,8 +15,9 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 DATAGRAM_BYTES_MAX = 65_535
 OPTIONS_BYTES_MAX = 1_024
 """Header, token and options beside the largest body."""
-AT_ONCE = 64
-"""Datagrams that one call takes, before the loop gets to its other work, or sends."""
+_ANCILLARY_BYTES = socket.CMSG_SPACE(20)
+_TRUNCATED = int(socket.MSG_TRUNC)
+"""An int: the enum's own `&` takes longer than reading the datagram."""
 
 
 class Received(NamedTuple):
@@ -40,8 +39,6 @@ class UdpSocket:
         self._bind = bind
         self._size = min(body_bytes_max + OPTIONS_BYTES_MAX, DATAGRAM_BYTES_MAX)
         self._counters = counters
-        self._unsent: list[tuple[bytes, bytes, bytes]] = []
-        """Datagrams with names and control messages, to be sent in this turn of the loop."""
 
     def __enter__(self) -> Self:
         address = _resolve(self._bind)
@@ -51,15 +48,11 @@ class UdpSocket:
         except OSError as error:
             self._socket.close()
             raise BindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
-        self._loop = asyncio.get_running_loop()
-        self._receiver = Receiver(self.descriptor, self._size, AT_ONCE)
-        self._sender = Sender(self.descriptor, AT_ONCE)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._flush()
         self._socket.close()
 
     def _configure(self, address: Address) -> None:
@@ -84,27 +77,24 @@ class UdpSocket:
         """What the kernel granted (it counts its own overhead, and so doubles what one asked for)."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
-    def receive(self) -> list[Received]:
-        """Take the next datagrams, at most AT_ONCE; none where there are none."""
+    def receive(self) -> Received | None:
+        """Take the next datagram; None where there is none."""
         try:
-            taken = self._receiver.take()
+            datagram, ancillary, flags, address = self._socket.recvmsg(self._size, _ANCILLARY_BYTES)
+        except BlockingIOError:
+            return None
         except OSError:
             self._counters.receive_failed += 1
-            return []
-        return [Received(one.datagram, endpoint_of(one.name, one.control), one.truncated) for one in taken]
+            return None
+        packet_info = ancillary[0][2] if ancillary else b""
+        return Received(datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0)
 
     def send(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Send one datagram, with whatever else is sent in this turn of the loop.
-
-        One that the kernel does not take is as if lost on the way, and is counted.
-        """
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append((datagram, endpoint.name, endpoint.control))
-
-    def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        self._counters.send_failed += self._sender.send(unsent)
+        """Send one datagram; one that the kernel does not take is as if lost on the way, and is counted."""
+        try:
+            self._socket.sendmsg((datagram,), endpoint.ancillary, 0, endpoint.address)
+        except OSError:
+            self._counters.send_failed += 1
 
 
 def _resolve(bind: str) -> Address:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.coap.endpoint import control_message, endpoint_of, name_of
+from agent.coap.endpoint import endpoint_of
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import CHANGED, NON, Sensor, post
 from tests.coap.serving import serving
@@ -27,8 +27,7 @@ LOOPBACK = socket.if_nametoindex("lo")
     ],
 )
 def test_a_sender_is_named_by_its_address(address: tuple[str, int, int, int], sender: str) -> None:
-    endpoint = endpoint_of(name_of(address), b"")
-    assert (endpoint.sender, endpoint.address, endpoint.control) == (sender, address, b"")
+    assert endpoint_of(address, b"").sender == sender
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_a_sender_is_named_by_its_address(address: tuple[str, int, int, int], se
 )
 def test_a_group_is_told_from_an_address(local: str, group: bool) -> None:
     info = socket.inet_pton(socket.AF_INET6, local) + bytes(4)
-    assert endpoint_of(name_of(("::1", 1, 0, 0)), control_message(info)).group is group
+    assert endpoint_of(("::1", 1, 0, 0), info).group is group
 
 
 def link_local() -> tuple[str, int]:
