@@ -60,8 +60,8 @@ class Filters:
         hashes, bits = (content[0], content[1:]) if len(content) % 2 else (_HASHES_BEFORE, content)
         slices = self._slices.setdefault((hashes, len(bits) * 8), Slices(hashes, len(bits) * 8))
         if self._lacks(slices.growth()):
-            for (hashes, _), others in self._slices.items():
-                if hashes == HASHES:  # those of before are small already
+            for kind, others in self._slices.items():
+                if kind[0] == HASHES:  # those of before are small already
                     others.fold()
         while self._lacks(slices.growth()):
             filtered = [number for slices in self._slices.values() for number in slices]

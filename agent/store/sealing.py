@@ -18,7 +18,7 @@ from agent.store.recent import Recent
 from agent.store.segments import Entry, Segment
 
 SHARES = 64
-"""Into how many steps the writing of a segment is divided."""
+"""Into how many transactions the writing of a segment is divided, and each of them into steps."""
 _SHARE_SHIFT = 2
 ENTRIES_PER_STEP = 512
 """Read from the block, or added to the filter, in one step: a few milliseconds for which sensors wait."""

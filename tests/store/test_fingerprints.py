@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store import database, segments
+from agent.store import database, sealing, segments
 from agent.store.fingerprints import Fingerprints, IndexBounds
 from agent.store.known import FORGOTTEN
 from agent.store.recent import MOMENT_MS, Recent
@@ -149,3 +149,24 @@ def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Co
     known.expire(70, 0)
     assert known.bytes_held() < held
     assert [known.position(piece) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
+
+
+def test_a_step_of_the_sealing_reads_few_entries(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing, "ENTRIES_PER_STEP", 4)
+    known = Fingerprints(IndexBounds(1 << 20, 1024), lambda: connection)
+    steps, read = Sealing(known, transactions(connection), lambda: 0), list[int]()
+    is_forgotten = known.is_forgotten
+
+    def noting(position: int) -> bool:
+        read.append(position)
+        return is_forgotten(position)
+
+    monkeypatch.setattr(known, "is_forgotten", noting)
+    known.add(1, 0, b"".join(some(1024)))
+    most = 0
+    while steps.step():
+        most, read[:] = max(most, len(read)), []
+    assert most == 4
+    assert [segment.count for segment in known.segments()] == [1024]
