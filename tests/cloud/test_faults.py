@@ -125,14 +125,14 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     # Aborted transactions leave nothing, and a zombie is fenced; the receipts go over both.
     aborted(cloud, live.records(readings(30, start=7000)))
     ledger.tell(live.records(readings(30, start=7100)))
-    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows after the aborted")
+    cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
 
     # More partitions than before.
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
     admin.create_partitions([NewPartitions(cloud.topic, 5)])[cloud.topic].result(30)
     ledger.tell(live.records(readings(30, start=8000)), 4)
-    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows of a new partition")
+    cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
     assert cloud.stop() == 0
 

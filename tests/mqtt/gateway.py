@@ -14,10 +14,10 @@ from agent.mqtt.reception import Tuning
 from agent.mqtt.subscriber import Subscriber
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings
+from tests.support.waiting import until_count
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
-SECONDS_MAX = 60.0
 
 
 class Options(TypedDict, total=False):
@@ -43,11 +43,9 @@ class Recorder:
         self.recorded: list[tuple[Delivery, str]] = []
         self.answer: Answer | None = DURABLE
         self.open: list[Respond] = []
-        self._changed = asyncio.Event()
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         self.deliveries.append(delivery)
-        self._changed.set()
         if self.answer is None:
             self.open.append(respond)
         else:
@@ -55,7 +53,6 @@ class Recorder:
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         self.recorded.append((delivery, reason))
-        self._changed.set()
         respond(DURABLE)
 
     @property
@@ -64,10 +61,8 @@ class Recorder:
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
         """Wait until so many are there."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.deliveries) < deliveries or len(self.recorded) < recorded:
-                self._changed.clear()
-                await self._changed.wait()
+        await until_count(lambda: len(self.deliveries), deliveries, "deliveries")
+        await until_count(lambda: len(self.recorded), recorded, "recorded messages")
 
 
 @asynccontextmanager
