@@ -61,8 +61,8 @@ class Recorder:
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
         """Wait until so many are there."""
-        await until_count(lambda: len(self.deliveries), deliveries, "deliveries")
-        await until_count(lambda: len(self.recorded), recorded, "recorded messages")
+        await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
+        await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from simulators.parts.process import Process
 
 POLL_SECONDS = 0.01
-LOOP_POLL_SECONDS = 0.005
+LOOP_POLL_SECONDS = 0.001
 STANDSTILL_SECONDS_MAX = 60.0
 """Longer than what the product itself waits for: sessions, transactions, a back-off of 30 s."""
 
@@ -98,9 +98,14 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0)
 
 
 async def until_count(
-    count: Callable[[], int], goal: int, what: str, standstill_seconds: float = STANDSTILL_SECONDS_MAX
+    count: Callable[[], int],
+    goal: int,
+    what: str,
+    standstill_seconds: float = STANDSTILL_SECONDS_MAX,
+    *,
+    or_more: bool = False,
 ) -> None:
-    """Wait until the count is at its goal or beyond, while the loop goes on; fail once it stands still."""
-    progress = Progress(goal, what, standstill_seconds, or_more=True)
+    """Wait until the count is at its goal, while the loop goes on; fail once it stands still or has passed it."""
+    progress = Progress(goal, what, standstill_seconds, or_more)
     while not progress.reached(count(), asyncio.get_running_loop().time()):  # noqa: ASYNC110 (nobody signals a counter)
         await asyncio.sleep(LOOP_POLL_SECONDS)
