@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.forward.receipts import TABLE_FACT
+from agent.forward.receipts import FLOWING, TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets
+from agent.telemetry.links import LinkName
 from contract.receipt import Receipt
 from simulators.parts.kafka import Broker
 from tests.forward.events import readings
@@ -128,10 +129,11 @@ def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide,
     first = max(kafka.ends().values())
     kafka.commit(first, str(Receipt("table-1", first)))
 
-    with receipting(kafka.settings(), outbox):
+    with receipting(kafka.settings(), outbox) as links:
         wait_until(lambda: outbox.new == EVENTS, "all are returned")
 
     assert processed(outbox) == 0
+    assert links.state(LinkName.RECEIPTS) == FLOWING
 
 
 @pytest.mark.kafka
