@@ -31,7 +31,7 @@ from agent.forward.topic import TopicWatch, topic_id
 from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.settings import KafkaSettings
 from contract import topics
-from tests.support.waiting import wait_until
+from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
@@ -102,11 +102,10 @@ class KafkaSide:
         """Read everything as a console consumer in the group does, which commits by itself."""
         settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
         missing = sum(self.ends().values())
-        deadline = time.monotonic() + READ_SECONDS_MAX
+        progress = Progress(0, "records to read")
         with Consumer(settings) as consumer:
             consumer.subscribe([self.topic])
-            while missing:
-                assert time.monotonic() < deadline, f"{missing} records did not come"
+            while not progress.reached(missing, time.monotonic()):
                 missing -= len(consumer.consume(missing, 0.5))
 
     def abort_commit(self, metadata: str, group: str = GROUP) -> None:

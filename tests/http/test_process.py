@@ -80,7 +80,7 @@ class Load:
         return self._next
 
     def _run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
             while True:
                 with self._lock:

@@ -16,10 +16,10 @@ from agent.mqtt.subscriber import Subscriber
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings
 from agent.telemetry.links import Links
+from tests.support.waiting import until_count
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
-SECONDS_MAX = 60.0
 
 
 class Options(TypedDict, total=False):
@@ -45,11 +45,9 @@ class Recorder:
         self.recorded: list[tuple[Delivery, str]] = []
         self.answer: Answer | None = DURABLE
         self.open: list[Respond] = []
-        self._changed = asyncio.Event()
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         self.deliveries.append(delivery)
-        self._changed.set()
         if self.answer is None:
             self.open.append(respond)
         else:
@@ -57,7 +55,6 @@ class Recorder:
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         self.recorded.append((delivery, reason))
-        self._changed.set()
         respond(DURABLE)
 
     @property
@@ -66,10 +63,8 @@ class Recorder:
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
         """Wait until so many are there."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.deliveries) < deliveries or len(self.recorded) < recorded:
-                self._changed.clear()
-                await self._changed.wait()
+        await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
+        await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
 
 @asynccontextmanager

@@ -93,7 +93,7 @@ def submit(
 
 async def accept(store: EventStore, clock: HandClock, *events: Event, proof: bytes | None = None) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 20)
+    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
