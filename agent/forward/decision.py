@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from agent.store.port import Batch, Offsets
+from agent.store.port import Batch
 from contract.receipt import Receipt
 
 
@@ -68,8 +68,8 @@ def decide(batch: Batch, view: View, rules: Rules) -> Decision:
     if view.topic_id != batch.topic_id:
         return Decision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
     decisions = (
-        _decide_partition(partition, offsets, view.partitions.get(partition, PartitionView()), rules)
-        for partition, offsets in batch.partitions.items()
+        _decide_partition(batch, partition, view.partitions.get(partition, PartitionView()), rules)
+        for partition in batch.partitions
     )
     return max(decisions, key=lambda decision: decision.verdict, default=_NOWHERE)
 
@@ -87,7 +87,8 @@ _WAIT = Decision(Verdict.WAIT)
 _NOWHERE = Decision(Verdict.RETURN, "the batch has no offset at all")
 
 
-def _decide_partition(partition: int, offsets: Offsets, view: PartitionView, rules: Rules) -> Decision:
+def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> Decision:
+    offsets = batch.partitions[partition]
     if view.log_end is None:
         return _WAIT
     if view.log_end <= offsets.highest:
@@ -100,6 +101,8 @@ def _decide_partition(partition: int, offsets: Offsets, view: PartitionView, rul
             return Decision(Verdict.HOLD, "the group's offsets were committed by a foreign consumer or by a reset")
     elif view.receipt.table != rules.table:
         return Decision(Verdict.HOLD, f"the receipts are of table {view.receipt.table}, not of {rules.table}")
+    elif view.receipt.topic_id != batch.topic_id:
+        return Decision(Verdict.HOLD, f"the receipts are of topic {view.receipt.topic_id}, not of {batch.topic_id}")
     elif offsets.lowest < view.receipt.first:
         passed = (
             f"the table reads partition {partition} from {view.receipt.first} on, above our offset {offsets.lowest}"

@@ -15,8 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
 
-from agent.forward.group import read_metadata
-from contract.receipt import Receipt, parse
+from agent.forward.group import read_receipt
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
@@ -161,18 +160,13 @@ class CloudSide:
 
     def named(self) -> set[tuple[str, int]]:
         """Give table and first offset of the receipts."""
-        said = [_read(one) for one in self.receipts()]
+        said = [read_receipt(one) for one in self.receipts()]
         return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
 
     def receipted(self) -> int:
         """Count the records that the receipts cover."""
-        both = [(one.offset, _read(one)) for one in self.receipts()]
+        both = [(one.offset, read_receipt(one)) for one in self.receipts()]
         return sum(offset - receipt.first for offset, receipt in both if receipt is not None)
-
-
-def _read(place: TopicPartition) -> Receipt | None:
-    """Read what stands beside an offset, without the bytes that the client gives beyond its end."""
-    return parse(read_metadata(place))
 
 
 def _select(postgres: Postgres, query: str) -> list[dict[str, Any]]:

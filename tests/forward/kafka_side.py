@@ -31,6 +31,7 @@ from agent.forward.topic import TopicWatch, topic_id
 from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.settings import KafkaSettings
 from contract import topics
+from contract.receipt import Receipt
 from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
@@ -93,6 +94,10 @@ class KafkaSide:
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
         wait_until(lambda: self._takes(request), "the group takes the offsets")
+
+    def receipt(self, table: str = "table-1", first: int = 0, succeeds: str | None = None) -> str:
+        """Return what the cloud job writes beside an offset of this topic."""
+        return str(Receipt(table, first, str(self.topic_id()), succeeds))
 
     def forget_offsets(self, group: str = GROUP) -> None:
         """Let a group's offsets be gone, as after their time."""

@@ -12,7 +12,7 @@ from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_unt
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide
 from tests.forward.running import forwarding, receipting
-from tests.forward.test_receipts import OURS, processed
+from tests.forward.test_receipts import processed
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
@@ -51,7 +51,7 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: Ka
     assert_nothing_lost(kafka, outbox)
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
-    kafka.commit(None, OURS)
+    kafka.commit(None, kafka.receipt())
     with receipting(kafka.settings(), outbox, f"gw-{mode}"):
         wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict, Unpack
 
+from agent.clock import SystemClock
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.mqtt.reception import Tuning
 from agent.mqtt.subscriber import Subscriber
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings
+from agent.telemetry.links import Links
 from tests.support.waiting import until_count
 
 GATEWAY = "gw-test"
@@ -71,7 +73,7 @@ async def running(
 ) -> AsyncIterator[asyncio.Event]:
     """Run the way in; the event tells it to stop."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
-    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Random(1), tuning)
+    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), tuning)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))

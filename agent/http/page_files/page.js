@@ -84,8 +84,8 @@ function perSecond(rate) { return `${rate < 10 ? Math.max(0, rate).toFixed(1) : 
 function showState(live) {
   const kafka = live.links.kafka;
   if (live.trouble) badge(`✗ refuses events: ${live.trouble}`, "bad");
-  else if (kafka && kafka.state !== "reachable") badge(`! takes events; Kafka is ${kafka.state}`, "warning");
-  else if (live.links.receipts && ["held", "unreachable"].includes(live.links.receipts.state)) {
+  else if (kafka && !kafka.up) badge(`! takes events; Kafka is ${kafka.state}`, "warning");
+  else if (live.links.receipts && !live.links.receipts.up) {
     badge(`! takes events; receipts are ${live.links.receipts.state}`, "warning");
   } else badge("✓ takes events", "good");
 }
