@@ -84,7 +84,7 @@ def main() -> int:
     options = parser.parse_args()
     number = turn_now() if options.turn is None else options.turn - 1
     names = options.names or sorted({one.name for one in read_named()})
-    arguments = ["-m", "heavy", "-o", f"faulthandler_timeout={TURN_SECONDS_MAX}", *names]
+    arguments = ["-m", "heavy", "-o", f"faulthandler_timeout={TURN_SECONDS_MAX}", "--durations=0", *names]
     return pytest.main(["--collect-only", "-q", *arguments] if options.plan else arguments, plugins=[Turn(number)])
 
 
