@@ -24,12 +24,14 @@ from simulators.demo.summary import Summary
 from simulators.evidence import delta, topic
 from simulators.ledger import Ledger, Line, Told
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
 from simulators.run import folder
 from simulators.run.display import Display
 from simulators.run.error import RunError
+from simulators.run.faults import note_receipts_ahead
 from simulators.run.gateway import GatewayStatus
 from simulators.run.parts import Parts, Seams, started
 from simulators.run.play import clock, link_to
@@ -62,6 +64,7 @@ async def run(options: Options, display: Display) -> Evidence:
             faults = Faults(parts, ledger, options.seed, clock, display)
             await watched(parts, _play(options, parts, ledger, faults, display))
             (status,) = await watched(parts, receipts(parts.gateways, display))
+            await watched(parts, note_receipts_ahead(parts, ledger, display))
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(parts.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
@@ -72,7 +75,7 @@ async def run(options: Options, display: Display) -> Evidence:
             casebook.add_ledger(ledgers.read(ledger_file))
             casebook.add_records(topic.read(parts.broker.bootstrap_servers))
             casebook.add_rows(delta.read(parts.job.table))
-            verdict = judge(casebook)
+            verdict = judge(casebook, Scope(one_clock=True))
             first_times = casebook.first_times()
     summary = Summary(
         verdict=complete(verdict, status),

@@ -15,6 +15,7 @@ from simulators.evidence import delta, postgres, topic
 from simulators.evidence.receipts import behind
 from simulators.ledger import Ledger
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
@@ -83,6 +84,7 @@ async def _run_here(options: Options, home: Path, display: Display, stop: Stop) 
             statuses = await watched(parts, receipts(parts.gateways, display, stop))
             accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
             ledger.sample({"accepted": accepted, "copies": copies})
+            await watched(parts, faults.note_receipts_ahead(parts, ledger, display))
             if options.seams.delivery == "at-most-once":
                 await watched(parts, _caught_up(parts, display))
         display.phase("stopping the job and the agent")
@@ -164,7 +166,7 @@ def judge_there(ledger_file: Path, place: Place, complete: bool) -> Verdict:
         elif place.kafka is not None:
             casebook.add_topic_as_rows(topic.read(place.kafka, place.topic))
         has_table = bool(place.table or place.postgres or place.kafka)
-        verdict = judge(casebook, has_table=has_table, complete=complete)
+        verdict = judge(casebook, Scope(has_table=has_table, complete=complete, settled=complete))
         return with_histories(verdict, casebook, ledger_file)
 
 
@@ -177,8 +179,10 @@ def _judge_here(
         casebook.add_rows(delta.read(parts.job.table))
         arrivals = {"kafka": casebook.arrivals(), "table": delta.read_commits(parts.job.table)}
         (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")
-        verdict = judge(casebook, gateways=len(parts.gateways), complete=complete)
         unreceipted = sum(status.outbox for status in statuses)
+        settled = complete or unreceipted == 0
+        scope = Scope(gateways=len(parts.gateways), complete=complete, settled=settled, one_clock=True)
+        verdict = judge(casebook, scope)
         verdict = replace(verdict, unreceipted=unreceipted if complete else 0)
         return with_histories(verdict, casebook, ledger_file, parts.gateways)
 

@@ -97,7 +97,8 @@ async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
 async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     async with tiny_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")
-    assert status == 0, output
+    assert status == 130, output
+    assert "No table was looked at" in output
     assert "interrupted" in output
     assert (tmp_path / "run" / "report.html").exists()
 
