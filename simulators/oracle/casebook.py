@@ -96,6 +96,11 @@ class Casebook:
         (number,) = self.database.execute(query).fetchone()
         return int(number or 0)
 
+    @property
+    def devices(self) -> str:
+        """How the names of the run's devices begin; empty where nobody else's events can be there."""
+        return str(self.run.get("devices", ""))
+
     def said(self, mark: int) -> bytes:
         """Return what was said of an event."""
         (said,) = self.database.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
