@@ -43,11 +43,15 @@ class LogFile:
         assert self._file is not None
         header = os.pread(self._file, LOG_HEADER_BYTES, 0)
         if header != self._header and (header or written):
-            if not is_log_header(header):
-                raise DamagedStoreError(f"{self._path}: truncated or overwritten while the store was open")
             self._header = header
+            if not self.is_whole():
+                raise DamagedStoreError(f"{self._path}: truncated or overwritten while the store was open")
         if not self._is_in_place():
             raise DamagedStoreError(f"{self._path}: removed or replaced while the store was open")
+
+    def is_whole(self) -> bool:
+        """Whether the log began as SQLite writes it when it was last looked at."""
+        return is_log_header(self._header)
 
     def close(self) -> None:
         """Close the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from agent.store.durations import Durations
 from agent.store.log_file import LogFile
 from agent.store.opening import Memory
 from agent.store.wear import Wear
+
+log = logging.getLogger(__name__)
 
 
 class UnknownOutcomeError(Exception):
@@ -41,7 +44,7 @@ class Transactions:
         self._log_is_cut = False
         """Whether nothing stands in the log behind its last commit."""
         self._lost: database.DamagedStoreError | None = None
-        """Set once the log is gone: another checkpoint would write what stands there now into the file."""
+        """Set once the log is gone: a checkpoint would write into the file what stands in its place."""
         self.copies = CopyCount()
         self.wear = Wear(memory.written)
         self.durations = Durations()
@@ -107,8 +110,17 @@ class Transactions:
             self._log.check(written=written)
         except database.DamagedStoreError as error:
             self._lost = error
+            self._rescue(connection)
             self.close()
             raise
+
+    def _rescue(self, connection: sqlite3.Connection) -> None:
+        """Bring into the file what a log holds that was only removed: SQLite still has it open."""
+        if self._log.is_whole():
+            try:
+                database.empty_log(connection)
+            except sqlite3.Error as error:
+                log.error("store=damaged rescue=failed reason=%r", str(error))
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._log_is_cut = False
