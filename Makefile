@@ -58,11 +58,11 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	$(BIN)/pytest
 
 .PHONY: bench
-bench: bench-agent bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
+bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
 
-.PHONY: bench-agent bench-store bench-simulators bench-gateway bench-cloud
+.PHONY: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud
 bench-agent bench-gateway bench-cloud: programs
-bench-agent bench-store bench-simulators bench-gateway bench-cloud: setup
+bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install
