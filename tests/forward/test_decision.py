@@ -41,6 +41,17 @@ CASES = [
         Verdict.HOLD,
     ),
     ("another table that starts above us", view(PartitionView(99, Receipt("other", 50), 99)), PINNED, Verdict.HOLD),
+    ("an offset beyond the log's end", view(PartitionView(31, OURS, 30)), PINNED, Verdict.HOLD),
+    ("one far beyond it", view(PartitionView(10**12, OURS, 30)), PINNED, Verdict.HOLD),
+    (
+        "one beyond it where any commit counts",
+        view(PartitionView(31, None, 30)),
+        Rules("table", any_commit=True),
+        Verdict.HOLD,
+    ),
+    ("a first above the offset itself", view(PartitionView(3, Receipt("table", 4), 30)), PINNED, Verdict.HOLD),
+    ("a first beyond everything", view(PartitionView(20, Receipt("table", 10**12), 30)), PINNED, Verdict.HOLD),
+    ("a table that begins at the end", view(PartitionView(30, Receipt("table", 30), 30)), PINNED, Verdict.RETURN),
     ("no table pinned", view(PartitionView(15, OURS, 15)), Rules(None), Verdict.HOLD),
     ("the log ends at our highest", view(PartitionView(99, OURS, 14)), PINNED, Verdict.RETURN),
     ("the log ends below us under a foreign commit", view(PartitionView(99, None, 2)), PINNED, Verdict.RETURN),
@@ -95,7 +106,8 @@ def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_to
         assert known.receipt is not None
         assert known.receipt.table == table
         assert known.committed is not None
-        assert known.receipt.first <= span.lowest <= span.highest < known.committed
+        assert known.log_end is not None
+        assert known.receipt.first <= span.lowest <= span.highest < known.committed <= known.log_end
 
 
 @given(batch=BATCHES, seen=VIEWS, more=OFFSET)
