@@ -21,9 +21,11 @@ GATEWAY = "gw-1"
 
 
 @contextmanager
-def forwarding(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> Iterator[Forwarder]:
+def forwarding(
+    settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, silence_ms: int = SILENCE_MS
+) -> Iterator[Forwarder]:
     """Forward while the block runs."""
-    forwarder = Forwarder(settings, gateway, outbox, SystemClock(), Random(7), silence_ms=SILENCE_MS)
+    forwarder = Forwarder(settings, gateway, outbox, SystemClock(), Random(7), silence_ms=silence_ms)
     with running(forwarder.run):
         yield forwarder
 
