@@ -42,6 +42,7 @@ WINDOW = 32
 """Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
 NUMBER_BYTES, TOKEN_BYTES = 5, 7
 """An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+NUMBERS_FILE = "sender.number"
 ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
 """Those that every OSCORE stack has (RFC 8613 section 3.2.1)."""
 
@@ -122,13 +123,9 @@ class Contexts:
     """The security contexts, by what a request says of its own."""
 
     def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
-        chance = random or SystemRandom()
+        numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
         self._contexts = {
-            (credential.sensor_id, credential.id_context): SecurityContext(
-                credential,
-                SenderNumbers(serving.numbers_folder / f"{credential.name}.number", chance),
-                serving.freshness,
-            )
+            (credential.sensor_id, credential.id_context): SecurityContext(credential, numbers, serving.freshness)
             for credential in serving.credentials
         }
 

@@ -13,7 +13,7 @@ from agent.coap.errors import CredentialsError
 from agent.settings import OscoreSettings
 
 NUMBERS_FOLDER = "oscore"
-"""Below the state folder: the sequence numbers that each context has used."""
+"""Below the state folder: the sequence numbers that the gateway has used itself."""
 _NEEDED = ("cryptography", "cbor2", "filelock")
 
 _log = logging.getLogger(__name__)
