@@ -62,11 +62,11 @@ test-turn: programs ## Run this turn's heavy tests of docs/guarantees.md, 25 min
 	@$(BIN)/python -m tests.long_run $(PLAN)
 
 .PHONY: bench
-bench: bench-agent bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
+bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
 
-.PHONY: bench-agent bench-store bench-simulators bench-gateway bench-cloud
+.PHONY: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud
 bench-agent bench-gateway bench-cloud: programs
-bench-agent bench-store bench-simulators bench-gateway bench-cloud: setup
+bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud: setup
 	@$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 .PHONY: install

@@ -15,7 +15,7 @@ from agent.forward.at_least_once import AtLeastOnce
 from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, SessionError
+from agent.forward.error import ClonedError, KafkaSettingsError, LeaderChangedError, RefusedError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
@@ -81,6 +81,9 @@ class Forwarder:
             self._run_session(config, stop)
         except RefusedError:
             return True
+        except LeaderChangedError as change:
+            _log.info("session=renewed reason=%r", str(change))
+            return False
         except SessionError as failure:
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))

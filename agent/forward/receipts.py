@@ -125,7 +125,7 @@ class Receipts:
         for reign, batch in to_read_back(decided, view).items():
             found = group.read_back(reign.partition, batch.partitions[reign.partition].highest, stop)
             labels = self._outbox.labels(batch.first, batch.last)
-            survived[reign] = found if found is None else found.is_in(self._gateway, labels)
+            survived[reign] = None if found is None else found.proves(reign, self._gateway, labels)
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:

@@ -22,11 +22,13 @@ GATEWAY = "gw-1"
 
 
 @contextmanager
-def forwarding(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> Iterator[Links]:
+def forwarding(
+    settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, silence_ms: int = SILENCE_MS
+) -> Iterator[Links]:
     """Forward while the block runs; yield what it reports of its connection."""
     clock = SystemClock()
     links = Links(clock)
-    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=SILENCE_MS).run):
+    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms).run):
         yield links
 
 

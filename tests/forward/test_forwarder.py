@@ -22,7 +22,7 @@ from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence
-from tests.forward.running import GATEWAY, forwarding
+from tests.forward.running import GATEWAY, SILENCE_MS, forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -88,7 +88,8 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     outbox = MemoryOutbox()
     outbox.append(*readings(500))
 
-    with forwarding(kafka.settings(), outbox):
+    # Longer than a producer needs to find its way to a broker that has just come back.
+    with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
         wait_until_forwarded(outbox)
         broker.stop()
         outbox.append(*readings(500, 500))

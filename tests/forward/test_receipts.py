@@ -96,6 +96,22 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: Counti
 
 
 @pytest.mark.kafka
+def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(10**12, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
 def test_another_table_holds_until_it_says_that_it_succeeds(
     kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:

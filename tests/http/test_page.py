@@ -127,6 +127,8 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: 
     for look in seen:
         assert (look["errors"], look["elsewhere"], look["wide"]) == ([], [], False), look
         assert "takes events" in look["state"]
+        assert "agent not responding since" in look["gone"]
+        assert float(look["dimmed"]) < 1
         assert DEVICE in look["devices"]
         assert "state" in look["trace"]
         assert FINGERPRINT in look["latest"]

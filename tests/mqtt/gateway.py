@@ -16,7 +16,8 @@ from agent.mqtt.subscriber import Subscriber
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings
 from agent.telemetry.links import Links
-from tests.support.waiting import until_count
+from tests.mqtt.publisher import Publisher
+from tests.support.waiting import until_count, wait_until
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
@@ -81,3 +82,16 @@ async def running(
             yield stop
         finally:
             stop.set()
+
+
+async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Unpack[Options]) -> None:
+    """Have the broker know our session, so that it keeps messages while we are away."""
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, port, **settings):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+    await asyncio.to_thread(wait_for_state, publisher, b"offline")
+
+
+def wait_for_state(publisher: Publisher, state: bytes) -> None:
+    """Wait until the gateway tells this state of itself."""
+    wait_until(lambda: publisher.heard[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")
