@@ -15,7 +15,8 @@ _ROWS_OF_ONE_LABEL = """
 """
 _TWO_EVENTS = """
     SELECT epoch, sequence, count(*), group_concat(mark) FROM label LEFT JOIN said USING (statement)
-    GROUP BY epoch, sequence HAVING count(*) > 1
+    WHERE (epoch, sequence) IN (SELECT epoch, sequence FROM label GROUP BY epoch, sequence HAVING count(*) > 1)
+    GROUP BY epoch, sequence
 """
 _TWO_LABELS = """
     SELECT statement, mark, sent_forms, across FROM label JOIN said USING (statement) WHERE NOT neither
