@@ -17,7 +17,7 @@ from agent.settings import StoreSettings
 from agent.store import content, database, known_rows, letting_go, tables
 from agent.store.copy_count import CopyCount
 from agent.store.damage import is_damage
-from agent.store.decision import STORE_FULL, Decision
+from agent.store.decision import Decision
 from agent.store.declaration import declarations
 from agent.store.durations import Durations
 from agent.store.gaps import Gap
@@ -191,11 +191,15 @@ class Committer:
         try:
             if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
-            return STORE_FULL if self._room.stays_full(self.connection()) else ""
+            return self._room.refusal() if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
             if is_damage(error):
                 self.damaged(error)
             return f"{_CANNOT_WRITE}{error}"
+
+    def watch_log(self) -> None:
+        """Empty the log where it has grown beyond what is expected."""
+        self._room.watch_log(self.connection())
 
     def connection(self) -> sqlite3.Connection:
         """Give the writing connection; open it anew, under a new epoch, where an error has closed it."""
@@ -217,7 +221,19 @@ class Committer:
             self.close()
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
-        has_room = self._has_room(self.connection(), group)
+        connection = self.connection()
+        if not self._room.is_full(connection):
+            return self._draft(group, "")
+        decision = self._draft(group, self._room.refusal())  # copies need no room, and nothing is dropped for them
+        if not decision.refuses:
+            return decision
+        while self._make_room(connection):
+            if not self._room.is_full(connection):
+                return self._draft(group, "")
+        return self._draft(group, self._room.refusal())
+
+    def _draft(self, group: Sequence[Submission], refusal: str) -> Decision:
+        """Decide a group; with a refusal where new events have no room."""
         memory = self._memory
         assert self._opening is not None
         first = memory.end + 1
@@ -227,7 +243,7 @@ class Committer:
             epoch_first=self._epoch_first or first,
             first_position=first,
             monotonic=monotonic,
-            full=not has_room,
+            refusal=refusal,
             known=memory.fingerprints,
             epochs=memory.epochs,
             proofs_known=memory.proofs,
@@ -244,18 +260,6 @@ class Committer:
         for submission in group:
             decision.add(submission)
         return decision
-
-    def _has_room(self, connection: sqlite3.Connection, group: Sequence[Submission]) -> bool:
-        """Tell whether new events have room; make it where there are some and something may leave."""
-        if not self._room.is_full(connection):
-            return True
-        known = self._memory.fingerprints
-        if all(candidate.fingerprint in known for submission in group for candidate in submission.candidates):
-            return False
-        while self._make_room(connection):
-            if not self._room.is_full(connection):
-                return True
-        return False
 
     def _make_room(self, connection: sqlite3.Connection) -> bool:
         """Let go of what may leave first; False where nothing may."""
