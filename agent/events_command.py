@@ -10,9 +10,8 @@ from pathlib import Path
 
 from agent import configuration
 from agent.store import database, known_rows, tables
-from agent.store.damage import DamagedEventError
-from agent.store.port import StoredEvent
-from agent.store.reader import Epochs, read_packed, stored
+from agent.store.kept import Kept, read_all
+from agent.store.reader import Epochs
 from agent.store.states import States
 from agent.store.tracing import fingerprint_at
 from contract.record import encode_value
@@ -44,32 +43,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
-    """Give the latest stored events in order: the record's keys, `state`, and the offsets of its batch."""
+    """Yield the latest stored events in order: the record's keys and `state`; what is not taken holds nothing."""
     from agent.store.reading import read_only
 
     with read_only(folder / database.FILE_NAME) as store:
-        epochs = Epochs.load(store)
-        states = States(store)
         end = tables.last_position(store)
-        first = max(1, end - limit + 1)
-        while first <= end:
-            try:
-                for packed in read_packed(store, first, end):
-                    yield _document(stored(packed, epochs), gateway, states)
-                break
-            except DamagedEventError as damage:
-                for labels in epochs.label_ranges(damage.first, damage.last):
-                    yield {"state": "damaged", **asdict(labels)}
-                first = damage.last + 1
+        first = max(tables.first_event(store) or 1, end - limit + 1)
+        for entry in read_all(store, range(first, end + 1)):
+            if isinstance(entry, Kept):
+                yield _document(entry, gateway)
+            else:
+                yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
 
 
 def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
-    """Give the latest copies that were recognised, each with the event that it repeats."""
+    """Yield the latest copies that were recognised, each with the event that it repeats."""
     from agent.store.reading import read_only
 
     with read_only(folder / database.FILE_NAME) as store:
+        copies = known_rows.latest_duplicates(store, limit)
         epochs, states = Epochs.load(store), States(store)
-        for copy in known_rows.latest_duplicates(store, limit):
+        for copy in copies:
             label = epochs.label(copy.position)
             fingerprint = fingerprint_at(store, copy.position)
             yield {
@@ -81,9 +75,10 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
             }
 
 
-def _document(event: StoredEvent, gateway: str, states: States) -> dict[str, object]:
+def _document(kept: Kept, gateway: str) -> dict[str, object]:
+    event = kept.event
     document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
-    document["state"] = states.state(event.position)
+    document["state"] = kept.state
     return document
 
 

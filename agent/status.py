@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -62,12 +63,8 @@ class Status:
 def read_status(folder: Path, gateway: str) -> Status:
     """Look at a store; raise StoreError where there is none."""
     path = folder / database.FILE_NAME
-    connection = database.open_for_reading(path)
-    try:
-        connection.execute("BEGIN")
+    with closing(database.open_for_reading(path)) as connection, database.moment(connection):
         return _read(connection, path, gateway)
-    finally:
-        connection.close()
 
 
 def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:

@@ -13,9 +13,9 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import content, database, disk, letting_go, tables
+from agent.store import content, database, letting_go, tables
 from agent.store.damage import is_damage
-from agent.store.decision import STORE_FULL, Decision
+from agent.store.decision import Decision
 from agent.store.declaration import declarations
 from agent.store.gaps import Gap
 from agent.store.opening import Memory, begin
@@ -152,11 +152,15 @@ class Committer:
         try:
             if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
-            return self._fullness(self.connection())
+            return self._room.refusal() if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
             if is_damage(error):
                 self.damaged(error)
             return f"{_CANNOT_WRITE}{error}"
+
+    def watch_log(self) -> None:
+        """Empty the log where it has grown beyond what is expected."""
+        self._room.watch_log(self.connection())
 
     def connection(self) -> sqlite3.Connection:
         """Return the writing connection; open it anew, under a new epoch, where an error has closed it."""
@@ -171,7 +175,19 @@ class Committer:
         self.copies.note(self._clock.wall(), [place for _, place in decision.duplicates if place in positions])
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
-        has_room = self._has_room(self.connection(), group)
+        connection = self.connection()
+        if not self._room.is_full(connection):
+            return self._draft(group, "")
+        decision = self._draft(group, self._room.refusal())  # copies need no room, and nothing is dropped for them
+        if not decision.refuses:
+            return decision
+        while self._make_room(connection):
+            if not self._room.is_full(connection):
+                return self._draft(group, "")
+        return self._draft(group, self._room.refusal())
+
+    def _draft(self, group: Sequence[Submission], refusal: str) -> Decision:
+        """Decide a group; with a refusal where new events have no room."""
         memory = self._memory
         assert self._opening is not None
         first = memory.end + 1
@@ -181,7 +197,7 @@ class Committer:
             epoch_first=self._epoch_first or first,
             first_position=first,
             monotonic=monotonic,
-            full=not has_room,
+            refusal=refusal,
             known=memory.fingerprints,
             epochs=memory.epochs,
             proofs_known=memory.proofs,
@@ -198,28 +214,6 @@ class Committer:
         for submission in group:
             decision.add(submission)
         return decision
-
-    def _has_room(self, connection: sqlite3.Connection, group: Sequence[Submission]) -> bool:
-        """Tell whether new events have room; make it where there are some and something may leave."""
-        if not self._is_full(connection):
-            return True
-        known = self._memory.fingerprints
-        if all(candidate.fingerprint in known for submission in group for candidate in submission.candidates):
-            return False
-        while self._make_room(connection):
-            if not self._is_full(connection):
-                return True
-        return False
-
-    def _is_full(self, connection: sqlite3.Connection) -> bool:
-        return self._room.is_full(connection) or disk.is_low(self._path, connection)
-
-    def _fullness(self, connection: sqlite3.Connection) -> str:
-        """Say what is full, empty where there is room, or something may leave to make it."""
-        if self._room.stays_full(connection):
-            return STORE_FULL
-        stays = disk.is_low(self._path, connection) and self._room.purgeable() is None
-        return disk.DISK_FULL if stays and not self._room.droppable(connection) else ""
 
     def _make_room(self, connection: sqlite3.Connection) -> bool:
         """Let go of what may leave first; False where nothing may."""

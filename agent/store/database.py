@@ -6,7 +6,8 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -106,6 +107,20 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@contextmanager
+def moment(connection: Reads) -> Iterator[None]:
+    """Hold one moment of the store within the block, which has to be short.
+
+    While it is held, the service cannot begin its log anew. So nothing within may wait for whoever takes what is read.
+    """
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.OperationalError):  # an error within may have ended it
+            connection.execute("ROLLBACK")
+
+
 def in_use(path: Path) -> bool:
     """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
     try:
@@ -148,9 +163,13 @@ def write_back(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
-def empty_log(connection: sqlite3.Connection) -> bool:
-    """Bring all into the file itself; tell whether nothing is left in its log."""
-    busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> bool:
+    """Bring all into the file itself and cut the log; False where a reader has held it for as long as this may wait."""
+    connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     return not busy
 
 

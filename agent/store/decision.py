@@ -26,7 +26,8 @@ class Decision:
     """Position of the epoch's sequence 1."""
     first_position: int
     monotonic: int
-    full: bool
+    refusal: str
+    """Why new events have no room; empty where they have."""
     known: Fingerprints
     epochs: Epochs
     proofs_known: Proofs
@@ -52,14 +53,19 @@ class Decision:
         """The position of the next new event."""
         return self.first_position + len(self.packed)
 
+    @property
+    def refuses(self) -> bool:
+        """Whether something is refused for which there is no room."""
+        return any(outcome.refusal for _, outcome in self.at_once)
+
     def add(self, submission: Submission) -> None:
         """Decide one submission as a whole."""
         repeated = None if submission.proof is None else self._proven(submission.proof)
         if repeated is not None:
             self._add_retransmission(submission, repeated)
             return
-        if self.full and None in map(self._position, submission.candidates):
-            self.at_once.append((submission, Outcome(refusal=STORE_FULL, retry_seconds=FULL_RETRY_SECONDS)))
+        if self.refusal and None in map(self._position, submission.candidates):
+            self.at_once.append((submission, Outcome(refusal=self.refusal, retry_seconds=FULL_RETRY_SECONDS)))
             return
         self._add_events(submission)
 

@@ -35,6 +35,8 @@ SHRINK_PAGES = 256
 """Given back in one transaction; what lies in them is moved, a megabyte at most."""
 SHRINK_MS = 200
 SHRINK_LOOK_MS = 10_000
+LOG_MS = 10_000
+"""The pause between two looks at the size of the write-ahead log."""
 RETRY_MS = 5_000
 
 
@@ -60,6 +62,7 @@ class Housekeeping:
         self._forget_at = now
         self._retry_at = now
         self._shrink_at = now
+        self._log_at = now
         self._sealing = Sealing(memory.fingerprints, committer.transact, committer.service, memory.proofs.lifetime_ms)
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
@@ -70,6 +73,7 @@ class Housekeeping:
             return (self._retry_at - now) / 1000
         try:
             dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
+            self._log(now)
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
             if is_damage(error):
                 self._committer.damaged(error)
@@ -168,6 +172,15 @@ class Housekeeping:
         database.write_back(self._committer.connection())
         self._shrink_at = now + SHRINK_MS
         return self._shrink_at
+
+    def _log(self, now: int) -> None:
+        """Look whether a reader has kept the log from being emptied for so long that it has grown.
+
+        It grows with commits alone, which bring a turn each.
+        """
+        if now >= self._log_at:
+            self._committer.watch_log()
+            self._log_at = now + LOG_MS
 
     def _seal(self, now: int) -> int | None:
         """Go on with sealing, a step at a time; None where nothing is to be sealed."""

@@ -1,20 +1,21 @@
-"""The events of one epoch that are still kept, with their states, read beside the running service."""
+"""The events that are still kept, with their states, read a page at a time beside the running service."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agent.store import tables
 from agent.store.damage import DamagedEventError
-from agent.store.port import StoredEvent
+from agent.store.database import Reads, moment
+from agent.store.port import LabelRange, StoredEvent
 from agent.store.reader import Epochs, read_packed, stored
 from agent.store.states import States
 
-POSITIONS_AT_A_TIME: Final = 1_000
-"""How much is read in one look, so that the store's log does not grow because of it."""
+PAGE_POSITIONS: Final = 1_000
+PAGE_BYTES: Final = 4 << 20
+"""How much is read in one moment of the store, which is over before anything is done with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +26,52 @@ class Kept:
     state: str
 
 
-def positions_of(connection: sqlite3.Connection, epoch: str) -> range | None:
-    """Give the positions of an epoch's events, kept or not; None where the epoch is not known."""
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """The labels of events that are not what was written."""
+
+    labels: tuple[LabelRange, ...]
+
+
+def positions_of(connection: Reads, epoch: str) -> range | None:
+    """Return the positions of an epoch's events, kept or not; None where the epoch is not known."""
     known = [(first, opening.epoch) for first, opening in tables.load_openings(connection)]
     ends = [*(first for first, _ in known[1:]), tables.last_position(connection) + 1]
     return next((range(first, end) for (first, name), end in zip(known, ends, strict=True) if name == epoch), None)
 
 
-def read_kept(connection: sqlite3.Connection, positions: range) -> Iterator[Kept]:
-    """Give what is still kept and whole of some positions, in order."""
-    for start in range(positions.start, positions.stop, POSITIONS_AT_A_TIME):
-        yield from _look(connection, start, min(start + POSITIONS_AT_A_TIME, positions.stop) - 1)
+def read_kept(connection: Reads, positions: range) -> Iterator[Kept]:
+    """Yield what is still kept and whole of some positions, in order."""
+    yield from (entry for entry in read_all(connection, positions) if isinstance(entry, Kept))
 
 
-def _look(connection: sqlite3.Connection, first: int, last: int) -> list[Kept]:
-    """Read some at once, and end the look before anything is done with them."""
-    found: list[Kept] = []
-    connection.execute("BEGIN")
-    try:
+def read_all(connection: Reads, positions: range) -> Iterator[Kept | Damaged]:
+    """Yield what is still kept of some positions, and what is damaged between, in order.
+
+    Each page is of a moment of its own: an event that is purged before its page is read is left out.
+    """
+    first = positions.start
+    while first < positions.stop:
+        page, first = _read_page(connection, first, min(first + PAGE_POSITIONS, positions.stop) - 1)
+        yield from page
+
+
+def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[Kept | Damaged], int]:
+    """Read one page; return it and the position after it."""
+    page: list[Kept | Damaged] = []
+    size = 0
+    with moment(connection):
         epochs, states = Epochs.load(connection), States(connection)
         while first <= last:
             try:
                 for packed in read_packed(connection, first, last):
-                    found.append(Kept(stored(packed, epochs), states.state(packed.position)))
+                    page.append(Kept(stored(packed, epochs), states.state(packed.position)))
                     first = packed.position + 1
+                    size += len(packed.tail)
+                    if size >= PAGE_BYTES:
+                        return page, first
                 break
             except DamagedEventError as damage:
+                page.append(Damaged(tuple(epochs.label_ranges(damage.first, damage.last))))
                 first = damage.last + 1
-    finally:
-        connection.execute("ROLLBACK")
-    return found
+    return page, last + 1

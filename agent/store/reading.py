@@ -17,16 +17,14 @@ from agent.store import database
 
 @contextmanager
 def read_only(path: Path) -> Iterator[Database]:
-    """Give one moment of the store, also while the service writes; raise StoreError where there is none.
+    """Open the store, also while the service writes; raise StoreError where there is none.
 
     Rows come from `query` and `rows_where` as dictionaries, and from `execute` as the store's own functions read them.
     """
     with closing(database.open_for_reading(path)) as connection:
-        store = open_database(connection)
-        store.execute("BEGIN")
-        yield store
+        yield open_database(connection)
 
 
 def open_database(connection: sqlite3.Connection) -> Database:
-    """Give a connection as sqlite-utils' database, with nothing done to it."""
+    """Return a connection as sqlite-utils' database, with nothing done to it."""
     return Database(connection, recursive_triggers=False, execute_plugins=False)

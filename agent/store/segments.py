@@ -92,6 +92,18 @@ def load_segments(connection: Reads) -> Iterator[tuple[Segment, bytes]]:
         yield Segment(number, first, last, service, count), bloom
 
 
+def load_next_segment(connection: Reads, above: int) -> tuple[Segment, bytes] | None:
+    """Read the first segment above a number, with its filter."""
+    rows = connection.execute(
+        "SELECT number, first, last, service, count, bloom, checksum FROM segments WHERE number > ?"
+        " ORDER BY number LIMIT 1",
+        (above,),
+    )
+    for number, first, last, service, count, bloom in verified("segments", rows):
+        return Segment(number, first, last, service, count), bloom
+    return None
+
+
 def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
     """Look a fingerprint up in a segment: one page."""
     rows = connection.execute(

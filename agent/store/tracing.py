@@ -7,17 +7,19 @@ from dataclasses import dataclass
 
 from agent.store import known_rows, segments, tables
 from agent.store.damage import DamagedEventError
-from agent.store.database import Reads
+from agent.store.database import Reads, moment
 from agent.store.known import split
 from agent.store.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent
 from agent.store.reader import Epochs, read_packed, stored
 from agent.store.states import States
-from agent.store.tables import Opening
+from agent.store.tables import Opening, Row
 from contract.event import Label
 
 COPIES_MAX = 100_000
 """How many of the latest copies are looked through."""
+SEARCHED_POSITIONS = 10_000
+"""Looked through in one statement: while it runs, the service cannot begin its log anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +40,28 @@ class Trace:
 
 
 def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
-    """Give every event under a fingerprint: one, or more where it came again after the retention."""
-    epochs, states = Epochs.load(connection), States(connection)
+    """Yield every event under a fingerprint: one, or more where it came again after the retention.
+
+    The search goes through the store a part at a time; what is said of an event is of one moment after it.
+    """
     commits = _remembered(connection, fingerprint)
-    copies = known_rows.latest_duplicates(connection, COPIES_MAX)
-    for position in sorted({*commits, *_kept(connection, fingerprint)}):
-        yield Trace(
-            position,
-            epochs.label(position),
-            states.state(position),
-            commits.get(position),
-            _read(connection, position, epochs),
-            states.batch(position),
-            tuple(copy.received for copy in copies if copy.position == position),
-        )
+    positions = sorted({*commits, *_kept(connection, fingerprint)})
+    with moment(connection):
+        epochs, states = Epochs.load(connection), States(connection)
+        copies = known_rows.latest_duplicates(connection, COPIES_MAX)
+        found = [
+            Trace(
+                position,
+                epochs.label(position),
+                states.state(position),
+                commits.get(position),
+                _read(connection, position, epochs),
+                states.batch(position),
+                tuple(copy.received for copy in copies if copy.position == position),
+            )
+            for position in positions
+        ]
+    yield from found
 
 
 def fingerprint_at(connection: Reads, position: int) -> bytes | None:
@@ -72,10 +82,8 @@ def _remembered(connection: Reads, fingerprint: bytes) -> dict[int, int]:
     """Give the positions whose fingerprint is remembered, each with the moment of its commit."""
     openings = tables.load_openings(connection)
     found: dict[int, int] = {}
-    rows = connection.execute(
-        "SELECT first_position, service, packed FROM fingerprints WHERE instr(packed, ?)", (fingerprint,)
-    )
-    for first_position, service, packed in rows:
+    columns = "first_position, service, packed"
+    for first_position, service, packed in _search(connection, "fingerprints", columns, fingerprint):
         opening = _opening_of(openings, first_position)
         for place, piece in enumerate(split(packed)):
             if piece == fingerprint:
@@ -93,11 +101,19 @@ def _opening_of(openings: list[tuple[int, Opening]], position: int) -> Opening:
 
 
 def _kept(connection: Reads, fingerprint: bytes) -> Iterator[int]:
-    """Give the positions of kept events, which may outlive what is remembered."""
-    query = "SELECT first_position, count, packed FROM events WHERE instr(packed, ?)"
-    rows = connection.execute(query, (fingerprint,))
-    for row in rows:
+    """Yield the positions of kept events, which may outlive what is remembered."""
+    for row in _search(connection, "events", "first_position, count, packed", fingerprint):
         yield from (event.position for event in unpack_readable(*row) if event.fingerprint == fingerprint)
+
+
+def _search(connection: Reads, table: str, columns: str, fingerprint: bytes) -> Iterator[Row]:
+    """Yield the rows that hold a fingerprint; each statement looks through some positions only, and is soon over."""
+    query = f"SELECT {columns} FROM {table} WHERE first_position BETWEEN ? AND ? AND instr(packed, ?)"
+    first: int | None
+    first, last = connection.execute(f"SELECT min(first_position), max(first_position) FROM {table}").fetchone()
+    while first is not None and first <= last:
+        yield from connection.execute(query, (first, first + SEARCHED_POSITIONS - 1, fingerprint)).fetchall()
+        first += SEARCHED_POSITIONS
 
 
 def _read(connection: Reads, position: int, epochs: Epochs) -> StoredEvent | None:

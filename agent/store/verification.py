@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from sqlite_utils import Database
 
@@ -21,10 +22,16 @@ from agent.store.known import FORGOTTEN, split
 from agent.store.packing import PackedEvent, unpack_readable
 from agent.store.reader import Epochs, check_commit
 from agent.store.reading import open_database
+from agent.store.segments import Segment
 from agent.store.states import NEW, PROCESSED, States
 
 FINDINGS_MAX = 1_000
 """Of each check; the rest is more of the same."""
+PAGE_ROWS, PAGE_BYTES = 4_096, 4 << 20
+"""How much is read in one moment of the store: while it lasts, the service cannot begin its log anew."""
+
+Commit = tuple[int, int, bytes]
+T = TypeVar("T")
 _STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"')
 
 
@@ -46,7 +53,10 @@ class Verification:
 
 
 def verify(path: Path) -> Verification:
-    """Look at everything; raise StoreError where there is no store."""
+    """Look at everything that is there now, a page at a time; raise StoreError where there is no store.
+
+    What is compared is of one moment; `PRAGMA integrity_check` alone is one statement over all of the file.
+    """
     with closing(database.open_for_reading(path)) as connection:
         look = _Look(path, open_database(connection))
         checks: dict[str, Callable[[], Iterator[str]]] = {
@@ -76,15 +86,15 @@ class _Look:
     def __init__(self, path: Path, store: Database) -> None:
         self._path = path
         self._store = store
+        self._end_seen: int | None = None
         self.whole = 0
 
     def files(self) -> Iterator[str]:
-        """Look for what SQLite passes over in silence; then fix the moment for all other checks."""
+        """Look for what SQLite passes over in silence."""
         try:
             inspect_files(self._path)
         except database.DamagedStoreError as error:
             yield str(error)
-        self._store.execute("BEGIN")
 
     def integrity(self) -> Iterator[str]:
         for row in self._store.query(f"PRAGMA integrity_check({FINDINGS_MAX})"):
@@ -100,7 +110,7 @@ class _Look:
             tables.load_facts,
             gaps.load,
             segments.load_forgotten,
-            lambda connection: sum(1 for _ in known_rows.load_fingerprints(connection)),
+            _load_fingerprints,
         )
         for load in loads:
             try:
@@ -111,66 +121,81 @@ class _Look:
     def events(self) -> Iterator[str]:
         """Verify each event's checksum, and that commits do not overlap; what is declared lost is no news."""
         following = 0
-        lost = States(self._store).lost
-        for first, count, packed in self._commits():
-            if first < following:
-                yield f"commit at position {first}: overlaps the one before it"
-            readable = list(unpack_readable(first, count, packed))
-            self.whole += len(readable)
-            found = {event.position for event in readable}
-            for position in range(first, first + count):
-                if position not in found and lost.end_of(position) is None:
-                    yield f"event at position {position}: the checksum does not match"
-            following = first + count
+        for commits, lost in self._pages(lambda _: States(self._store).lost):
+            for first, count, packed in commits:
+                if first < following:
+                    yield f"commit at position {first}: overlaps the one before it"
+                readable = list(unpack_readable(first, count, packed))
+                self.whole += len(readable)
+                found = {event.position for event in readable}
+                for position in range(first, first + count):
+                    if position not in found and lost.end_of(position) is None:
+                        yield f"event at position {position}: the checksum does not match"
+                following = first + count
 
     def labels(self) -> Iterator[str]:
         """Hold each epoch against its first event, which carries its name."""
-        epochs = Epochs.load(self._store)
-        openings = {first: opening.epoch for first, opening in tables.load_openings(self._store)}
-        for event in self._events():
-            started = _STARTED.match(event.tail)
-            if not epochs.covers(event.position):
-                yield f"event at position {event.position}: no epoch gives it a label"
-            elif started and openings.get(event.position) != started[1].decode():
-                yield f"event at position {event.position}: it begins epoch {started[1].decode()}, which has no row"
+        for commits, openings in self._pages(lambda _: tables.load_openings(self._store)):
+            names = {first: opening.epoch for first, opening in openings}
+            epochs = Epochs(list(names.items()))
+            for event in _events(commits):
+                started = _STARTED.match(event.tail)
+                if not epochs.covers(event.position):
+                    yield f"event at position {event.position}: no epoch gives it a label"
+                elif started and names.get(event.position) != started[1].decode():
+                    yield f"event at position {event.position}: it begins epoch {started[1].decode()}, which has no row"
 
     def fingerprints(self) -> Iterator[str]:
         """Hold the remembered fingerprints against those of the events."""
-        rows = known_rows.load_fingerprints(self._store)
-        known: dict[int, bytes] = {}
-        last = 0
-        for event in self._events():
-            while last < event.position and (row := next(rows, None)) is not None:
-                known = dict(enumerate(split(row.fingerprints), row.first_position))
-                last = row.first_position + len(known) - 1
-            if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
-                yield f"event at position {event.position}: another fingerprint is remembered for it"
+        for commits, known in self._pages(self._remembered):
+            for event in _events(commits):
+                if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
+                    yield f"event at position {event.position}: another fingerprint is remembered for it"
 
     def segments(self) -> Iterator[str]:
-        """Hold each segment's entries against what its own row says."""
+        """Hold each segment's entries against what its own row says, a segment in one moment."""
+        number: int | None = 0
         last = 0
-        for segment, bloom in segments.load_segments(self._store):
-            if not last < segment.first <= segment.last:
-                yield f"segment {segment.number}: its positions overlap those of another"
-            last = segment.last
-            count, before = 0, b""
-            filters = Filters(8 * len(bloom))
-            filters.add(segment.number, bloom)
-            for entry in segments.entries(self._store, segment.number):
-                count += 1
-                if not before < entry.fingerprint:
-                    yield f"segment {segment.number}: not sorted at position {entry.position}"
-                if not segment.first <= entry.position <= segment.last:
-                    yield f"segment {segment.number}: has position {entry.position}, which is not of its own"
-                if not filters.candidates(entry.fingerprint):
-                    yield f"segment {segment.number}: its filter hides position {entry.position}"
-                before = entry.fingerprint
-            if count != segment.count:
-                yield f"segment {segment.number}: {count} entries, {segment.count} expected"
+        while number is not None:
+            with database.moment(self._store):
+                found = segments.load_next_segment(self._store, number)
+                if found is not None:
+                    yield from list(self._check_segment(*found, last))
+                    last = found[0].last
+            number = None if found is None else found[0].number
+
+    def _check_segment(self, segment: Segment, bloom: bytes, last: int) -> Iterator[str]:
+        """Check one segment; `last` is the highest position of the one before it."""
+        if not last < segment.first <= segment.last:
+            yield f"segment {segment.number}: its positions overlap those of another"
+        count, before = 0, b""
+        filters = Filters(8 * len(bloom))
+        filters.add(segment.number, bloom)
+        for entry in segments.entries(self._store, segment.number):
+            count += 1
+            if not before < entry.fingerprint:
+                yield f"segment {segment.number}: not sorted at position {entry.position}"
+            if not segment.first <= entry.position <= segment.last:
+                yield f"segment {segment.number}: has position {entry.position}, which is not of its own"
+            if not filters.candidates(entry.fingerprint):
+                yield f"segment {segment.number}: its filter hides position {entry.position}"
+            before = entry.fingerprint
+        if count != segment.count:
+            yield f"segment {segment.number}: {count} entries, {segment.count} expected"
 
     def states(self) -> Iterator[str]:
         """Look for ranges that contradict one another, and for new events that are not there."""
-        states = States(self._store)
+        with database.moment(self._store):
+            yield from list(self._check_batches(States(self._store)))
+        position = 1
+        for commits, states in self._pages(lambda _: States(self._store)):
+            kept = Ranges((first, first + count - 1) for first, count, _ in commits)
+            end = commits[-1][0] + commits[-1][1] - 1
+            yield from _check_kept(position, end, kept, states)
+            position = end + 1
+        yield from _check_kept(position, self._end, Ranges(), States(self._store))
+
+    def _check_batches(self, states: States) -> Iterator[str]:
         end = tables.last_position(self._store)
         last = 0
         for batch in states.batches:
@@ -179,21 +204,67 @@ class _Look:
             if states.state(batch.first) == PROCESSED:
                 yield f"batch from {batch.first} to {batch.last}: processed and waiting for its receipt at once"
             last = batch.last
-        kept = Ranges((first, first + count - 1) for first, count, _ in self._commits())
-        position = 1
-        while position <= end:
-            held = kept.end_of(position)
-            if held is None and states.state(position) == NEW:
-                yield f"event at position {position}: neither delivered nor there"
-            done = states.done.end_of(position)
-            position = max(position, held or 0, done or 0) + 1
 
-    def _commits(self) -> Iterator[tuple[int, int, bytes]]:
-        for row in self._store.query("SELECT * FROM events ORDER BY first_position"):
-            commit = (row["first_position"], row["count"], row["packed"])
+    def _remembered(self, commits: list[Commit]) -> dict[int, bytes]:
+        """Return the fingerprints that are remembered for the positions of some commits."""
+        rows = known_rows.fingerprints_between(self._store, commits[0][0], commits[-1][0] + commits[-1][1] - 1)
+        return {position: piece for row in rows for position, piece in enumerate(split(row[2]), row[0])}
+
+    def _pages(self, load: Callable[[list[Commit]], T]) -> Iterator[tuple[list[Commit], T]]:
+        """Yield the commits that were there at the start, a page at a time, each with what is loaded in its moment."""
+        following = 0
+        while True:
+            with database.moment(self._store):
+                commits = self._read_page(following)
+                if not commits:
+                    return
+                loaded = load(commits)
+            yield commits, loaded
+            following = commits[-1][0] + 1
+
+    def _read_page(self, first: int) -> list[Commit]:
+        rows = self._store.execute(
+            "SELECT first_position, count, packed FROM events WHERE first_position BETWEEN ? AND ?"
+            " ORDER BY first_position LIMIT ?",
+            (first, self._end, PAGE_ROWS),
+        )
+        commits: list[Commit] = []
+        size = 0
+        for commit in rows:
             check_commit(*commit)
-            yield commit
+            commits.append(commit)
+            size += len(commit[2])
+            if size >= PAGE_BYTES:
+                break
+        rows.close()
+        return commits
 
-    def _events(self) -> Iterator[PackedEvent]:
-        for commit in self._commits():
-            yield from unpack_readable(*commit)
+    @property
+    def _end(self) -> int:
+        """The last position that was there when it was first asked for: what comes meanwhile is not chased."""
+        if self._end_seen is None:
+            self._end_seen = tables.last_position(self._store)
+        return self._end_seen
+
+
+def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator[str]:
+    """Yield the new events from first to last that are not kept."""
+    position = first
+    while position <= last:
+        held = kept.end_of(position)
+        if held is None and states.state(position) == NEW:
+            yield f"event at position {position}: neither delivered nor there"
+        done = states.done.end_of(position)
+        position = max(position, held or 0, done or 0) + 1
+
+
+def _events(commits: list[Commit]) -> Iterator[PackedEvent]:
+    for commit in commits:
+        yield from unpack_readable(*commit)
+
+
+def _load_fingerprints(connection: database.Reads) -> None:
+    """Verify the rows of the fingerprints, a page at a time."""
+    position = -1
+    while rows := known_rows.rows_above(connection, position, PAGE_ROWS):
+        position = rows[-1].first_position

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from agent.store import aside, database, disk
-from agent.store.decision import STORE_FULL
 from agent.store.disk import NoRoomError
 from agent.supervision import wait_for_room
 from contract.event import Event
@@ -60,7 +59,7 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         for number in range(700):
             await accept(store, clock, *(event(10 * number + place) for place in range(5)))
         monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES - 1)
-        assert (await accept(store, clock, event(10**6))).refusal == STORE_FULL
+        assert (await accept(store, clock, event(10**6))).refusal == disk.DISK_FULL
         assert store.trouble() == disk.DISK_FULL
         assert (await accept(store, clock, event(0))).duplicates == 1
         store.mark_forwarded(batch(1, 3_501))

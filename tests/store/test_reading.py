@@ -3,21 +3,27 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from agent.store import database, tables
+from agent.events_command import read_duplicates, read_events
+from agent.store import database, kept, tables
+from agent.store.database import moment
+from agent.store.kept import Kept, read_all, read_kept
 from agent.store.reading import read_only
 from contract.event import Event
-from tests.store.stores import HandClock, accept, make_store
+from tests.store.stores import GATEWAY, HandClock, accept, make_store
 
 
 async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
-        with read_only(tmp_path / database.FILE_NAME) as reader:
+        with read_only(tmp_path / database.FILE_NAME) as reader, moment(reader):
             before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
             assert (await accept(store, clock, Event("d", id=2))).accepted == 1
             assert [row["first_position"] for row in reader.table("events").rows_where()] == before
@@ -41,3 +47,65 @@ async def test_a_reader_cannot_write(tmp_path: Path) -> None:
 def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
     code = "import sys, agent.command_line, agent.service; print('sqlite_utils' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def _kept(folder: Path) -> Iterator[object]:
+    with read_only(folder / database.FILE_NAME) as store:
+        yield from read_kept(store, range(1, tables.last_position(store) + 1))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda folder: read_events(folder, GATEWAY, 1_000_000),
+        lambda folder: read_duplicates(folder, 1_000_000),
+        _kept,
+    ],
+    ids=["events", "duplicates", "replay"],
+)
+async def test_a_command_whose_output_nobody_takes_holds_nothing(
+    tmp_path: Path, read: Callable[[Path], Iterator[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
+    clock = HandClock()
+    events = [Event("d", id=number) for number in range(100)]
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *events)
+        await accept(store, clock, *events)
+        await accept(store, clock, Event("d", id="carries the copies along"))
+        command = read(tmp_path)
+        taken = list(islice(command, 5))
+        with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as other:
+            assert database.empty_log(other, wait_ms=0)
+        assert (await accept(store, clock, Event("d", id="later"))).accepted == 1
+        assert len(taken) == 5
+        assert len(list(command)) >= 15
+
+
+async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        for number in range(50):
+            await accept(store, clock, Event("d", id=number))
+        with read_only(tmp_path / database.FILE_NAME) as reader:
+            pages = read_all(reader, range(1, 52))
+            found = list(islice(pages, 12))
+            store._writer.call(lambda: store._committer.purge(30))
+            found += pages
+    positions = [entry.event.position for entry in found if isinstance(entry, Kept)]
+    assert positions == [*range(1, 21), *range(31, 52)]
+
+
+async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "PAGE_BYTES", 1000)
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *(Event("d", id=number, data={"text": "x" * 400}) for number in range(20)))
+        with read_only(tmp_path / database.FILE_NAME) as reader:
+            pages = read_all(reader, range(1, 22))
+            next(pages)
+            store._writer.call(lambda: store._committer.purge(21))
+            assert len(list(pages)) < 5

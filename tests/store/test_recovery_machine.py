@@ -286,7 +286,7 @@ TestRecoveryMachine.settings = settings(
 def test_no_order_of_failures_of_thousands_loses_or_doubles_anything() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         RecoveryMachine,
         settings=settings(
             max_examples=1_000, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)

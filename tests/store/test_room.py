@@ -2,10 +2,13 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from agent.store import database
 from agent.store.decision import STORE_FULL
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
@@ -99,4 +102,46 @@ async def test_copies_alone_drop_nothing(tmp_path: Path) -> None:
         before = len(stored_events(store))
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
         assert (await accept(store, clock, event(number - 1))).duplicates == 1
+        assert len(stored_events(store)) == before
+
+
+async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, max_bytes=4 * MAX_BYTES, when_full="drop-oldest") as store:
+        for number in range(20):
+            assert (await accept(store, clock, event(number))).accepted == 1
+        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            number = await fill(store, clock, 100)
+            start = monotonic()
+            for again in range(10):
+                refusal = (await accept(store, clock, event(number + again))).refusal
+                assert "its log cannot be emptied while another process reads it" in refusal
+            assert store.trouble() == refusal
+            assert (await accept(store, clock, event(100))).duplicates == 1
+            assert monotonic() - start < 5
+            assert store.counts()[3] == 0
+            assert len(stored_events(store)) == 1 + 20 + number - 100
+        assert (await accept(store, clock, event(number))).accepted == 1
+        assert store.trouble() == ""
+        assert store.counts()[3] == 0
+    assert [record.message.split()[0] for record in caplog.records if "store=log" in record.message] == [
+        "store=log-held",
+        "store=log-released",
+    ]
+
+
+async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
+    clock = HandClock()
+    proof = b"p" * 16
+    nameless = Event("d", data={"n": 1})
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES) as store:
+        await accept(store, clock, nameless, proof=proof)
+        await fill(store, clock, 1)
+        before = len(stored_events(store))
+    async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
+        assert (await accept(store, clock, nameless, proof=proof)).duplicates == 1
         assert len(stored_events(store)) == before
