@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class Served:
     server: HttpServer
     store: EventStore
     client: Client
+    responses: Counter[int]
+    """Of the server, by their code."""
 
 
 @asynccontextmanager
@@ -53,7 +56,7 @@ async def serving(
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         views, responses = observe(folder / "state", GATEWAY, events, pipeline, clock, LastWords(), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
-            yield Served(server, events, Client(server.port))
+            yield Served(server, events, Client(server.port), responses)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:
