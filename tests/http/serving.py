@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Served:
     server: HttpServer
     store: EventStore
     client: Client
+    responses: Counter[int]
+    """Of the server, by their code."""
 
 
 @asynccontextmanager
@@ -55,7 +58,7 @@ async def serving(
         gateway = GatewaySettings(id=GATEWAY, state_dir=folder / "state")
         views, responses = observe(gateway, events, pipeline, clock, LastWords(), Links(clock), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
-            yield Served(server, events, Client(server.port))
+            yield Served(server, events, Client(server.port), responses)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:
