@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from agent.forward import oversized
 from agent.forward.client import LastError
 from agent.forward.confirmation import Confirmation
 from agent.forward.error import RefusedError, SessionError, UnreachableError
@@ -83,14 +82,16 @@ class PipelinedSession:
     def _fill(self, stop: threading.Event) -> None:
         """Send batches as long as there is room for them and something new."""
         while self._may_read() and not stop.is_set():
-            events = self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
+            if self._way.oversized.due and self._window.flying:
+                return
+            events = self._way.oversized.next_try() or self._read()
             if not events:
                 return
-            suspicious = self._way.suspects.holds(events[0].position)
-            if suspicious and self._window.flying:
-                return  # it goes alone, or a refusal would not tell which it was
-            self._send(self._way.suspects.cut(events))
-            self._alone = events[0] if suspicious and self._window.flying else None
+            alone = self._way.oversized.goes_alone(events[0].position)
+            if alone and self._window.flying:
+                return  # a refusal would not tell which it was
+            self._send(events)
+            self._alone = events[0] if alone and self._window.flying else None
             self._producer.poll(0)
             self._advance()
 
@@ -102,7 +103,15 @@ class PipelinedSession:
             self._cursor, self._rewind = START, False
         if self._rewind or self._alone is not None or not self._window.has_room:
             return False
-        return self._way.outbox.wait(self._cursor, 0)
+        return self._way.oversized.due or (not self._way.oversized.full and self._way.outbox.wait(self._cursor, 0))
+
+    def _read(self) -> Sequence[StoredEvent]:
+        """Read what is new behind the cursor, without what waits since it is too large."""
+        while events := self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX):
+            if sendable := self._way.oversized.cut(events):
+                return sendable
+            self._cursor = events[-1].position
+        return ()
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Send consecutive events as one batch, or as several around those that the producer refuses."""
@@ -113,9 +122,9 @@ class PipelinedSession:
                 flight.sent(event.position)
             else:
                 self._launch(flight)
-                oversized.give_up(self._way.outbox, event, len(record.value))
+                self._way.oversized.refused(event, len(record.value))
                 flight = Flight(event.position + 1, self._leader_epochs)
-            self._cursor = event.position
+            self._cursor = max(self._cursor, event.position)
         self._launch(flight)
 
     def _launch(self, flight: Flight) -> None:
@@ -124,7 +133,7 @@ class PipelinedSession:
 
     def _wait(self) -> None:
         """Wait for whatever comes first of what can be waited for."""
-        if self._window.flying or self._rewind or not self._window.has_room:
+        if self._window.flying or self._rewind or not self._window.has_room or self._way.oversized.full:
             self._producer.poll(POLL_SECONDS_MAX)
         else:
             self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
@@ -155,20 +164,19 @@ class PipelinedSession:
         if failed is not None:
             self._refuse(failed)
         elif self._alone is not None and not self._window.flying:
-            self._way.suspects.clear(self._alone.position)
+            self._rewind |= self._way.oversized.taken(self._alone.position)
             self._alone = None
         if self._silence.lasts(self._window.unreported):
             self._way.link.down(UnreachableError(self._errors.text or str(self._silence)))
 
     def _refuse(self, failed: Flight) -> None:
-        """Give up an event that was refused alone; raise SessionError for any other failure."""
+        """Set an event aside that was refused alone; raise SessionError for any other failure."""
         if failed.refused and self._alone is not None:
             alone, self._alone = self._alone, None
-            oversized.give_up(self._way.outbox, alone, len(encode(alone, self._way.gateway).value))
-            self._way.suspects.clear(alone.position)
+            self._way.oversized.refused(alone, len(encode(alone, self._way.gateway).value))
             self._window.drop(failed)
         elif failed.refused:
-            self._way.suspects.add(failed.first, failed.last)
+            self._way.oversized.suspect(failed.first, failed.last)
             raise RefusedError(f"{failed.failure}: sending {failed.events} events one by one")
         else:
             raise SessionError(failed.failure)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from agent.forward import oversized
 from agent.forward.attempt import attempt
 from agent.forward.client import LastError, open_reader
 from agent.forward.error import ClonedError, RefusedError, SessionError, TopicReplacedError, UnreachableError
@@ -163,10 +162,21 @@ class TransactionalSession:
         while not stop.is_set():
             if outbox.take_returned():
                 self._cursor = START
-            if outbox.wait(self._cursor, IDLE_SECONDS_MAX):
-                events = outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
-                if events:
-                    self._send(self._way.suspects.cut(events), stop)
+            if events := self._way.oversized.next_try() or self._read(stop):
+                self._send(events, stop)
+
+    def _read(self, stop: threading.Event) -> Sequence[StoredEvent]:
+        """Wait a moment for what is new behind the cursor, and read it without what waits since it is too large."""
+        if self._way.oversized.full:
+            stop.wait(IDLE_SECONDS_MAX)
+            return ()
+        if not self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX):
+            return ()
+        events = self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
+        sendable = self._way.oversized.cut(events)
+        if events and not sendable:
+            self._cursor = events[-1].position
+        return sendable
 
     def close(self) -> None:
         """See Session."""
@@ -192,8 +202,9 @@ class TransactionalSession:
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = marker
         self.settled = marker.number
-        self._cursor = batch.last
-        self._way.suspects.clear(batch.first)
+        self._cursor = max(self._cursor, batch.last)
+        if len(events) == 1 and self._way.oversized.taken(batch.first):
+            self._cursor = START
         self._way.link.took()
         self.marked += 1
 
@@ -210,7 +221,7 @@ class TransactionalSession:
             record = encode(event, self._way.gateway)
             check = self._transactions.check
             if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
-                oversized.give_up(self._way.outbox, event, len(record.value))
+                self._way.oversized.refused(event, len(record.value))
                 raise RefusedError("an event is too large for the producer: the transaction begins anew without it")
             flight.sent(event.position)
 
@@ -228,11 +239,10 @@ class TransactionalSession:
                 if self._way.clock.monotonic() > deadline:
                     raise SessionError("the agent stops")
         if flight.refused and len(events) == 1:
-            oversized.give_up(self._way.outbox, events[0], len(encode(events[0], self._way.gateway).value))
-            self._way.suspects.clear(events[0].position)
-            raise RefusedError("given up")
+            self._way.oversized.refused(events[0], len(encode(events[0], self._way.gateway).value))
+            raise RefusedError("an event is too large: the others go on without it")
         if flight.refused:
-            self._way.suspects.add(flight.first, flight.last)
+            self._way.oversized.suspect(flight.first, flight.last)
             raise RefusedError(f"{flight.failure}: sending {flight.events} events one by one")
         if flight.failure is not None:
             raise SessionError(self._transactions.why(self._way.topic, flight.failure))

@@ -20,7 +20,7 @@ from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
 from agent.forward.mode import Mode, Way
-from agent.forward.oversized import Suspects
+from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
@@ -56,7 +56,8 @@ class Forwarder:
         self._backoff = Backoff(random)
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
-        self._suspects = Suspects()
+        self._oversized: Oversized | None = None
+        """Outlives the sessions; read from the store with the first one."""
         self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
         """How the way to the topic is."""
 
@@ -103,6 +104,9 @@ class Forwarder:
             return  # the log has said it, and so does the link's state
 
     def _open_way(self) -> Way:
+        if self._oversized is None:
+            after_ms = int(self._settings.oversized_after_seconds * 1000)
+            self._oversized = Oversized(self._outbox, self._clock, after_ms)
         errors = LastError()
         opened = partial(open_admin, self._settings, errors)
         try:
@@ -116,7 +120,7 @@ class Forwarder:
             watch=TopicWatch(admin, self._settings.topic, errors, opened),
             link=self.link,
             clock=self._clock,
-            suspects=self._suspects,
+            oversized=self._oversized,
             silence_ms=self._silence_ms,
         )
 

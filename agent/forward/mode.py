@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from agent.clock import Clock
 from agent.forward.link import Link
-from agent.forward.oversized import Suspects
+from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicView, TopicWatch
 from agent.store.port import Outbox
 
@@ -36,7 +36,7 @@ class Way:
     watch: TopicWatch
     link: Link
     clock: Clock
-    suspects: Suspects
+    oversized: Oversized
     silence_ms: int
     """How long there may be no delivery report before the broker counts as unreachable."""
 
