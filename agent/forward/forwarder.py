@@ -24,6 +24,7 @@ from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
+from agent.telemetry.links import Links
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Forwarder:
         gateway: str,
         outbox: Outbox,
         clock: Clock,
+        links: Links,
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
@@ -58,8 +60,7 @@ class Forwarder:
         self._silence_ms = silence_ms
         self._oversized: Oversized | None = None
         """Outlives the sessions; read from the store with the first one."""
-        self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
-        """How the way to the topic is."""
+        self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, so it wants a thread of its own.
@@ -87,10 +88,10 @@ class Forwarder:
         except SessionError as failure:
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))
-                self.link.down(failure)
+                self._link.down(failure)
             return False
         except ClonedError as error:
-            self.link.down(error)
+            self._link.down(error)
             self._note_stop(str(error))
             stop.wait()
         return True
@@ -118,7 +119,7 @@ class Forwarder:
             gateway=self._gateway,
             outbox=self._outbox,
             watch=TopicWatch(admin, self._settings.topic, errors, opened),
-            link=self.link,
+            link=self._link,
             clock=self._clock,
             oversized=self._oversized,
             silence_ms=self._silence_ms,

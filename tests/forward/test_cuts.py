@@ -15,7 +15,6 @@ from tests.forward.checks import wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide, sequence
 from tests.forward.running import forwarding, receipting
-from tests.forward.test_receipts import OURS
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -54,7 +53,7 @@ class Line:
     def receipt(self) -> None:
         """Let the table read everything, and say so."""
         self.read |= {sequence(record) for record in self.kafka.records()}
-        self.kafka.commit(None, OURS)
+        self.kafka.commit(None, self.kafka.receipt())
 
     def settled(self) -> bool:
         """Give a receipt for whatever is forwarded, and tell whether nothing is left to wait for."""

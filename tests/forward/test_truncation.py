@@ -67,7 +67,7 @@ class Session:
 def processed(partition: Partition, batches: list[Batch]) -> list[Batch]:
     """Return what a table that has read the whole log gives a receipt for."""
     end = len(partition.log)
-    view = View("t", {PARTITION: PartitionView(end, Receipt(TABLE, 0), end, partition.leader_epoch)})
+    view = View("t", {PARTITION: PartitionView(end, Receipt(TABLE, 0, "t"), end, partition.leader_epoch)})
     decided = [(batch, decide(batch, view, Rules(TABLE))) for batch in batches]
     asked = to_read_back(decided, view)
 
