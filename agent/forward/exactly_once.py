@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from agent.forward.attempt import attempt
 from agent.forward.client import LastError, open_reader
-from agent.forward.error import ClonedError, RefusedError, SessionError, TopicReplacedError, UnreachableError
+from agent.forward.error import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.link import Silence
 from agent.forward.metadata import raw_metadata
 from agent.forward.mode import (
@@ -186,8 +186,9 @@ class TransactionalSession:
         """Carry out one transaction, and mark its events."""
         flight = Flight(events[0].position, self._leader_epochs)
         self._transactions.begin()
-        self._produce(events, flight)
-        self._await_reports(events, flight, stop)
+        if not (self._produce(events, flight) and self._await_reports(events, flight, stop)):
+            self._transactions.abort(stop)
+            return
         ends = self._way.watch.ends(flight.partitions, stop)
         batch = flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
@@ -216,17 +217,22 @@ class TransactionalSession:
         self._way.outbox.set_fact(INTENT_FACT, str(intent))
         return marker
 
-    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> None:
+    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> bool:
+        """Hand the events to the producer; False where it has refused one for its size."""
         for event in events:
             record = encode(event, self._way.gateway)
             check = self._transactions.check
             if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
                 self._way.oversized.refused(event, len(record.value))
-                raise RefusedError("an event is too large for the producer: the transaction begins anew without it")
+                return False
             flight.sent(event.position)
+        return True
 
-    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> None:
-        """Wait until every record is reported; raise SessionError where one has failed."""
+    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> bool:
+        """Wait until every record is reported; False where the broker has refused one for its size.
+
+        Raises SessionError where one has failed otherwise.
+        """
         silence = Silence(self._way.clock, self._way.silence_ms)
         deadline: int | None = None
         while flight.unreported:
@@ -240,12 +246,11 @@ class TransactionalSession:
                     raise SessionError("the agent stops")
         if flight.refused and len(events) == 1:
             self._way.oversized.refused(events[0], len(encode(events[0], self._way.gateway).value))
-            raise RefusedError("an event is too large: the others go on without it")
-        if flight.refused:
+        elif flight.refused:
             self._way.oversized.suspect(flight.first, flight.last)
-            raise RefusedError(f"{flight.failure}: sending {flight.events} events one by one")
-        if flight.failure is not None:
+        elif flight.failure is not None:
             raise SessionError(self._transactions.why(self._way.topic, flight.failure))
+        return not flight.refused
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:

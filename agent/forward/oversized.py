@@ -8,23 +8,21 @@ up. Time in which Kafka was not asked does not count, nor does the wall clock.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError
 
 from agent.clock import Clock
+from agent.forward.held import HELD_FACT, Held, read_held, write_held
 from agent.forward.records import read_front
 from agent.store.port import Outbox, StoredEvent
 
 TOO_LARGE_CODES: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 """Refusals that another try would only repeat."""
 REASON: Final = "too large for Kafka"
-OVERSIZED_FACT: Final = "oversized"
-"""The durable fact that says what waits since Kafka has refused it."""
 RETRY_MS: Final = 60_000
 """How often the smallest of what waits is tried again."""
 HELD_MAX: Final = 1_000
@@ -32,21 +30,6 @@ HELD_MAX: Final = 1_000
 HINT: Final = "raise max.message.bytes of the topic, and message.max.bytes in kafka.properties"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An event that waits since Kafka has refused it."""
-
-    size: int
-    """Of the record's value, in bytes."""
-    since: int
-    """When it was refused first, in milliseconds since 1970 UTC by the gateway's clock; for people only."""
-    own: bool
-    """Whether it is the gateway's own, which are never given up: they are small, so it is the limit that is wrong, and
-    giving up what declares a gap would never end."""
-    refused_ms: int = 0
-    """For how long Kafka has refused it, as far as it was asked."""
 
 
 class Oversized:
@@ -57,7 +40,7 @@ class Oversized:
         self._clock = clock
         self._after_ms = after_ms
         self._suspects: set[int] = set()
-        self._held = read_held(outbox.fact(OVERSIZED_FACT))
+        self._held = read_held(outbox.fact(HELD_FACT))
         self._before: dict[int, Held] = {}
         """What waited until a smaller one was taken: it may be refused again."""
         self._refused_at: int | None = None
@@ -162,15 +145,10 @@ class Oversized:
             del self._held[position]
 
     def _write(self) -> None:
-        self._outbox.set_fact(OVERSIZED_FACT, json.dumps({key: asdict(held) for key, held in self._held.items()}))
+        self._outbox.set_fact(HELD_FACT, write_held(self._held))
 
 
 _EFFECT: Final = "it waits and is tried again, for as long as kafka.oversized_after says; the others go on"
-
-
-def read_held(fact: str | None) -> dict[int, Held]:
-    """Read the fact: what waits, by its position."""
-    return {int(position): Held(**held) for position, held in json.loads(fact or "{}").items()}
 
 
 def give_up(outbox: Outbox, event: StoredEvent, size: int) -> None:

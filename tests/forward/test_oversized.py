@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from agent.forward import oversized
-from agent.forward.oversized import HELD_MAX, OVERSIZED_FACT, REASON, RETRY_MS, Oversized, read_held
+from agent.forward.held import HELD_FACT, read_held
+from agent.forward.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.settings import KafkaSettings
 from agent.store.port import StoredEvent
 from contract.event import Event
@@ -29,7 +30,7 @@ LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919
 
 
 def waiting(outbox: MemoryOutbox) -> list[int]:
-    return sorted(read_held(outbox.fact(OVERSIZED_FACT)))
+    return sorted(read_held(outbox.fact(HELD_FACT)))
 
 
 @pytest.fixture
@@ -198,14 +199,14 @@ def test_what_is_refused_again_after_a_smaller_one_was_taken_has_not_waited_in_v
         case.clock.pass_seconds(RETRY_MS / 1000)
         assert case.try_again() == [1]
         case.refuse(1, 700)
-    refused_ms = read_held(case.outbox.fact(OVERSIZED_FACT))[2].refused_ms
+    refused_ms = read_held(case.outbox.fact(HELD_FACT))[2].refused_ms
     case.clock.pass_seconds(RETRY_MS / 1000)
     assert case.try_again() == [1]
     assert case.rules.taken(1)
     case.refuse(2, 900)
 
     assert refused_ms == 2 * RETRY_MS
-    assert read_held(case.outbox.fact(OVERSIZED_FACT))[2].refused_ms == refused_ms
+    assert read_held(case.outbox.fact(HELD_FACT))[2].refused_ms == refused_ms
 
 
 def test_the_gateways_own_events_are_never_given_up() -> None:
