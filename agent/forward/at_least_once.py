@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -22,7 +23,7 @@ from agent.forward.mode import (
     Way,
 )
 from agent.forward.records import encode
-from agent.forward.sending import discard, hand_over
+from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight, Window
 from agent.store.port import StoredEvent
@@ -90,7 +91,7 @@ class PipelinedSession:
             alone = self._way.oversized.goes_alone(events[0].position)
             if alone and self._window.flying:
                 return  # a refusal would not tell which it was
-            self._send(events)
+            self._send(events, stop)
             self._alone = events[0] if alone and self._window.flying else None
             self._producer.poll(0)
             self._advance()
@@ -113,17 +114,19 @@ class PipelinedSession:
             self._cursor = events[-1].position
         return ()
 
-    def _send(self, events: Sequence[StoredEvent]) -> None:
+    def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Send consecutive events as one batch, or as several around those that the producer refuses."""
         flight = Flight(events[0].position, self._leader_epochs)
+        full = partial(self._check_full, flight, stop)
         for event in events:
             record = encode(event, self._way.gateway)
-            if hand_over(self._producer, self._way.topic, record, flight.report, self._check):
+            if hand_over(self._producer, self._way.topic, record, flight.report, full):
                 flight.sent(event.position)
             else:
                 self._launch(flight)
                 self._way.oversized.refused(event, len(record.value))
                 flight = Flight(event.position + 1, self._leader_epochs)
+                full = partial(self._check_full, flight, stop)
             self._cursor = max(self._cursor, event.position)
         self._launch(flight)
 
@@ -134,7 +137,7 @@ class PipelinedSession:
     def _wait(self) -> None:
         """Wait for whatever comes first of what can be waited for."""
         if self._window.flying or self._rewind or not self._window.has_room or self._way.oversized.full:
-            self._producer.poll(POLL_SECONDS_MAX)
+            serve(self._producer, POLL_SECONDS_MAX)
         else:
             self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
             self._producer.poll(0)
@@ -158,6 +161,7 @@ class PipelinedSession:
 
     def _check(self) -> None:
         """Raise SessionError where a delivery has failed or the producer as a whole."""
+        self._way.wall_steps.check()
         if self._errors.fatal is not None:
             raise SessionError(self._errors.fatal)
         failed = self._window.settle()
@@ -168,6 +172,14 @@ class PipelinedSession:
             self._alone = None
         if self._silence.lasts(self._window.unreported):
             self._way.link.down(UnreachableError(self._errors.text or str(self._silence)))
+
+    def _check_full(self, flight: Flight, stop: threading.Event) -> None:
+        """Raise SessionError where there is no use in waiting for room in the producer's queue."""
+        self._check()
+        if flight.failure is not None:
+            raise SessionError(flight.failure)
+        if stop.is_set():
+            raise SessionError("the agent stops")
 
     def _refuse(self, failed: Flight) -> None:
         """Set an event aside that was refused alone; raise SessionError for any other failure."""
@@ -185,5 +197,5 @@ class PipelinedSession:
         """Give what is in flight a moment to be reported and marked."""
         deadline = self._way.clock.monotonic() + STOP_MS_MAX
         while not self._window.empty and self._way.clock.monotonic() < deadline:
-            self._producer.poll(POLL_SECONDS_MAX)
+            serve(self._producer, POLL_SECONDS_MAX)
             self._advance(at_once=True)

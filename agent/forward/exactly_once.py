@@ -20,14 +20,13 @@ from agent.forward.mode import (
     FLIGHT_BYTES_MAX,
     FLIGHT_EVENTS_MAX,
     IDLE_SECONDS_MAX,
-    POLL_SECONDS_MAX,
     START,
     STOP_MS_MAX,
     Way,
 )
 from agent.forward.records import encode
 from agent.forward.recovery import await_stable, is_visible
-from agent.forward.sending import discard, hand_over
+from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView, leader_epochs
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
@@ -37,6 +36,8 @@ from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker ends an open transaction, which holds back every reader of its partitions."""
+REPORT_SECONDS: Final = 0.005
+"""How long it waits for delivery reports at once: nothing else is on its way meanwhile."""
 INTENT_FACT: Final = "transaction.intent"
 """The durable fact that says what the latest transaction holds."""
 SETTLED_FACT: Final = "transaction.settled"
@@ -160,6 +161,7 @@ class TransactionalSession:
         """See Session."""
         outbox = self._way.outbox
         while not stop.is_set():
+            self._way.wall_steps.check()
             if outbox.take_returned():
                 self._cursor = START
             if events := self._way.oversized.next_try() or self._read(stop):
@@ -236,7 +238,8 @@ class TransactionalSession:
         silence = Silence(self._way.clock, self._way.silence_ms)
         deadline: int | None = None
         while flight.unreported:
-            self._transactions.producer.poll(POLL_SECONDS_MAX)
+            serve(self._transactions.producer, REPORT_SECONDS)
+            self._way.wall_steps.check()
             self._transactions.check()
             if silence.lasts(flight.unreported):
                 self._way.link.down(UnreachableError(self._transactions.errors.text or str(silence)))

@@ -15,13 +15,14 @@ from agent.forward.at_least_once import AtLeastOnce
 from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, KafkaSettingsError, LeaderChangedError, RefusedError, SessionError
+from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
 from agent.forward.mode import Mode, Way
 from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicWatch, create_command
+from agent.forward.wall_steps import WallSteps
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links
@@ -82,7 +83,7 @@ class Forwarder:
             self._run_session(config, stop)
         except RefusedError:
             return True
-        except LeaderChangedError as change:
+        except RenewalError as change:
             _log.info("session=renewed reason=%r", str(change))
             return False
         except SessionError as failure:
@@ -123,6 +124,7 @@ class Forwarder:
             clock=self._clock,
             oversized=self._oversized,
             silence_ms=self._silence_ms,
+            wall_steps=WallSteps(self._clock),
         )
 
     def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
