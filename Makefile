@@ -57,6 +57,10 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	@$(BIN)/python -m simulators.parts programs heavy
 	$(BIN)/pytest
 
+.PHONY: test-turn
+test-turn: programs ## Run this turn's heavy tests of docs/guarantees.md, 25 minutes at most; PLAN=--plan shows them only
+	@$(BIN)/python -m tests.long_run $(PLAN)
+
 .PHONY: bench
 bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
 

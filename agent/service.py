@@ -24,8 +24,9 @@ from agent.notify import Notifier
 from agent.pipeline import Pipeline
 from agent.settings import Settings
 from agent.store.database import DamagedStoreError
+from agent.store.disk import NoRoomError
 from agent.store.event_store import EventStore
-from agent.supervision import supervise
+from agent.supervision import supervise, wait_for_room
 from agent.telemetry.links import Links
 from agent.watch import LastWords
 
@@ -57,10 +58,24 @@ async def _serve_until_damaged(settings: Settings, asked_to_stop: asyncio.Event)
 
 async def _serve(settings: Settings, asked_to_stop: asyncio.Event) -> None:
     clock = SystemClock(trusted=settings.gateway.clock == "trusted")
-    store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
-    async with store:
-        pipeline = Pipeline(settings.identity, clock, store, settings.devices)
-        await _run(settings, clock, store, pipeline, asked_to_stop)
+    async with AsyncExitStack() as stack:
+        store = await _open_store(settings, clock, asked_to_stop, stack)
+        if store is not None:
+            pipeline = Pipeline(settings.identity, clock, store, settings.devices)
+            await _run(settings, clock, store, pipeline, asked_to_stop)
+
+
+async def _open_store(
+    settings: Settings, clock: Clock, asked_to_stop: asyncio.Event, stack: AsyncExitStack
+) -> EventStore | None:
+    """Open the store as soon as its file system has room for that; None where we are asked to stop before."""
+    while not asked_to_stop.is_set():
+        store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
+        try:
+            return await stack.enter_async_context(store)
+        except NoRoomError as error:
+            await wait_for_room(error, settings.gateway.state_dir, asked_to_stop)
+    return None
 
 
 async def _run(

@@ -55,6 +55,13 @@ class OscoreSettings:
         units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
     )
     required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
+    freshness: str = option(
+        units.choice("request", "answer", "start"),
+        "what a device has to prove fresh with an Echo value: request: each request, by a round trip of its own; "
+        "answer: each request, by the value that the last answer brought, else by a round trip; start: its first "
+        "request after each start of the agent",
+        default="answer",
+    )
 
     def __post_init__(self) -> None:
         """Raise ValueError where nobody could speak."""

@@ -107,6 +107,7 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
 
 def _object(batch: Batch, partition: int, committed: int, receipt: Receipt | None, rules: Rules) -> Decision | None:
     """Return why a commit is no receipt for a batch; None where it is one, now or once it has come so far."""
+    lowest = batch.partitions[partition].lowest
     if receipt is None:
         foreign = "the group's offsets were committed by a foreign consumer or by a reset"
         return None if rules.any_commit else Decision(Verdict.HOLD, foreign)
@@ -116,7 +117,6 @@ def _object(batch: Batch, partition: int, committed: int, receipt: Receipt | Non
         return Decision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
     if receipt.first > committed:
         return Decision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
-    lowest = batch.partitions[partition].lowest
     if lowest < receipt.first:
         passed = f"the table reads partition {partition} from {receipt.first} on, above our offset {lowest}"
         return Decision(Verdict.RETURN, passed)

@@ -11,6 +11,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from agent import files
 from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.error import MqttError
 from agent.mqtt.packets import HEAD_BYTES_MAX, REMAINING_LENGTH_MAX, Packets
@@ -123,13 +124,14 @@ def _password(settings: MqttSettings) -> str | None:
     """Read the password anew for each connection, since it may have been changed."""
     if settings.password_file is None:
         return None
-    lines = settings.password_file.read_text().splitlines()
+    lines = files.read_text(settings.password_file).splitlines()
     if not lines:
         raise ValueError(f"{settings.password_file}: holds no password")
     return lines[0]
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
+    files.check(settings.tls_ca_file, settings.tls_certificate_file, settings.tls_key_file)
     context = ssl.create_default_context(cafile=settings.tls_ca_file)
     if settings.tls_certificate_file is not None:
         context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file)

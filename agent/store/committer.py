@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import content, database, letting_go, tables
+from agent.store import content, database, disk, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import STORE_FULL, Decision
 from agent.store.declaration import declarations
@@ -48,6 +48,7 @@ class Committer:
         memory: Memory,
         announce: Callable[[Answers], None],
     ) -> None:
+        self._path = path
         self._gateway = gateway
         self._clock = clock
         self._memory = memory
@@ -151,7 +152,7 @@ class Committer:
         try:
             if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
-            return STORE_FULL if self._room.stays_full(self.connection()) else ""
+            return self._fullness(self.connection())
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
             if is_damage(error):
                 self.damaged(error)
@@ -200,15 +201,25 @@ class Committer:
 
     def _has_room(self, connection: sqlite3.Connection, group: Sequence[Submission]) -> bool:
         """Tell whether new events have room; make it where there are some and something may leave."""
-        if not self._room.is_full(connection):
+        if not self._is_full(connection):
             return True
         known = self._memory.fingerprints
         if all(candidate.fingerprint in known for submission in group for candidate in submission.candidates):
             return False
         while self._make_room(connection):
-            if not self._room.is_full(connection):
+            if not self._is_full(connection):
                 return True
         return False
+
+    def _is_full(self, connection: sqlite3.Connection) -> bool:
+        return self._room.is_full(connection) or disk.is_low(self._path, connection)
+
+    def _fullness(self, connection: sqlite3.Connection) -> str:
+        """Say what is full, empty where there is room, or something may leave to make it."""
+        if self._room.stays_full(connection):
+            return STORE_FULL
+        stays = disk.is_low(self._path, connection) and self._room.purgeable() is None
+        return disk.DISK_FULL if stays and not self._room.droppable(connection) else ""
 
     def _make_room(self, connection: sqlite3.Connection) -> bool:
         """Let go of what may leave first; False where nothing may."""

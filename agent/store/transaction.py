@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.store import database, known_rows, tables
+from agent.store import database, gaps, known_rows, tables
 from agent.store.copy_count import CopyCount
 from agent.store.durations import Durations
 from agent.store.log_file import LogFile
@@ -85,6 +85,7 @@ class Transactions:
             connection.execute("BEGIN IMMEDIATE")
             if self._uncertain_from is not None:
                 tables.discard_from(connection, self._uncertain_from)
+                gaps.retract(connection, self._uncertain_from)
             write(connection)
             self.wear.note(connection, self._service())
             for change in changes:

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     try:
         evidence = asyncio.run(_run(options, console))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"interrupted; nothing is left running, the logs are in {options.folder}/logs")
+        console.print(f"interrupted: nothing is judged; nothing is left running, the logs are in {options.folder}/logs")
         return INTERRUPTED
     except KNOWN_ERRORS as error:
         return _fail([error], options, console)

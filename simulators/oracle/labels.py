@@ -15,7 +15,8 @@ _ROWS_OF_ONE_LABEL = """
 """
 _TWO_EVENTS = """
     SELECT epoch, sequence, count(*), group_concat(mark) FROM label LEFT JOIN said USING (statement)
-    GROUP BY epoch, sequence HAVING count(*) > 1
+    WHERE (epoch, sequence) IN (SELECT epoch, sequence FROM label GROUP BY epoch, sequence HAVING count(*) > 1)
+    GROUP BY epoch, sequence
 """
 _TWO_LABELS = """
     SELECT statement, mark, sent_forms, across FROM label JOIN said USING (statement) WHERE NOT neither
@@ -25,11 +26,14 @@ _LABELS_OF = """
     SELECT gateway, epoch FROM label WHERE statement = ? AND NOT EXISTS (
         SELECT 1 FROM gap WHERE gap.epoch = label.epoch AND sequence BETWEEN first AND last)
 """
-_WITHOUT_LABEL = "SELECT said FROM row WHERE epoch IS NULL OR sequence IS NULL"
+_WITHOUT_LABEL = """
+    SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
+"""
 # Rows that nobody has said are judged by their contents.
 _NOT_THE_RECORD = """
     SELECT r.said, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
-        EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence)
+        EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence),
+        (SELECT mark FROM said WHERE said.statement = r.statement)
     FROM row r LEFT JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
     WHERE (r.epoch IS NOT c.epoch OR r.sequence IS NOT c.sequence OR r.fingerprint IS NOT c.fingerprint
         OR r.gateway IS NOT c.gateway OR r.statement IS NOT c.statement)
@@ -49,8 +53,8 @@ def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
         said = f"{_label(epoch, sequence)}: {events} events"
         findings.add(Violation("mislabelled", said, 0, 0, events, _marks(marks)))
     if not casebook.has_records:
-        for (said,) in execute(_WITHOUT_LABEL).fetchall():
-            findings.add(Violation("mislabelled", f"{words(said)}: a row without a label", 0, 0, 1))
+        for said, mark in execute(_WITHOUT_LABEL).fetchall():
+            findings.add(Violation("mislabelled", f"{words(said)}: a row without a label", 0, 0, 1, _marks(mark)))
         return
     _check_labels_of_one_event(casebook, scope, findings)
     _check_rows(casebook, findings)
@@ -80,13 +84,14 @@ def _check_labels_of_one_event(casebook: Casebook, scope: Scope, findings: Findi
 
 def _check_rows(casebook: Casebook, findings: Findings) -> None:
     rows = casebook.database.execute(_NOT_THE_RECORD).fetchall()
-    for said, epoch, sequence, partition, offset, is_nowhere, is_label in rows:
+    for said, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
         place = f"{words(said)}: partition {partition}, offset {offset}"
         if is_nowhere and not is_label:
-            findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1))
+            findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1, _marks(mark)))
             continue
         other = "there is no such record" if is_nowhere else "the record there says otherwise"
-        findings.add(Violation("mislabelled", f"{place}, {_label(epoch, sequence)}: {other}", 0, 0, 1))
+        claim = f"{place}, {_label(epoch, sequence)}: {other}"
+        findings.add(Violation("mislabelled", claim, 0, 0, 1, _marks(mark)))
 
 
 def _marks(listed: int | str | None) -> tuple[int, ...]:

@@ -24,26 +24,34 @@ _FOUND = """
     CREATE TABLE found (statement BLOB PRIMARY KEY, rows) WITHOUT ROWID;
     INSERT INTO found SELECT statement, count(*) FROM row WHERE NOT repeated GROUP BY statement;
 """
-_LABELS = """
+_LABELS_OF_RECORDS = """
     CREATE TABLE label (epoch, sequence, statement, device, gateway, partition, "offset", at,
         PRIMARY KEY (epoch, sequence, statement)) WITHOUT ROWID;
-    INSERT INTO label SELECT epoch, sequence, statement, device, gateway, partition, min("offset"), at FROM {source}
-        WHERE epoch IS NOT NULL AND sequence IS NOT NULL GROUP BY epoch, sequence, statement;
-"""
-_OF_RECORDS = """
+    INSERT INTO label SELECT epoch, sequence, statement, device, gateway, partition, min("offset"), at FROM record
+        GROUP BY epoch, sequence, statement;
     CREATE INDEX labels ON label (statement);
     CREATE INDEX places ON record (partition, "offset");
+"""
+_LABELS_OF_ROWS = """
+    CREATE VIEW label AS SELECT epoch, sequence, statement, device, gateway, partition, "offset", at FROM row
+        WHERE epoch IS NOT NULL AND sequence IS NOT NULL AND NOT repeated;
 """
 _SAID = """
     CREATE INDEX variants ON variant (statement);
     CREATE INDEX variant_marks ON variant (mark);
+    CREATE VIEW bounded AS SELECT *, {may} AS may, {must} AND mark NOT IN (SELECT mark FROM variant) AS must FROM event;
     CREATE TABLE said (statement BLOB PRIMARY KEY, neither, marks, sent, acked, due, sent_forms, due_forms, forms,
         requests, across, first_at, mark) WITHOUT ROWID;
     INSERT INTO said SELECT statement, max(neither), count(*), sum(may), sum(ended IS 'Acked'), sum(must),
-        sum(DISTINCT may << form), sum(DISTINCT must << form), sum(DISTINCT 1 << form),
-        sum(requests), sum(across), min(first_at), min(mark)
-        FROM (SELECT *, {may} AS may, {must} AND mark NOT IN (SELECT mark FROM variant) AS must FROM event)
-        GROUP BY statement;
+        max(may) << min(form), max(must) << min(form), CASE WHEN min(form) = max(form) THEN 1 << form END,
+        sum(requests), sum(across), min(first_at), min(mark) FROM bounded GROUP BY statement;
+"""
+# Few have it: integers and texts of the same digits.
+_SEVERAL_FORMS = """
+    CREATE INDEX statements ON event (statement);
+    UPDATE said SET (sent_forms, due_forms, forms) = (
+        SELECT sum(DISTINCT may << form), sum(DISTINCT must << form), sum(DISTINCT 1 << form)
+        FROM bounded WHERE bounded.statement = said.statement) WHERE forms IS NULL;
 """
 # Of an event that was sent in one request alone, and refused, no other request can have brought a row.
 _MAY_OF_ONE = "(requests > 0 AND NOT (ended IS 'Refused' AND requests = 1))"
@@ -65,12 +73,12 @@ def prepare(casebook: Casebook, scope: Scope) -> None:
     """Make the tallies of a casebook that has been filled."""
     execute = casebook.database.executescript
     execute(_REPEATED + _FOUND)
-    execute(_LABELS.format(source="record" if casebook.has_records else "row"))
-    if casebook.has_records:
-        execute(_OF_RECORDS)
+    execute(_LABELS_OF_RECORDS if casebook.has_records else _LABELS_OF_ROWS)
     if not scope.settled:
         execute(_REACHED)
     execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(scope)))
+    if casebook.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
+        execute(_SEVERAL_FORMS)
 
 
 def must(scope: Scope) -> str:

@@ -35,7 +35,10 @@ def main(arguments: Sequence[str], program: str) -> int:
     try:
         verdict = asyncio.run(_run(options, console))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"interrupted; nothing is left running, the ledger is {options.ledger_file}", soft_wrap=True)
+        console.print(
+            f"interrupted: nothing is judged; nothing is left running, the ledger is {options.ledger_file}",
+            soft_wrap=True,
+        )
         return INTERRUPTED
     except KNOWN_ERRORS as error:
         return _fail([error], console)

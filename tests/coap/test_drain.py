@@ -67,6 +67,7 @@ async def test_two_may_wait_for_the_end() -> None:
             await until(lambda: server.in_work == 1, "a request in work")
             recorder.respond()
             await asyncio.gather(*waiting)
+            assert server.in_work == 0
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:

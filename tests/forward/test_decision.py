@@ -18,9 +18,8 @@ def view(first: PartitionView, second: PartitionView = DONE, topic_id: str = "to
     return View(topic_id, {0: first, 1: second})
 
 
-def begun(first: int) -> Receipt:
-    """Return the receipt of a table that has read from an offset on."""
-    return Receipt("table", first, "topic-1")
+def receipt(table: str, first: int) -> Receipt:
+    return Receipt(table, first, "topic-1")
 
 
 CASES = [
@@ -28,8 +27,8 @@ CASES = [
     ("the highest is the next to be read", view(PartitionView(14, OURS, 15)), PINNED, Verdict.WAIT),
     ("the group has committed nothing yet", view(PartitionView(None, None, 15)), PINNED, Verdict.WAIT),
     ("offsets went back", view(PartitionView(3, OURS, 15)), PINNED, Verdict.WAIT),
-    ("first is our lowest", view(PartitionView(15, Receipt("table", 10, "topic-1"), 15)), PINNED, Verdict.PROCESSED),
-    ("first is above our lowest", view(PartitionView(15, Receipt("table", 11, "topic-1"), 15)), PINNED, Verdict.RETURN),
+    ("first is our lowest", view(PartitionView(15, receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
+    ("first is above our lowest", view(PartitionView(15, receipt("table", 11), 15)), PINNED, Verdict.RETURN),
     ("another topic's receipt", view(PartitionView(15, Receipt("table", 0, "topic-2"), 15)), PINNED, Verdict.HOLD),
     ("a foreign commit", view(PartitionView(99, None, 99)), PINNED, Verdict.HOLD),
     (
@@ -39,16 +38,16 @@ CASES = [
         Verdict.PROCESSED,
     ),
     ("one that counts, but not yet", view(PartitionView(14, None, 99)), Rules("table", any_commit=True), Verdict.WAIT),
-    ("another table", view(PartitionView(99, Receipt("other", 0, "topic-1"), 99)), PINNED, Verdict.HOLD),
+    ("another table", view(PartitionView(99, receipt("other", 0), 99)), PINNED, Verdict.HOLD),
     (
         "another table where any commit counts",
-        view(PartitionView(99, Receipt("other", 0, "topic-1"), 99)),
+        view(PartitionView(99, receipt("other", 0), 99)),
         Rules("table", any_commit=True),
         Verdict.HOLD,
     ),
     (
         "another table that starts above us",
-        view(PartitionView(99, Receipt("other", 50, "topic-1"), 99)),
+        view(PartitionView(99, receipt("other", 50), 99)),
         PINNED,
         Verdict.HOLD,
     ),
@@ -62,19 +61,19 @@ CASES = [
     ),
     (
         "a first above the offset itself",
-        view(PartitionView(3, begun(4), 30)),
+        view(PartitionView(3, receipt("table", 4), 30)),
         PINNED,
         Verdict.HOLD,
     ),
     (
         "a first beyond everything",
-        view(PartitionView(20, begun(10**12), 30)),
+        view(PartitionView(20, receipt("table", 10**12), 30)),
         PINNED,
         Verdict.HOLD,
     ),
     (
         "a table that begins at the end",
-        view(PartitionView(30, begun(30), 30)),
+        view(PartitionView(30, receipt("table", 30), 30)),
         PINNED,
         Verdict.RETURN,
     ),
@@ -159,12 +158,12 @@ def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, seen: 
     ("pinned", "receipts", "table"),
     [
         (None, [], None),
-        (None, [Receipt("a", 0, "topic-1"), Receipt("b", 0, "topic-1")], "a"),
-        ("a", [Receipt("b", 0, "topic-1")], "a"),
+        (None, [receipt("a", 0), receipt("b", 0)], "a"),
+        ("a", [receipt("b", 0)], "a"),
         ("a", [Receipt("b", 0, "topic-1", succeeds="a")], "b"),
         ("a", [Receipt("b", 0, "topic-1", succeeds="c")], "a"),
-        ("a", [Receipt("a", 0, "topic-1"), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
-        ("b", [Receipt("a", 0, "topic-1"), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
+        ("a", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
+        ("b", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
     ],
 )
 def test_the_first_table_is_pinned_and_only_its_successor_takes_over(

@@ -111,7 +111,7 @@ def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert "receipts=flowing" in caplog.text
 

@@ -102,6 +102,23 @@ def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
     assert (window.acked, window.flying) == (1, 2)
 
 
+def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room() -> None:
+    window = Window(1)
+    room = []
+    for first in range(1, 1_001):
+        room.append(window.has_room)
+        sending = flight(first, 1)
+        window.launch(sending)
+        sending.report(None, delivered(0, first))
+        window.settle()
+    assert all(room)
+    assert (window.acked, window.has_room) == (1_000, False)
+
+    window.take_confirmed(1)
+
+    assert (window.acked, window.has_room) == (999, True)
+
+
 @given(data=st.data(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))
 def test_marks_cover_every_position_once_and_in_order_whatever_order_reports_come_in(
     data: st.DataObject, sizes: list[int]

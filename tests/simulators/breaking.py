@@ -131,6 +131,12 @@ def shift_a_rows_label(true: Run, random: Random) -> Broken:
 
 
 @_breaks("mislabelled")
+def shift_a_rows_epoch(true: Run, random: Random) -> Broken:
+    """Write a row under an epoch that nobody has."""
+    return _with_changed_row(true, random, epoch="other")
+
+
+@_breaks("mislabelled")
 def shift_a_rows_place(true: Run, random: Random) -> Broken:
     """Write a row with an offset that nobody has."""
     return _with_changed_row(true, random, offset=9_000)

@@ -209,3 +209,10 @@ def test_a_false_history_is_named(name: str) -> None:
     assert history.fault in verdict.faults
     assert not verdict.kept
     assert history.fault in ("unacked", "premature") or history.fault in {one.what for one in verdict.violations}
+
+
+def test_whatever_is_named_of_a_row_names_the_event() -> None:
+    shifted = [TOPIC[0]._replace(offset=999), *TOPIC[1:]]
+    (violation,) = audit(LINES, shifted, TOPIC).violations
+    assert violation.marks == (1,)
+    assert "there is no such record" in str(violation)

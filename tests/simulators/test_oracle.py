@@ -132,6 +132,21 @@ def test_a_device_whose_events_changed_places_is_caught() -> None:
     assert audit(lines, [row_of(first, 7), row_of(second, 4, "another epoch")]).kept
 
 
+def test_an_ack_on_the_very_line_before_the_next_transmission_decides() -> None:
+    first, second = Event("d", id=1), Event("d", id=2)
+    lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Acked(1, 1), Sent(1, 2), Acked(2, 2)]
+    assert audit(lines, rows(first, second)).kept
+    assert audit(lines, rows(second, first)).disordered == 1
+
+
+def test_of_several_later_events_the_one_that_was_acked_first_decides() -> None:
+    a, b, c = (Event("d", id=number) for number in range(3))
+    told: list[Line] = [Told(0, 1, a), Told(0, 2, b), Told(0, 3, c), Sent(0, 2), Acked(1, 2), Sent(1, 1), Sent(1, 3)]
+    lines: list[Line] = [*told, Acked(2, 3), Acked(2, 1)]
+    assert audit(lines, rows(b, c, a)).kept
+    assert audit(lines, rows(a, b, c)).disordered == 1
+
+
 def test_events_under_way_at_once_may_come_in_any_order() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
     lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Sent(0, 2), Acked(1, 2), Acked(1, 1)]
@@ -148,6 +163,13 @@ def test_records_of_a_device_that_changed_places_in_kafka_are_caught() -> None:
     assert records(4, 5, 9).disordered == 0
     assert records(4, 9, 5).disordered == 1
     assert records(4, 9, 5, 6).disordered == 2
+
+
+def test_a_record_that_is_repeated_late_is_where_it_was_first() -> None:
+    first, second = Event("d", id=1), Event("d", id=2)
+    topic = [*rows(first, second), row_of(first)._replace(offset=9)]
+    verdict = audit(sent_and_acked(first, second), topic[:2], topic)
+    assert (verdict.kept, verdict.records, verdict.repeats) == (True, 3, 1)
 
 
 def test_a_topic_in_place_of_a_table_may_repeat_a_label() -> None:
