@@ -223,6 +223,12 @@ class KafkaSettings:
         "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
         default=None,
     )
+    oversized_after_seconds: float = option(
+        units.duration,
+        "for how long Kafka has to refuse an event for its size before it is given up",
+        key="oversized_after",
+        default=86_400.0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

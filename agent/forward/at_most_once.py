@@ -22,7 +22,7 @@ from agent.forward.mode import (
     Way,
 )
 from agent.forward.records import encode
-from agent.forward.sending import discard, hand_over
+from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
 from agent.store.port import Outbox, StoredEvent
@@ -106,7 +106,8 @@ class UnackedSession:
             else:
                 oversized.give_up(self._way.outbox, event, len(record.value))
         while flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
-            self._producer.poll(POLL_SECONDS_MAX)
+            self._way.wall_steps.check()
+            serve(self._producer, POLL_SECONDS_MAX)
         self.marked += 1
 
     def _check_connection(self) -> None:

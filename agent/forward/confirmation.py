@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 
 from agent.clock import Clock
+from agent.forward.client import ANSWER_SECONDS_MAX, no_answer
 from agent.forward.error import TopicReplacedError, UnreachableError
 from agent.forward.topic import LeaderEpochs, LogEnd, TopicWatch, leader_epochs, log_end, topic_id
 from agent.forward.window import Window
@@ -55,8 +56,13 @@ class Confirmation:
 
         Raises TopicReplacedError or TopicMissingError; UnreachableError only means that the question is asked again.
         """
-        if self._question is None or not self._question.done:
+        if self._question is None:
             return None
+        if not self._question.done:
+            if self._clock.monotonic() - self._asked <= ANSWER_SECONDS_MAX * 1000:
+                return None
+            self._question = None
+            raise self._watch.explain(no_answer())
         question, self._question = self._question, None
         try:
             actual, ends = topic_id(question.topic.result()), question.log_ends()

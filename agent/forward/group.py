@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from agent.forward.attempt import attempt
 from agent.forward.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, LastError, code_of
 from agent.forward.decision import PartitionView, View
 from agent.forward.error import UnreachableError
@@ -18,6 +20,8 @@ from agent.forward.read_back import Found
 from agent.forward.topic import LogEnd, TopicWatch
 from contract.receipt import Receipt, parse
 
+READ_SECONDS: Final = 0.02
+"""How long it waits at once for a record that is read back."""
 ASK_SECONDS = 2.0
 """How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
 
@@ -71,7 +75,8 @@ class Group:
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while not stop.is_set():
             try:
-                answer = self._consumer.committed(question, timeout=ASK_SECONDS)
+                ask = partial(self._consumer.committed, question, timeout=ASK_SECONDS)
+                answer = attempt(ask, REQUEST_SECONDS_MAX, stop, "the group's offsets")
             except KafkaException as error:
                 if code_of(error) not in _ASK_AGAIN or time.monotonic() > deadline:
                     raise
@@ -91,8 +96,9 @@ def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     try:
         while time.monotonic() < deadline and not stop.is_set():
-            message = consumer.poll(STOP_POLL_SECONDS)
+            message = consumer.poll(0)  # never longer: see `wall_steps`
             if message is None:
+                stop.wait(READ_SECONDS)
                 continue
             error = message.error()
             if error is None:

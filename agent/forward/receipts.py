@@ -14,6 +14,7 @@ from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
 from agent.forward.error import KafkaSettingsError, SessionError, UnreachableError
 from agent.forward.group import Group
+from agent.forward.hold import HOLD_FACT, Hold, read_hold
 from agent.forward.knock import knock
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
@@ -79,6 +80,7 @@ class Receipts:
         """
         batches = self._outbox.forwarded()
         if not batches:
+            self._note_hold("")
             return
         with self._group(stop) as group:
             while batches:
@@ -138,7 +140,7 @@ class Receipts:
                 self._outbox.set_fact(TABLE_FACT, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
         except OutboxError as error:
-            self._links.report(LinkName.RECEIPTS, HELD, str(error))
+            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # and nothing more: no fact can be written now
             return None
         return table
 
@@ -159,3 +161,13 @@ class Receipts:
             self._links.report(LinkName.RECEIPTS, HELD, held)
         else:
             self._links.report(LinkName.RECEIPTS, FLOWING)
+        self._note_hold(held or "")
+
+    def _note_hold(self, reason: str) -> None:
+        """Write down why receipts are held, or that they are not, as far as the disk takes it."""
+        hold = read_hold(self._outbox.fact(HOLD_FACT))
+        if reason == ("" if hold is None else hold.reason):
+            return
+        since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
+        with suppress(OutboxError):  # log, status page and metric tell it, too
+            self._outbox.set_fact(HOLD_FACT, str(Hold(since, reason)) if reason else "")

@@ -95,6 +95,9 @@ class _Agent(Collector):
         for danger in Danger:
             dangers.add_metric((danger.value,), sources.dangers[danger])
         yield dangers
+        yield GaugeMetricFamily(
+            "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=sources.status().oversized
+        )
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)

@@ -66,7 +66,6 @@ class EventStore:
     async def __aenter__(self) -> Self:
         """Open the store, which may take seconds where it is large."""
         self._loop = asyncio.get_running_loop()
-        self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._lock = lock(self._path)
         try:
             await asyncio.to_thread(self._open)

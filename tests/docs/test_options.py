@@ -73,6 +73,8 @@ SHOWN_BY = {
     "test_a_broker_that_does_not_answer_is_named_with_the_reason",
     "kafka.topic": "tests/doctor/test_kafka.py::test_a_topic_that_is_missing_comes_with_the_command_that_creates_it",
     "kafka.delivery": "tests/forward/test_exactly_once.py::test_a_backlog_and_what_comes_meanwhile_is_there_once",
+    "kafka.oversized_after": "tests/forward/test_oversized.py::"
+    "test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on",
     "kafka.properties": "tests/forward/test_client.py::"
     "test_the_users_properties_win_over_ours_and_never_over_the_modes",
     "kafka.properties_file": "tests/forward/test_client.py::"

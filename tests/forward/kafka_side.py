@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ConfigResource,
     NewPartitions,
     NewTopic,
+    PartitionMetadata,
 )
 
 from agent.forward.client import LastError
@@ -169,8 +170,18 @@ class KafkaSide:
 
     def leader(self, partition: int) -> int:
         """Give the number of the broker that leads a partition."""
-        found = self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[partition].leader
-        return int(found)
+        return int(self._partition(partition).leader)
+
+    def replicas(self, partition: int) -> set[int]:
+        """Return the numbers of the brokers that keep a partition."""
+        return set(self._partition(partition).replicas)
+
+    def in_sync(self, partition: int) -> set[int]:
+        """Return the numbers of those that have all of it."""
+        return set(self._partition(partition).isrs)
+
+    def _partition(self, number: int) -> PartitionMetadata:
+        return self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[number]
 
     def leader_epochs(self) -> LeaderEpochs:
         """Give each partition's leader epoch as it is now."""

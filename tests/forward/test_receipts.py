@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from agent.forward.hold import HOLD_FACT, read_hold
 from agent.forward.receipts import FLOWING, TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets
@@ -79,8 +80,12 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
+        hold = read_hold(outbox.fact(HOLD_FACT))
+        assert hold is not None
+        assert "foreign consumer" in hold.reason
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+        wait_until(lambda: read_hold(outbox.fact(HOLD_FACT)) is None, "commands beside the agent are told")
 
     assert "receipts=flowing" in caplog.text
 
