@@ -43,7 +43,7 @@ class CoapSettings:
     """Section [coap]."""
 
     enabled: bool = option(units.boolean, "accept events over CoAP", default=True)
-    bind: str = option(units.text, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
+    bind: str = option(units.listen_address, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
     max_body_bytes: int = option(units.size, "largest body, block-wise uploads included", default=65_536)
 
 
@@ -75,7 +75,7 @@ class HttpSettings:
 
     enabled: bool = option(units.boolean, "accept events over HTTP, with health, status and metrics", default=True)
     bind: str = option(
-        units.text,
+        units.listen_address,
         "address and TCP port; beyond the loopback `token_file` is required; [::] takes IPv6 and IPv4",
         default="127.0.0.1:8580",
     )

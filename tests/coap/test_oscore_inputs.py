@@ -27,7 +27,7 @@ from tests.coap.recorder import Recorder
 from tests.coap.sensor import BLOCK1, BODY, CHANGED, CON, NON, POST, Sensor, datagram, post
 from tests.coap.serving import serving
 from tests.coap.test_endpoint import link_local
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 UNAUTHORIZED, BAD_REQUEST, BAD_OPTION, INCOMPLETE, INTERNAL_ERROR, UNAVAILABLE = 0x81, 0x80, 0x82, 0x88, 0xA0, 0xA3
 OSCORE = 9

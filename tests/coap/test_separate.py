@@ -15,7 +15,7 @@ from tests.coap.recorder import DURABLE, Recorder
 from tests.coap.sensor import ACK, CHANGED, CON, NON, RST, Heard, Sensor, datagram, post
 from tests.coap.serving import serving
 from tests.coap.stepped_loop import SteppedLoop
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
 PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
