@@ -21,7 +21,9 @@ Two copies of one process (a virtual machine copied with its memory) share token
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import secrets
 from dataclasses import dataclass
 from random import Random, SystemRandom
@@ -42,6 +44,8 @@ WINDOW = 32
 """Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
 NUMBER_BYTES, TOKEN_BYTES = 5, 7
 """An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+NUMBERLESS_ENDS_SECONDS = 60.0
+"""Without such a refusal for so long, the next is worth a line in the log again."""
 NUMBERS_FILE = "sender.number"
 ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
 """Those that every OSCORE stack has (RFC 8613 section 3.2.1)."""
@@ -132,10 +136,11 @@ class Contexts:
     def find(self, request: Message) -> SecurityContext | None:
         """Find the context that a protected request names; raise oscore.DecodeError or IndexError.
 
-        A request to a group is none of ours, and aiocoap's context would stumble over its signature.
+        A request to a group is none of ours, and aiocoap's context would stumble over its signature, as it would over
+        a number of more than five bytes, a length that RFC 8613 section 6.1 reserves.
         """
         named = oscore.verify_start(request)
-        if oscore.COSE_COUNTERSIGNATURE0 in named:
+        if oscore.COSE_COUNTERSIGNATURE0 in named or len(named.get(oscore.COSE_PIV, b"")) > NUMBER_BYTES:
             raise oscore.DecodeError
         return self._contexts.get((named.get(oscore.COSE_KID), named.get(oscore.COSE_KID_CONTEXT)))
 
@@ -148,6 +153,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         self._site = site
         self._contexts = contexts
         self._tuning = tuning
+        self._numberless_last = -math.inf
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
         """Keep aiocoap from assembling."""
@@ -220,7 +226,10 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
 
     def _numberless(self, context: SecurityContext, cause: Exception) -> Message:
         """Refuse in the plain: without a number that was never used nothing may be encrypted."""
-        _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        now = asyncio.get_running_loop().time()
+        if now - self._numberless_last > NUMBERLESS_ENDS_SECONDS:
+            _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        self._numberless_last = now
         return self._message(UNAVAILABLE, b"no sequence number")
 
     def _message(self, code: int, diagnostic: bytes) -> Message:

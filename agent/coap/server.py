@@ -106,8 +106,12 @@ class CoapServer:
         await self._events.finished()
 
     def forget_answers(self) -> None:
-        """Give no answer from memory to a request from before this moment: the store has forgotten some of them."""
+        """Answer no request from before this moment from memory: the store has forgotten some of them.
+
+        Under OSCORE its retransmission is a replay then, and refused: the sensor has to make a new request of it.
+        """
         self._exchanges.forget_answers()
+        self._bridge.forget_answers()
 
     @property
     def in_work(self) -> int:

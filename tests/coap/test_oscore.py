@@ -94,6 +94,43 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
     assert len(recorder.deliveries) == 2
 
 
+async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    """It may be that event's: the sensor has to say it again, as a new request, and then it is stored again."""
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            _, acked = await sensor.post(socket)
+            recorder.answer = None
+            in_work, reference = sensor.request()
+            socket.send(in_work)
+            await recorder.received(2)
+            server.forget_answers()
+            assert (await socket.ask(acked)).code == UNAUTHORIZED
+            socket.send(in_work)
+            await socket.expect_silence()
+            recorder.respond()
+            answer = await socket.hear_raw()
+            assert sensor.read(answer, reference).code == Code.CHANGED
+            assert await socket.ask_raw(in_work) == answer
+    assert len(recorder.deliveries) == 2
+
+
+async def test_requests_in_flight_at_once_are_each_served_after_a_challenge_of_their_own(tmp_path: Path) -> None:
+    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            bodies = [BODY + bytes((number,)) for number in range(8)]
+            first = [(body, *sensor.request(body)) for body in bodies]
+            challenges = [(body, sensor.read(await socket.ask_raw(raw), reference)) for body, raw, reference in first]
+            for body, challenge in reversed(challenges):
+                raw, reference = sensor.request(body, challenge.opt.echo)
+                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
+
+
 async def test_a_retransmission_of_a_request_in_work_waits_for_its_answer(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
