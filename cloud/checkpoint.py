@@ -59,12 +59,29 @@ class Checkpoint:
         )
 
     def latest_batch(self) -> int | None:
-        """Give the id of the latest batch in the offset log; None where there is none."""
-        folder = self._path("offsets")
-        if not self._files.exists(folder):
+        """Return the id of the latest batch in the offset log; None where there is none."""
+        return self._latest("offsets")
+
+    def watermark(self) -> int:
+        """Return the watermark of the next batch, in milliseconds; what is planned before that time is dropped."""
+        committed = self._latest("commits")
+        if committed is None or (log := self._read(f"commits/{committed}")) is None:
+            return 0
+        return int(json.loads(log.splitlines()[1])["nextBatchWatermarkMs"])
+
+    def forget_batch_below_watermark(self) -> int | None:
+        """Remove the plan of a batch of which Spark would drop everything, for another plan at a right time.
+
+        Return its id; None where there is no such plan. Nothing of such a batch is ever committed.
+        """
+        batch = self.latest_batch()
+        if batch is None or batch == self._latest("commits"):
             return None
-        names = [entry.getPath().getName() for entry in self._files.listStatus(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        planned = self.planned(batch)
+        if planned.time > planned.watermark:
+            return None
+        self._files.delete(self._path(f"offsets/{batch}"), False)
+        return batch
 
     def read_claim(self) -> Claim | None:
         """Give this checkpoint's claim; None where it has made none."""
@@ -81,6 +98,13 @@ class Checkpoint:
         self._files.delete(self._path(_CLAIM), False)
         if not self._files.rename(temporary, self._path(_CLAIM)):
             raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIM}")
+
+    def _latest(self, log: str) -> int | None:
+        folder = self._path(log)
+        if not self._files.exists(folder):
+            return None
+        names = [entry.getPath().getName() for entry in self._files.listStatus(folder)]
+        return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _starts(self, batch: int) -> Offsets:
         """Give where a batch starts: where the one before it ends; partitions that are new to it are left out."""

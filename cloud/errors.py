@@ -13,5 +13,5 @@ class SinkError(JobError):
     """The table cannot be reached, or has refused; nothing is committed in halves, and a new start may succeed."""
 
 
-class ReceiptError(JobError):
-    """The receipts could not be given; the table has everything all the same, and the next try may succeed."""
+class KafkaError(JobError):
+    """Kafka does not answer, or refuses; the table has everything all the same, and the next try may succeed."""
