@@ -105,11 +105,11 @@ def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop
 
 
 def _label(message: Message) -> Found:
-    """Read the label of a record; NOBODY where it has none."""
+    """Read the label of a record, and the leader epoch that the log gives it; NOBODY where it has no label."""
     try:
         headers = dict(message.headers() or ())
         gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
-        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])))
+        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
     except (KeyError, ValueError, AttributeError):
         return NOBODY
 
@@ -118,6 +118,8 @@ def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView
     log_end, leader_epoch = (None, None) if end is None else (end.offset, end.leader_epoch)
     if committed is None or committed.offset < 0:
         return PartitionView(log_end=log_end, leader_epoch=leader_epoch)
+    if leader_epoch is not None and committed.leader_epoch is not None:
+        leader_epoch = max(leader_epoch, committed.leader_epoch)  # a leader that is no longer one does not know
     return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch)
 
 

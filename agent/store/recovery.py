@@ -13,7 +13,7 @@ from agent.store.damage import is_damage
 from agent.store.database import Connect, DamagedStoreError, StoreError
 from agent.store.fingerprints import DEFAULT_BOUNDS, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.inspection import inspect_files, inspect_opened
+from agent.store.inspection import inspect_files
 from agent.store.known import Spans
 from agent.store.opening import Memory, load
 from agent.store.salvage import salvage
@@ -48,7 +48,6 @@ def _open(
     inspect_files(path)
     connection = connect(path)
     try:
-        inspect_opened(connection, path)
         if lacks_log:
             end = tables.last_position(connection)
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))

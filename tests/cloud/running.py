@@ -20,6 +20,7 @@ from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Record, send
+from tests.support.waiting import wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 BATCH_SECONDS_MAX = 180.0
@@ -97,7 +98,11 @@ class CloudSide:
 
     def wait_for_receipts(self, records: int) -> None:
         """Wait until the receipts cover so many records."""
-        self.wait(lambda: self.receipted() >= records, f"{records} records receipted")
+        wait_for_work(self.jobs[-1], self.receipted, records, "records are receipted", BATCH_SECONDS_MAX)
+
+    def wait_for_rows(self, count: int) -> None:
+        """Wait until the table has so many rows."""
+        wait_for_work(self.jobs[-1], lambda: len(self.rows()), count, "rows", BATCH_SECONDS_MAX)
 
     @property
     def group(self) -> str:

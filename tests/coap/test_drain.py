@@ -12,7 +12,7 @@ from agent.coap.tuning import Tuning
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import CHANGED, Sensor, post
 from tests.coap.serving import serving
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.forward.receipts import TABLE_FACT
+from agent.forward.receipts import FLOWING, TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets
+from agent.telemetry.links import LinkName
 from simulators.parts.kafka import Broker
+from tests.forward.checks import wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import GROUP, KafkaSide
 from tests.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 EVENTS = 50
 
@@ -35,14 +37,14 @@ def outbox(kafka: KafkaSide) -> CountingOutbox:
     outbox = CountingOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == 0, "everything is forwarded")
+        wait_until_forwarded(outbox)
     return outbox
 
 
 def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
     """Wait until polls have begun and ended after this moment."""
     before = outbox.polls
-    wait_until(lambda: outbox.polls > before + polls, f"{polls} polls")
+    wait_for_count(lambda: outbox.polls - before, polls + 1, "polls", or_more=True)
 
 
 def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
@@ -62,7 +64,7 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: Coun
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) == "table-1"
 
@@ -78,7 +80,7 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert "receipts=flowing" in caplog.text
 
@@ -88,9 +90,25 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: Counti
     kafka.commit(None, "")
 
     with receipting(kafka.settings(), outbox, any_commit=True):
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) is None
+
+
+@pytest.mark.kafka
+def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(10**12, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
 
 
 @pytest.mark.kafka
@@ -105,7 +123,7 @@ def test_another_table_holds_until_it_says_that_it_succeeds(
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
         kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) == "table-2"
 
@@ -118,7 +136,7 @@ def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: Countin
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -126,10 +144,11 @@ def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide,
     first = max(kafka.ends().values())
     kafka.commit(first, kafka.receipt(first=first))
 
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+    with receipting(kafka.settings(), outbox) as links:
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
 
     assert processed(outbox) == 0
+    assert links.state(LinkName.RECEIPTS) == FLOWING
 
 
 @pytest.mark.kafka
@@ -140,7 +159,7 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
     with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
         wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -157,7 +176,7 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
         wait_until(lambda: "receipts=held" in caplog.text, "it is held")
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -191,7 +210,7 @@ def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outb
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -203,7 +222,7 @@ def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: Coun
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -217,7 +236,7 @@ def test_records_that_outlived_their_leader_are_read_back_and_receipted(
     kafka.commit(None, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert before != kafka.leader_epochs()
 
@@ -235,11 +254,11 @@ def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_
         other = MemoryOutbox()
         other.append(*readings(EVENTS * 2))
         with forwarding(kafka.settings(), other, "gw-2"):
-            wait_until(lambda: other.new == 0, "the other gateway's events are there")
+            wait_until_forwarded(other)
     kafka.commit(None, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
 
     assert processed(outbox) == 0
 
@@ -261,7 +280,7 @@ def test_after_a_poll_that_nobody_answered_another_client_asks(
         wait_until(lambda: "receipts=unreachable" in caplog.text, "nobody answers")
         broker.start()
         kafka.commit(None, kafka.receipt())
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 def test_it_asks_only_while_something_is_outstanding() -> None:
@@ -284,4 +303,4 @@ def test_without_receipts_forwarded_is_done() -> None:
     outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
 
     with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):
-        wait_until(lambda: processed(outbox) == 1, "it is processed")
+        wait_for_count(lambda: processed(outbox), 1, "it is processed")

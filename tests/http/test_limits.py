@@ -12,9 +12,9 @@ import pytest
 
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.http.limits import Limits
-from tests.coap.waiting import until
 from tests.http.client import Raw, post_bytes
 from tests.http.serving import EVENT, serving
+from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 PARENT = """
 import sys
 from pathlib import Path
