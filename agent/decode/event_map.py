@@ -59,7 +59,7 @@ def refuse_reserved(event: Event) -> None:
 
 def device_name(text: str) -> str:
     """Return a device's name as its events have it; raise InvalidEvent for a name that no event may have."""
-    return _known_name("device", text, DEVICE_CHARACTERS_MAX)
+    return _name("device", text, DEVICE_CHARACTERS_MAX)
 
 
 def claimed_device(entries: object, words: Words, fallback: str) -> str:
