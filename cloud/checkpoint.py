@@ -17,6 +17,7 @@ from cloud.commits import Offsets
 from cloud.errors import StopError
 
 _CLAIM = "oncegate-claim.json"
+_FLUSH_FAILED = "oncegate-flush-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,23 @@ class Checkpoint:
         text = self._read(_CLAIM)
         return None if text is None else Claim(**json.loads(text))
 
+    def mark_flush_failed(self, reason: str) -> None:
+        """Write down that a flush has failed, for every later start."""
+        self._write(self._path(_FLUSH_FAILED), reason)
+
+    def check_flush(self) -> None:
+        """Raise StopError where a flush has failed, until somebody has looked."""
+        if (reason := self._read(_FLUSH_FAILED)) is not None:
+            raise StopError(
+                f"{reason}. A flush that succeeds now would prove nothing: what was written since the last receipt may "
+                f"be lost. Check disk and table, then remove {self._folder}/{_FLUSH_FAILED}"
+            )
+
     def write_claim(self, claim: Claim) -> None:
         """Write down what is about to be claimed, whole or not at all."""
         temporary = self._path(f"{_CLAIM}.{uuid.uuid4().hex}.tmp")
         self._files.mkdirs(self._path(""))
-        stream = self._files.create(temporary, True)
-        stream.write(bytearray(json.dumps(asdict(claim)).encode()))
-        stream.close()
+        self._write(temporary, json.dumps(asdict(claim)))
         self._files.delete(self._path(_CLAIM), False)
         if not self._files.rename(temporary, self._path(_CLAIM)):
             raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIM}")
@@ -118,6 +129,11 @@ class Checkpoint:
 
     def _read(self, name: str) -> str | None:
         return jvm.read_text(self._spark, f"{self._folder}/{name}")
+
+    def _write(self, path: Any, text: str) -> None:
+        stream = self._files.create(path, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
 
     def _path(self, name: str) -> Any:
         return jvm.hadoop_path(self._spark, f"{self._folder}/{name}" if name else self._folder)

@@ -9,6 +9,10 @@ class StopError(JobError):
     """Going on would lose, double or falsely receipt events: a person has to decide; starting again gives the same."""
 
 
+class FlushError(StopError):
+    """The disk has refused a flush: what was written may be lost, though the next flush succeeds."""
+
+
 class SinkError(JobError):
     """The table cannot be reached, or has refused; nothing is committed in halves, and a new start may succeed."""
 

@@ -35,7 +35,7 @@ from cloud.clock import wait_for_clock
 from cloud.dedup import drop_duplicates
 from cloud.delta_sink import open_delta
 from cloud.devices import Devices
-from cloud.errors import JobError, StopError
+from cloud.errors import FlushError, JobError, StopError
 from cloud.kafka_admin import KafkaAdmin
 from cloud.progress import ProgressLines
 from cloud.receipts import Receipts
@@ -70,14 +70,23 @@ def main(arguments: list[str]) -> int:
 
 
 def run(spark: SparkSession, settings: Settings) -> None:
-    """Open both ends, give the receipts of what the table has, and run the stream between them."""
+    """Run the job on a checkpoint that may go on; a flush that fails ends it for every later start, too."""
     settings = qualify(spark, settings)
+    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
+    checkpoint.check_flush()
+    try:
+        go_on(spark, settings, checkpoint)
+    except FlushError as error:
+        checkpoint.mark_flush_failed(str(error))
+        raise
+
+
+def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint) -> None:
+    """Open both ends, give the receipts of what the table has, and run the stream between them."""
     watcher = open_watcher(settings.metrics)
     stop = StopRequest()
     stop.listen(spark)
-    admin = KafkaAdmin(spark, settings.kafka)
-    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
-    sink = open_sink(spark, settings)
+    admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
     log, spans = TopicLog(admin, topic), admin.log()

@@ -246,12 +246,15 @@ def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> No
 @pytest.mark.heavy
 def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: CloudSide, broker: Broker) -> None:
     cloud.send(Gateway().records(readings(5)), partition=0)
-    cloud.start("--trigger", "20s")
+    cloud.start()
     cloud.wait_for_receipts(5)
+    cloud.wait_for_log("batch=0 stage=done")
+    cloud.jobs[-1].pause()  # between two batches
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
     admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(30)
     broker.create_topics(cloud.topic, partitions=3)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)), partition=0)
+    cloud.jobs[-1].resume()
     assert cloud.jobs[-1].wait(BATCH_SECONDS_MAX) == 1
     assert "Start with a new table" in cloud.jobs[-1].log()
     assert cloud.ids() == ids(range(5))
