@@ -171,7 +171,7 @@ class IdentitySettings:
     )
     resend_horizon_seconds: float | None = option(
         units.duration,
-        "after which no sensor here resends an event; spares the cloud look-ups",
+        "after which no sensor here resends an event; bounds the age of copies",
         key="resend_horizon",
         default=None,
     )

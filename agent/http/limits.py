@@ -17,8 +17,8 @@ class Limits:
     """Of a request line and its fields."""
     head_seconds_max: float = 15.0
     """From the end of the previous request, or the beginning of the connection, to the end of a head."""
-    """Also how long a client may read nothing of its answer."""
     body_seconds_max: float = 30.0
+    """Also how long a client may read nothing of its answer."""
     answers_bytes_max: int = 8 << 20
     """Of answers beyond one piece that are being sent; more are refused."""
     drain_seconds_max: float = 10.0

@@ -89,7 +89,7 @@ def test_the_limits_are_those_that_the_guarantees_state() -> None:
         f"requests still in work after {limits.drain_seconds_max:g} s",
     ):
         assert stated in page
-    assert limits == Limits(256, 64, 16_384, 15.0, 30.0, 10.0)
+    assert limits == Limits(256, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
 
 
 async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
