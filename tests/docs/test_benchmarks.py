@@ -1,0 +1,66 @@
+"""Each figure in the tables of docs/benchmarks.md is one that the benchmarks have kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+KEPT = ROOT / "docs" / "benchmarks"
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+WAYS_IN = "| contender | events/s | CPU per event | p99 | durable before the answer |"
+FIGURES = "| figure | measured | goal |"
+TABLES = [
+    (
+        "agent",
+        "## The ways in",
+        "| contender | events/s | CPU per event | p99 | durable before the answer |",
+        (1, 2, 3),
+    ),
+    ("store", "## The event store", FIGURES, (1,)),
+    ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
+    ("cloud", "## The cloud", FIGURES, (1,)),
+]
+
+
+def rows(head: str, text: str) -> list[list[str]]:
+    """Return the cells of all tables with this head."""
+    tables = [part.split("\n\n")[0] for part in text.split(f"{head}\n")[1:]]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for table in tables for line in table.splitlines()[1:]]
+
+
+def leaves(kept: object) -> Iterator[float]:
+    """Yield all numbers that a file keeps."""
+    if isinstance(kept, dict):
+        kept = list(kept.values())
+    if isinstance(kept, list):
+        for each in kept:
+            yield from leaves(each)
+    elif isinstance(kept, int | float):
+        yield float(kept)
+
+
+def is_kept(written: str, kept: list[float]) -> bool:
+    """Whether a number is one of the kept, rounded; or a thousandth of one, as seconds are of milliseconds."""
+    value, decimals = float(written.replace(",", "")), len(written.partition(".")[2])
+    half = 0.5 * 10**-decimals * 1.001
+    return any(abs(one / unit - value) <= half for one in kept for unit in (1, 1_000))
+
+
+@pytest.mark.parametrize(("name", "part", "head", "columns"), TABLES)
+def test_each_figure_in_a_table_is_kept(name: str, part: str, head: str, columns: tuple[int, ...]) -> None:
+    kept = list(leaves(json.loads((KEPT / f"{name}.json").read_text())["figures"]))
+    text = PAGE.read_text().partition(f"{part}\n")[2].partition("\n## ")[0]
+    cells = [(row[0], row[column]) for row in rows(head, text) for column in columns]
+    assert len(cells) > 5
+    assert [(row, one) for row, cell in cells for one in NUMBER.findall(cell) if not is_kept(one, kept)] == []
+
+
+def test_the_files_of_figures_are_named() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert [file.name for file in sorted(KEPT.glob("*.json")) if f"`docs/benchmarks/{file.name}`" not in pages] == []
