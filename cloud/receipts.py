@@ -59,7 +59,8 @@ class Receipts:
             return False
         disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
         metadata = {
-            partition: str(Receipt(commit.table, commit.first[partition], self._succeeds)) for partition in commit.ends
+            partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
+            for partition in commit.ends
         }
         try:
             self._admin.commit(self._group, commit.ends, metadata)

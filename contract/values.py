@@ -1,6 +1,7 @@
 """What may stand in an event's data, wherever it comes from.
 
-Numbers are finite and integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be UTF-8.
+Numbers are finite and integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be UTF-8, and has at
+most 30 combining marks in a row.
 In JSON, bytes are `{"$bytes": "<base64url>"}`; so no map may have the key `$bytes` of its own.
 """
 
@@ -17,6 +18,14 @@ DEPTH_MAX = 16
 VALUES_MAX = 4096
 """Values in one event's data, at all depths, maps and lists among them."""
 BYTES_KEY = "$bytes"
+MARKS_MAX = 30
+"""Combining marks in a row, as in the Stream-Safe Text Format (UAX 15): NFC sorts them, in time quadratic in their
+number."""
+NFC_SHRINK_MAX = 4
+"""NFC makes a text at most so many times shorter: no character decomposes into more."""
+_MARKS_OF_CLASS_0 = ("\u0f73", "\u0f75", "\u0f81")
+"""Characters of combining class 0 that decompose into nothing but marks."""
+_TWO_MARKS = "\u0f71\u0f72"
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
@@ -41,12 +50,15 @@ def check_data(data: object) -> None:
 
 
 def check_text(text: str) -> None:
-    """Raise InvalidValue where text cannot be UTF-8 (a lone surrogate)."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidValue("text holds a lone surrogate") from None
+    """Raise InvalidValue where text cannot be UTF-8 (a lone surrogate), or NFC would take too long."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("text holds a lone surrogate") from None
+    if len(text) > MARKS_MAX // len(_TWO_MARKS) and _marks_in_a_row(text) > MARKS_MAX:
+        raise InvalidValue(f"text has more than {MARKS_MAX} combining marks in a row")
 
 
 def decode_base64url(text: str) -> bytes:
@@ -55,6 +67,13 @@ def decode_base64url(text: str) -> bytes:
     if not _BASE64URL.fullmatch(text) or len(digits) % 4 == 1 or (text != digits and len(text) % 4):
         raise InvalidValue("text is not base64url")
     return urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
+
+
+def _marks_in_a_row(text: str) -> int:
+    """Count the longest run of combining marks, in time linear in the text."""
+    for mark in _MARKS_OF_CLASS_0:
+        text = text.replace(mark, _TWO_MARKS)
+    return max(map(len, bytes(map(unicodedata.combining, text)).split(b"\0")))
 
 
 def _check_map(entries: dict[object, object], depth: int) -> int:

@@ -96,9 +96,8 @@ class CoapServer:
             return plain, Protection.NONE
         from agent.coap.oscore import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
-        contexts = Contexts(self._oscore.credentials, self._oscore.numbers_folder)
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, contexts, tuning), protection
+        return ProtectedSite(plain, Contexts(self._oscore), tuning), protection
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until what is in work has been answered."""

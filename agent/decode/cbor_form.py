@@ -10,10 +10,12 @@ from struct import error as StructError  # the library's name for its error
 
 from agent.decode.error import Undecodable
 from contract.cbor import INTEGER_END, INTEGER_MIN
-from contract.values import Invalid
+from contract.values import VALUES_MAX, Invalid
 
 DEPTH_READ_MAX = 64
 """Levels of arrays, maps and tags that are read at all; an event may have far fewer (contract.values.DEPTH_MAX)."""
+ITEMS_MAX = 4 * VALUES_MAX
+"""Data items within the containers of one body. An item can be one byte, and takes up to a microsecond to read."""
 
 _BREAK = 0xFF
 _INDEFINITE = -1
@@ -28,7 +30,7 @@ _half, _single, _double = Struct(">e").unpack_from, Struct(">f").unpack_from, St
 def read(body: bytes) -> object:
     """Read the one item of a body; raise Undecodable."""
     try:
-        value, end = _item(body, 0, DEPTH_READ_MAX)
+        value, end = _item(body, 0, DEPTH_READ_MAX, [ITEMS_MAX])
     except (IndexError, StructError):
         raise _ends_early() from None
     if end != len(body):
@@ -43,15 +45,16 @@ def split(body: bytes) -> list[bytes]:
         _, position = _argument(body, position + 1, body[position] & 31)
     count, position = _argument(body, position + 1, body[position] & 31)
     pieces: list[bytes] = []
+    items_left = [ITEMS_MAX]
     while len(pieces) != count and (count >= 0 or body[position] != _BREAK):
         start = position
-        _, position = _item(body, start, DEPTH_READ_MAX)
+        _, position = _item(body, start, DEPTH_READ_MAX, items_left)
         pieces.append(body[start:position])
     return pieces
 
 
-def _item(body: bytes, position: int, depth: int) -> tuple[object, int]:
-    """Read the item at a position; give it and the position after it."""
+def _item(body: bytes, position: int, depth: int, items_left: list[int]) -> tuple[object, int]:
+    """Read the item at a position; return it and the position after it. The one number in `items_left` counts down."""
     first = body[position]
     major, short = first >> 5, first & 31
     position += 1
@@ -66,15 +69,15 @@ def _item(body: bytes, position: int, depth: int) -> tuple[object, int]:
     if major == 3:
         return _text(body, position, argument)
     if major == 5:
-        return _map(body, position, argument, depth)
+        return _map(body, position, argument, depth, items_left)
     if major == 4:
-        return _array(body, position, argument, depth)
+        return _array(body, position, argument, depth, items_left)
     if major == 2:
         return _bytes(body, position, argument, 2)
     if major == 1 and argument >= 0:
         return -1 - argument, position
     if major == 6 and argument >= 0:
-        return _tag(body, position, argument, depth)
+        return _tag(body, position, argument, depth, items_left)
     raise _malformed(position)
 
 
@@ -145,34 +148,39 @@ def _chunks(body: bytes, position: int, major: int) -> tuple[list[bytes], int]:
         length, start = _argument(body, position + 1, first & 31)
         if first >> 5 != major or length < 0:
             raise _malformed(position)
+        if len(chunks) == ITEMS_MAX:
+            raise Undecodable(f"CBOR: more than {ITEMS_MAX} chunks")
         chunk, position = _bytes(body, start, length, major)
         chunks.append(chunk)
     return chunks, position + 1
 
 
-def _array(body: bytes, position: int, count: int, depth: int) -> tuple[object, int]:
-    _check_room(body, position, count, depth)
+def _array(body: bytes, position: int, count: int, depth: int, items_left: list[int]) -> tuple[object, int]:
+    _check_room(body, position, count, depth, items_left)
     items: list[object] = []
     while len(items) != count:
-        if count < 0 and body[position] == _BREAK:
-            return items, position + 1
-        item, position = _item(body, position, depth - 1)
+        if count < 0:
+            if body[position] == _BREAK:
+                return items, position + 1
+            _check_room(body, position, 1, depth, items_left)
+        item, position = _item(body, position, depth - 1, items_left)
         items.append(item)
     return items, position
 
 
-def _map(body: bytes, position: int, count: int, depth: int) -> tuple[object, int]:
+def _map(body: bytes, position: int, count: int, depth: int, items_left: list[int]) -> tuple[object, int]:
     """Read a map; its keys are text, or integers (SenML's labels), and what else they are makes it `Invalid`."""
-    _check_room(body, position, count, depth)
+    _check_room(body, position, 2 * count, depth, items_left)
     entries: dict[object, object] = {}
     problem = None
     while count:
-        first = body[position]
-        if count < 0 and first == _BREAK:
-            position += 1
-            break
-        key, position = _item(body, position, depth - 1)
-        value, position = _item(body, position, depth - 1)
+        if count < 0:
+            if body[position] == _BREAK:
+                position += 1
+                break
+            _check_room(body, position, 2, depth, items_left)
+        key, position = _item(body, position, depth - 1, items_left)
+        value, position = _item(body, position, depth - 1, items_left)
         count -= 1
         if type(key) is not str and type(key) is not int:
             problem = key.reason if isinstance(key, Invalid) else "a key is not text"
@@ -183,9 +191,9 @@ def _map(body: bytes, position: int, count: int, depth: int) -> tuple[object, in
     return (entries if problem is None else Invalid(problem)), position
 
 
-def _tag(body: bytes, position: int, tag: int, depth: int) -> tuple[object, int]:
-    _check_room(body, position, 1, depth)
-    value, end = _item(body, position, depth - 1)
+def _tag(body: bytes, position: int, tag: int, depth: int, items_left: list[int]) -> tuple[object, int]:
+    _check_room(body, position, 1, depth, items_left)
+    value, end = _item(body, position, depth - 1, items_left)
     if tag == _TAG_SELF_DESCRIBED:
         return value, end
     if tag not in (_TAG_UNSIGNED, _TAG_NEGATIVE) or not isinstance(value, bytes):
@@ -199,11 +207,16 @@ def _tag(body: bytes, position: int, tag: int, depth: int) -> tuple[object, int]
     return number, end
 
 
-def _check_room(body: bytes, position: int, items: int, depth: int) -> None:
+def _check_room(body: bytes, position: int, items: int, depth: int, items_left: list[int]) -> None:
+    """Count the items of a container; below zero, their number is not known yet."""
     if not depth:
         raise Undecodable(f"CBOR: nested deeper than {DEPTH_READ_MAX} levels")
     if items > len(body) - position:  # each takes a byte at least
         raise _ends_early()
+    if items > 0:
+        items_left[0] -= items
+        if items_left[0] < 0:
+            raise Undecodable(f"CBOR: more than {ITEMS_MAX} items")
 
 
 def _ends_early() -> Undecodable:

@@ -15,10 +15,12 @@ from contract.values import Invalid
 
 BODY_BYTES_MAX = 1 << 20
 """A safeguard of memory; the ways in have bounds of their own, below this one."""
-EVENTS_MAX = 4096
-"""Events, or SenML records, in one body."""
+EVENTS_MAX = 1024
+"""Events in one body. Each takes some 10 microseconds, for which all other sensors wait."""
 REJECTED_BYTES_MAX = 4096
 """Kept of one rejected event."""
+PACK_REJECTED_BYTES_MAX = 1 << 16
+"""Kept of all rejected events of one SenML pack, each of which is written with the base name that was in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,12 @@ def _decode_pack(groups: list[senml.Group], words: Words, fallback: str) -> Deco
     _check_count(len(groups), words)
     entries = [(group.entries(), group.offset_ms) for group in groups]
     events, refused = _sort_out(entries, words, fallback)
-    rejected = [
-        _reject(claimed_device({"device": groups[at].device}, words, fallback), reason, groups[at].raw())
-        for at, reason in refused
-    ]
+    rejected: list[Rejected] = []
+    room = PACK_REJECTED_BYTES_MAX
+    for at, reason in refused:
+        raw = groups[at].raw(min(room, REJECTED_BYTES_MAX))
+        room -= len(raw)
+        rejected.append(Rejected(claimed_device({"device": groups[at].device}, words, fallback), reason, raw))
     return Decoded(events, tuple(rejected))
 
 

@@ -10,7 +10,7 @@ from agent.decode.error import InvalidEvent
 from agent.decode.query import NO_WORDS, Words
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value
-from contract.values import VALUES_MAX, Invalid, InvalidValue, check_data, check_text
+from contract.values import NFC_SHRINK_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, check_text
 
 FIELDS = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
 DEVICE_CHARACTERS_MAX = 256
@@ -18,6 +18,9 @@ TYPE_CHARACTERS_MAX = 64
 ID_CHARACTERS_MAX = 256
 """Of an id or a boot id that is text."""
 UNIT_CHARACTERS_MAX = 64
+_NAMES_KNOWN_MAX, _KNOWN_CHARACTERS_MAX = 4096, DEVICE_CHARACTERS_MAX + 1
+"""How many names are remembered as read, and how long they may be. What is said once beside a body (sender, query) is
+read for each of its events; the ways in cut a sender's name to one character more than a device may have."""
 
 _Field = TypeVar("_Field")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -42,7 +45,7 @@ def to_event(entries: object, words: Words, fallback: str, offset_ms: int | None
         boot = _fill("boot", boot, _number_or_text("boot", words.boot))
         time = _fill("time", time, _time(words.time))
     if device is None:
-        device = _known_name("device", fallback, DEVICE_CHARACTERS_MAX)
+        device = _name("device", fallback, DEVICE_CHARACTERS_MAX)
     return Event(device, type_ or TYPE_DEFAULT, id_, boot, time, _data(get("data")), _units(get("units")), offset_ms)
 
 
@@ -52,6 +55,11 @@ def refuse_reserved(event: Event) -> None:
         raise InvalidEvent(f"types {TYPE_RESERVED_PREFIX}* are the gateway's own")
     if event.device[: len(DEVICE_RESERVED_PREFIX)].lower() == DEVICE_RESERVED_PREFIX:  # RFC 8141: urn: has no case
         raise InvalidEvent(f"devices {DEVICE_RESERVED_PREFIX}* are the gateways themselves")
+
+
+def device_name(text: str) -> str:
+    """Return a device's name as its events have it; raise InvalidEvent for a name that no event may have."""
+    return _name("device", text, DEVICE_CHARACTERS_MAX)
 
 
 def claimed_device(entries: object, words: Words, fallback: str) -> str:
@@ -76,25 +84,39 @@ def _text(field: str, value: object, characters_max: int) -> str | None:
         return None
     if type(value) is not str:
         raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not text")
-    return _known_name(field, value, characters_max)
+    return _name(field, value, characters_max)
 
 
 def _name(field: str, text: str, characters_max: int) -> str:
-    """Give the text in NFC, in which the fingerprint sees it."""
+    """Return the text in NFC, in which the fingerprint has it; raise InvalidEvent where it is no name."""
+    if not 0 < len(text) <= NFC_SHRINK_MAX * characters_max:  # before NFC, which would not make it short enough
+        raise InvalidEvent(_wrong_length(field, characters_max))
+    read = _read_known_name if len(text) <= _KNOWN_CHARACTERS_MAX else _read_name
+    name = read(field, text, characters_max)
+    if isinstance(name, Invalid):
+        raise InvalidEvent(name.reason)
+    return name
+
+
+def _read_name(field: str, text: str, characters_max: int) -> str | Invalid:
     try:
         check_text(text)
     except InvalidValue as error:
-        raise InvalidEvent(f"{field}: {error}") from None
+        return Invalid(f"{field}: {error}")
     text = unicodedata.normalize("NFC", text)
-    if not 0 < len(text) <= characters_max:
-        raise InvalidEvent(f"{field} is empty or longer than {characters_max} characters")
+    if len(text) > characters_max:
+        return Invalid(_wrong_length(field, characters_max))
     if _CONTROL.search(text):
-        raise InvalidEvent(f"{field} holds a control character")
+        return Invalid(f"{field} holds a control character")
     return text
 
 
-_known_name = lru_cache(maxsize=4096)(_name)
-"""For devices and types, which come again and again; ids do not."""
+_read_known_name = lru_cache(maxsize=_NAMES_KNOWN_MAX)(_read_name)
+"""Devices and types come again and again, and so does a wrong one that a whole body is sent under."""
+
+
+def _wrong_length(field: str, characters_max: int) -> str:
+    return f"{field} is empty or longer than {characters_max} characters"
 
 
 def _number_or_text(field: str, value: object) -> int | str | None:

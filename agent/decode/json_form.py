@@ -4,6 +4,7 @@ What can be read but is no value of an event (NaN, duplicate keys) becomes `Inva
 around it.
 """
 
+import re
 from json import JSONDecodeError, JSONDecoder
 
 from agent.decode.error import Undecodable
@@ -11,6 +12,7 @@ from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.values import BYTES_KEY, Invalid, InvalidValue, decode_base64url
 
 _WHITESPACE = " \t\n\r"
+_SPACES = re.compile(f"[{_WHITESPACE}]*")
 _INTEGER_CHARACTERS_MAX = 20
 """Of an integer in [-2^63, 2^64), its sign included."""
 
@@ -46,9 +48,9 @@ def _text(body: bytes) -> str:
 
 
 def _skip(text: str, position: int) -> int:
-    while position < len(text) and text[position] in _WHITESPACE:
-        position += 1
-    return position
+    spaces = _SPACES.match(text, position)
+    assert spaces is not None  # it matches nothing, too
+    return spaces.end()
 
 
 def _read_at(text: str, position: int) -> tuple[object, int]:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from agent.decode.error import InvalidEvent, Undecodable
+from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from contract.event import TIME_MAX, TIME_MIN
-from contract.values import Invalid, InvalidValue, decode_base64url
+from contract.values import NFC_SHRINK_MAX, Invalid, InvalidValue, check_text, decode_base64url
 
 VERSION_MAX = 10
 """Of the format (RFC 8428 section 4.4): a pack of a later one must not be used."""
 VALUE_NAME_DEFAULT = "value"
+BASE_NAME_CHARACTERS_READ = NFC_SHRINK_MAX * DEVICE_CHARACTERS_MAX + 2
+"""Of a base name no more is looked at: without its separator that is still too long for a device, and each record of
+the pack is read under it."""
 BASE_FIELDS = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
 
 CBOR_LABELS: Mapping[object, str] = {
@@ -45,7 +49,7 @@ class Bases:
         try:
             return replace(
                 self,
-                name=_text(record, "bn", self.name) or "",
+                name=(_text(record, "bn", self.name) or "")[:BASE_NAME_CHARACTERS_READ],
                 time=_number(record, "bt", self.time),
                 unit=_text(record, "bu", self.unit),
                 value=_number(record, "bv", self.value),
@@ -69,8 +73,13 @@ def read_record(item: object) -> Record:
 
 
 def resolve_name(record: Record) -> str:
-    """Give the record's own name; empty where it has none."""
-    return _text(record, "n", "") or ""
+    """Return the record's own name; empty where it has none."""
+    name = _text(record, "n", "") or ""
+    try:
+        check_text(name)
+    except InvalidValue as error:
+        raise InvalidEvent(f"n: {error}") from None
+    return name
 
 
 def resolve_milliseconds(record: Record, bases: Bases) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.clock import SystemClock
 from agent.doctor.finding import Finding, fine, warning, wrong
-from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite
+from agent.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite
 from agent.doctor.ports import check_ports
 from agent.doctor.wear import check_wear
 from agent.settings import Settings
@@ -26,6 +26,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_sqlite()
     yield from check_mount(folder)
     yield from check_space(folder, settings.store)
+    yield from check_memory(settings.identity)
     if not _unreadable(folder / database.FILE_NAME):
         yield from check_wear(folder)
     yield from _check_store(settings)

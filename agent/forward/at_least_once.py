@@ -58,6 +58,7 @@ class PipelinedSession:
         self._producer = producer
         self._errors = errors
         self._topic = topic
+        self._leader_epochs = topic.leader_epochs
         self._window = Window(FLIGHTS_MAX)
         self._cursor = START
         self._rewind = False
@@ -105,7 +106,7 @@ class PipelinedSession:
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Send consecutive events as one batch, or as several around those that the producer refuses."""
-        flight = Flight(events[0].position)
+        flight = Flight(events[0].position, self._leader_epochs)
         for event in events:
             record = encode(event, self._way.gateway)
             if hand_over(self._producer, self._way.topic, record, flight.report, self._check):
@@ -113,7 +114,7 @@ class PipelinedSession:
             else:
                 self._launch(flight)
                 oversized.give_up(self._way.outbox, event, len(record.value))
-                flight = Flight(event.position + 1)
+                flight = Flight(event.position + 1, self._leader_epochs)
             self._cursor = event.position
         self._launch(flight)
 
@@ -132,14 +133,17 @@ class PipelinedSession:
     def _advance(self, *, at_once: bool = False) -> None:
         """Bring home what is acked and confirmed."""
         self._check()
-        self._confirmation.ask(self._window.acked, at_once=at_once)
+        self._confirmation.ask(self._window, at_once=at_once)
         try:
             confirmed = self._confirmation.take()
         except UnreachableError as error:
             self._way.link.down(error)
             return
-        for flight in self._window.take_confirmed(confirmed):
-            self._way.outbox.mark_forwarded(flight.batch(self._topic.id, self._topic.ends))
+        if confirmed is None:
+            return
+        self._leader_epochs = {**self._leader_epochs, **confirmed.leader_epochs}
+        for flight in self._window.take_confirmed(confirmed.flights):
+            self._way.outbox.mark_forwarded(flight.batch(self._topic.id, confirmed.leader_epochs))
             self._way.link.took()
             self.marked += 1
 

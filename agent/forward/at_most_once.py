@@ -96,7 +96,7 @@ class UnackedSession:
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Be done with a batch, then send it."""
-        flight = Flight(events[0].position)
+        flight = Flight(events[0].position, {})
         self._ledger.release(events[0].position, events[-1].position)
         self._cursor = events[-1].position
         for event in events:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from agent import files
 from agent.forward.error import KafkaSettingsError, UnreachableError
 from agent.settings import KafkaSettings
 
@@ -78,7 +79,7 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
     if settings.properties_file is None:
         return dict(settings.properties)
     try:
-        lines = settings.properties_file.read_text().splitlines()
+        lines = files.read_text(settings.properties_file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise KafkaSettingsError(
             f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"

@@ -21,6 +21,10 @@ class RefusedError(SessionError):
     """The broker has refused a request as too large: its records have to go one by one."""
 
 
+class LeaderChangedError(SessionError):
+    """A partition got another leader between the first send and the last ack: what it had acked may be lost."""
+
+
 class UnreachableError(SessionError):
     """No broker answers."""
 

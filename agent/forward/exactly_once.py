@@ -29,7 +29,7 @@ from agent.forward.mode import (
 from agent.forward.records import encode
 from agent.forward.recovery import await_stable, is_visible
 from agent.forward.sending import discard, hand_over
-from agent.forward.topic import TopicView
+from agent.forward.topic import TopicView, leader_epochs
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
 from agent.forward.window import Flight
@@ -148,6 +148,7 @@ class TransactionalSession:
         self._way = way
         self._transactions = transactions
         self._topic = topic
+        self._leader_epochs = topic.leader_epochs
         self._marker = marker
         """What stands in Kafka."""
         self._number = latest
@@ -173,19 +174,22 @@ class TransactionalSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Carry out one transaction, and mark its events."""
-        flight = Flight(events[0].position)
+        flight = Flight(events[0].position, self._leader_epochs)
         self._transactions.begin()
         self._produce(events, flight)
         self._await_reports(events, flight, stop)
-        batch = flight.batch(self._topic.id, self._topic.ends)
+        ends = self._way.watch.ends(flight.partitions, stop)
+        batch = flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
         self._transactions.commit(self._way.topic, marker, stop)
-        if not await_stable(self._way, batch, stop):
+        stable = await_stable(self._way, batch, stop)
+        if stable is None:
             raise SessionError("the transaction is committed, and readers of the topic do not see it")
         actual = self._way.watch.read(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
         self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(marker.number)))
+        self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = marker
         self.settled = marker.number
         self._cursor = batch.last

@@ -15,7 +15,7 @@ from agent.forward.at_least_once import AtLeastOnce
 from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, SessionError
+from agent.forward.error import ClonedError, KafkaSettingsError, LeaderChangedError, RefusedError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
@@ -24,6 +24,7 @@ from agent.forward.oversized import Suspects
 from agent.forward.topic import TopicWatch, create_command
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
+from agent.telemetry.links import Links
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Forwarder:
         gateway: str,
         outbox: Outbox,
         clock: Clock,
+        links: Links,
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
@@ -57,8 +59,7 @@ class Forwarder:
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
         self._suspects = Suspects()
-        self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
-        """How the way to the topic is."""
+        self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, so it wants a thread of its own.
@@ -80,13 +81,16 @@ class Forwarder:
             self._run_session(config, stop)
         except RefusedError:
             return True
+        except LeaderChangedError as change:
+            _log.info("session=renewed reason=%r", str(change))
+            return False
         except SessionError as failure:
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))
-                self.link.down(failure)
+                self._link.down(failure)
             return False
         except ClonedError as error:
-            self.link.down(error)
+            self._link.down(error)
             self._note_stop(str(error))
             stop.wait()
         return True
@@ -111,7 +115,7 @@ class Forwarder:
             gateway=self._gateway,
             outbox=self._outbox,
             watch=TopicWatch(admin, self._settings.topic, errors, opened),
-            link=self.link,
+            link=self._link,
             clock=self._clock,
             suspects=self._suspects,
             silence_ms=self._silence_ms,

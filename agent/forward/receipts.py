@@ -18,6 +18,7 @@ from agent.forward.knock import knock
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Batch, Outbox, OutboxError
+from agent.telemetry.links import LinkName, Links, LinkState
 
 TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
@@ -26,6 +27,9 @@ JITTER: Final = 0.1
 CLOSE_SECONDS_MAX: Final = 5.0
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
+FLOWING: Final = LinkState("flowing", up=True)
+HELD: Final = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
+UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +43,20 @@ class Receipts:
     """
 
     def __init__(
-        self, kafka: KafkaSettings, settings: ReceiptSettings, gateway: str, outbox: Outbox, random: Random
+        self,
+        kafka: KafkaSettings,
+        settings: ReceiptSettings,
+        gateway: str,
+        outbox: Outbox,
+        links: Links,
+        random: Random,
     ) -> None:
         self._kafka = kafka
         self._gateway = gateway
         self._settings = settings
         self._outbox = outbox
+        self._links = links
         self._random = random
-        self._told = ""
 
     def run(self, stop: threading.Event) -> None:
         """Ask until `stop` is set; blocks, so it wants a thread of its own. Raises KafkaSettingsError."""
@@ -59,7 +69,7 @@ class Receipts:
                 self._ask(stop)
             except SessionError as error:
                 if not stop.is_set():
-                    self._tell("unreachable", str(error))
+                    self._links.report(LinkName.RECEIPTS, UNREACHABLE, str(error))
 
     def _ask(self, stop: threading.Event) -> None:
         """Ask as long as something is outstanding; raise SessionError where nobody answers.
@@ -115,7 +125,7 @@ class Receipts:
         for reign, batch in to_read_back(decided, view).items():
             found = group.read_back(reign.partition, batch.partitions[reign.partition].highest, stop)
             labels = self._outbox.labels(batch.first, batch.last)
-            survived[reign] = found if found is None else found.is_in(self._gateway, labels)
+            survived[reign] = None if found is None else found.proves(reign, self._gateway, labels)
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
@@ -128,7 +138,7 @@ class Receipts:
                 self._outbox.set_fact(TABLE_FACT, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
         except OutboxError as error:
-            self._tell("held", str(error))
+            self._links.report(LinkName.RECEIPTS, HELD, str(error))
             return None
         return table
 
@@ -146,14 +156,6 @@ class Receipts:
             )
             self._outbox.return_batches([batch for batch, _ in returned])
         if held is not None:
-            self._tell("held", held)
-        elif self._told:
-            self._told = ""
-            _log.info("receipts=flowing")
-
-    def _tell(self, state: str, reason: str) -> None:
-        """Warn once for each state that the receipts are in."""
-        told = f"{state} {reason}" if state == "held" else state
-        if told != self._told:
-            self._told = told
-            _log.warning("receipts=%s reason=%r", state, reason)
+            self._links.report(LinkName.RECEIPTS, HELD, held)
+        else:
+            self._links.report(LinkName.RECEIPTS, FLOWING)

@@ -34,7 +34,7 @@ def send_again(
     errors = LastError()
     TopicWatch(open_admin(settings, errors), settings.topic, errors).look(threading.Event())
     producer = Producer({**config, "error_cb": errors})
-    flight = Flight(0)
+    flight = Flight(0, {})
 
     def wait(outstanding: int) -> None:
         while flight.unreported > outstanding:

@@ -120,7 +120,7 @@ class Side:
         )
         bad.write.format("delta").mode("append").save(f"{self.folder}/events_quarantine")
         self.sent += len(records)
-        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0))})
+        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0, self.admin.topic_id()))})
 
     def audit(self, *options: str) -> Findings:
         ends = ("--bootstrap-servers", self.servers, "--topic", self.topic, "--group", "g")
@@ -211,7 +211,7 @@ def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, coun
     big_topic.send(told, side.servers, side.topic)
     kept = big_topic.rows(told.filter(F.col("number") != missing))
     kept.write.format("delta").mode("append").save(f"{side.folder}/events")
-    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0))})
+    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))})
     findings = side.audit()
     assert findings.read == count
     assert findings.counts == {"accepted": count - 1, "unwritten": 1}

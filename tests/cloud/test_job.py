@@ -233,7 +233,7 @@ def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> No
     cloud.wait_for_receipts(10)
     assert cloud.stop() == 0
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
-    admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(30)
+    admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(60)
     broker.create_topics(cloud.topic, partitions=3)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=10)), partition=0)
     assert cloud.start().wait(BATCH_SECONDS_MAX) == 1

@@ -163,4 +163,4 @@ def test_receipts_are_repeated_when_due() -> None:
     receipts.repeat()
     moment = 3600.0
     receipts.repeat()
-    assert given == [{0: str(Receipt("t", 3, "old")), 1: str(Receipt("t", 0, "old"))}] * 2
+    assert given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2

@@ -9,7 +9,7 @@ from agent.delivery import Answer, Status
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import ACK, CON, NON, RST, Heard, Sensor, datagram, post
 from tests.coap.serving import serving
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
 PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.decode import Decoded, Undecodable, decode
 from agent.decode.senml_record import CBOR_LABELS
 from agent.delivery import Delivery, Media
+from benchmarks.bodies import nasty_bodies
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from contract.record import Acceptance, Clock, Shared, encode_headers, encode_tail
@@ -21,7 +22,6 @@ from tests.contract.strategies import events, flat_events, randoms
 from tests.decode.deliveries import SENDER
 
 LABEL = Label("00c0ffee00c0ffee", 1)
-BODY_BYTES = 1 << 16
 SECONDS_MAX = 2.0
 MEMORY_BYTES_MAX = 32 << 20
 
@@ -148,34 +148,7 @@ def test_any_query(query: dict[str, str]) -> None:
     survives(b'[{"n":"a:b","v":1}]', Media.SENML_JSON, query)
 
 
-BOMBS = {
-    "arrays": b"\x81" * BODY_BYTES,
-    "indefinite arrays": b"\x9f" * BODY_BYTES,
-    "indefinite maps": b"\xbf" * BODY_BYTES,
-    "tags": b"\xc2" * BODY_BYTES,
-    "zeros": b"\x9a\x00\x00\xff\x00" + b"\0" * 0xFF00,
-    "empty maps": b"\x99\x0f\xa0" + b"\xa0" * 4000,
-    "empty arrays in data": b"\xa1\x64data\xa1\x61x\x99\xff\x00" + b"\x80" * 0xFF00,
-    "a long array": b"\x9b\x10" + b"\0" * 7,
-    "a long map": b"\xbb\x10" + b"\0" * 7,
-    "a long text": b"\x7b\x10" + b"\0" * 7,
-    "long bytes": b"\x5b\x10" + b"\0" * 7 + b"\0" * 1000,
-    "empty chunks": b"\x5f" + b"\x40" * BODY_BYTES,
-    "a great bignum": b"\xa1\x62id\xc2\x59\xff\x00" + b"\xff" * 0xFF00,
-    "keys": b"\xb9\x27\x10" + b"".join(b"\x64%04x\0" % number for number in range(10_000)),
-    "one key": b"\xb9\x27\x10" + b"\x61a\0" * 10_000,
-    "integer keys": b"\xb9\x1f\x40" + b"".join(b"\x1b%s\0" % (at << 32).to_bytes(8, "big") for at in range(8000)),
-    "json arrays": b"[" * BODY_BYTES,
-    "json maps": b'{"a":' * (BODY_BYTES // 5),
-    "json digits": b'{"id":' + b"9" * BODY_BYTES + b"}",
-    "json fraction": b'{"id":0.' + b"9" * BODY_BYTES + b"}",
-    "json zeros": b"[" + b"0," * (BODY_BYTES // 2) + b"0]",
-    "json text": b'{"id":"' + b"x" * BODY_BYTES + b'"}',
-    "json spaces": b" " * BODY_BYTES,
-    "json keys": b"{" + b",".join(b'"%d":0' % number for number in range(10_000)) + b"}",
-    "senml records": b"[" + b",".join([b'{"n":"a","v":1}'] * 4096) + b"]",
-    "wrong senml records": b"[" + b",".join([b'{"bn":"' + b"x" * 250 + b'","n":1}'] * 200) + b"]",
-}  # fmt: skip
+BOMBS = nasty_bodies()
 
 
 @pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)

@@ -30,6 +30,8 @@ SHOWN_BY = {
     "coap.oscore.credentials_dir": "tests/coap/test_oscore_process.py::"
     "test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused",
     "coap.oscore.required": "tests/coap/test_oscore.py::test_where_oscore_is_required_a_plain_request_is_refused",
+    "coap.oscore.freshness": "tests/coap/test_oscore_copies.py::"
+    "test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent",
     "http.enabled": "tests/http/test_process.py::test_http_that_is_switched_off_is_not_served",
     "http.bind": ENVIRONMENT,
     "http.token_file": "tests/http/test_access.py::test_a_device_posts_under_its_own_identity_and_no_other",

@@ -105,7 +105,7 @@ def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit
 def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
     silent = judge(kafka, "silent")
     kafka.commit(0, "", group="foreign")
-    kafka.commit(0, "oncegate:table-1:0", group="ours")
+    kafka.commit(0, kafka.receipt(), group="ours")
     assert (silent.condition, "nothing yet" in silent.text) == (Condition.WARNING, True)
     foreign = judge(kafka, "foreign")
     assert (foreign.condition, "foreign consumer" in foreign.text) == (Condition.WRONG, True)
@@ -138,7 +138,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
     asyncio.run(pin("old"))
     nothing = doctor("--repin")
     assert (nothing.returncode, "no receipt" in nothing.stderr) == (1, True)
-    kafka.commit(0, "oncegate:new:0")
+    kafka.commit(0, kafka.receipt("new"))
     before = doctor("--json")
     findings = [json.loads(line) for line in before.stdout.splitlines()]
     assert before.returncode == 1

@@ -12,9 +12,9 @@ from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_unt
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide
 from tests.forward.running import forwarding, receipting
-from tests.forward.test_receipts import OURS, processed
+from tests.forward.test_receipts import processed
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -51,9 +51,9 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: Ka
     assert_nothing_lost(kafka, outbox)
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
-    kafka.commit(None, OURS)
+    kafka.commit(None, kafka.receipt())
     with receipting(kafka.settings(), outbox, f"gw-{mode}"):
-        wait_until(lambda: processed(outbox) == 6_000, "all are processed, though leaders have changed")
+        wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -15,13 +15,14 @@ from agent.clock import SystemClock
 from agent.forward.error import KafkaSettingsError
 from agent.forward.forwarder import Forwarder
 from agent.settings import KafkaSettings
+from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence
-from tests.forward.running import GATEWAY, forwarding
+from tests.forward.running import GATEWAY, SILENCE_MS, forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -83,11 +84,12 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaSide) -> None:
 def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
+    caplog.set_level(logging.INFO, "agent")
     outbox = MemoryOutbox()
     outbox.append(*readings(500))
 
-    with forwarding(kafka.settings(), outbox):
+    # Longer than a producer needs to find its way to a broker that has just come back.
+    with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
         wait_until_forwarded(outbox)
         broker.stop()
         outbox.append(*readings(500, 500))
@@ -225,7 +227,7 @@ def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaSide) -> None:
 )
 def test_a_property_that_cannot_work_is_refused_at_the_start(name: str, value: str) -> None:
     settings = KafkaSettings("127.0.0.1:1", properties={name: value})
-    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Random(7))
+    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Links(SystemClock()), Random(7))
 
     with pytest.raises(KafkaSettingsError, match=name):
         forwarder.run(threading.Event())

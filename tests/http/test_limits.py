@@ -12,11 +12,12 @@ import pytest
 
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.http.limits import Limits
-from tests.coap.waiting import until
 from tests.http.client import Raw, post_bytes
 from tests.http.serving import EVENT, serving
+from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+ROOT = Path(__file__).resolve().parents[2]
 QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
 
 
@@ -70,6 +71,33 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
         for _ in range(9):
             raw.send(b" " * 100_000)
         assert (await raw.hear()).code == 413
+
+
+def test_the_limits_are_those_that_the_guarantees_state() -> None:
+    page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
+    limits = Limits()
+    bodies = f"fills all {limits.requests_in_work_max} requests in work with slow bodies"
+    for stated in (
+        f"A client that keeps {limits.connections_max} connections of HTTP busy",
+        f"each ends after {limits.head_seconds_max:g} s",
+        f"{bodies}, has them refused for up to {limits.body_seconds_max:g} s",
+        f"requests still in work after {limits.drain_seconds_max:g} s",
+    ):
+        assert stated in page
+    assert limits == Limits(256, 64, 16_384, 15.0, 30.0, 10.0)
+
+
+async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, AsyncExitStack() as stack:
+        raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(Limits().connections_max)]
+        raws[-1].send(post_bytes(EVENT))
+        assert (await raws[-1].hear()).code == 200
+        assert (await served.client.post(EVENT)).code == 503
+        for raw in raws[: Limits().requests_in_work_max]:
+            raw.send(post_bytes(EVENT)[:-1])
+        refused = raws[-1]
+        refused.send(post_bytes(EVENT))
+        assert (await refused.hear()).code == 503
 
 
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:

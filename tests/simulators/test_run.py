@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -291,3 +292,15 @@ def test_a_verdict_that_is_broken_names_all_that_is() -> None:
     verdict = Verdict(events=1, acked=1, refused=0, given_up=0, transmissions=1, rows=2, doubled=1, premature=3)
     assert verdict.faults == {"doubled": 1, "premature": 3}
     assert not verdict.kept
+
+
+def test_without_the_packages_of_the_simulators_one_sentence_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['run', '--help']; "
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + "from simulators.command_line import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    assert (done.returncode, done.stderr) == (1, "oncegate-sim: rich is not installed; run: pip install '.[sim]'\n")

@@ -1,0 +1,55 @@
+"""How long one body holds the event loop: the bodies that are made to be slow, through decoding and identity."""
+
+from __future__ import annotations
+
+import argparse
+from time import thread_time
+
+from agent.decode import Undecodable, decode
+from agent.delivery import Delivery, Media
+from agent.identity import identify
+from agent.settings import IdentitySettings
+from benchmarks import report
+from benchmarks.bodies import BODY_BYTES, nasty_bodies
+from benchmarks.report import Figure
+from contract.record import Clock
+
+ROUNDS = 7
+"""Of each body in each format; the fastest counts, since the machine does other things, too."""
+GOAL_MS = 20.0
+SHOWN = 5
+
+
+def seconds(body: bytes, media: Media) -> float:
+    """Measure the loop's time for one delivery, by the processor's clock of this thread."""
+    settings = IdentitySettings()
+    start = thread_time()
+    try:
+        decoded = decode(Delivery(body, media, "coap", "coap://[fe80::1]"))
+    except Undecodable:
+        return thread_time() - start
+    for event in decoded.events:
+        identify(event, "coap", 0, Clock.TRUSTED, settings)
+    return thread_time() - start
+
+
+def main() -> None:
+    """Measure every body in every format, print the slowest, keep the JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decode", description=__doc__)
+    parser.add_argument("--bytes", type=int, default=BODY_BYTES, help=f"length of a body (default: {BODY_BYTES})")
+    size = parser.parse_args().bytes
+    bodies = nasty_bodies(size)
+    found = [
+        (min(seconds(body, media) for _ in range(ROUNDS)) * 1000, f"{name}, as {media.name}", len(body))
+        for name, body in bodies.items()
+        for media in Media
+    ]
+    found.sort(reverse=True)
+    slowest = found[0][0]
+    figures = [Figure(f"longest of {len(found)}", slowest, "ms", f"≤ {GOAL_MS:.0f}", slowest <= GOAL_MS)]
+    figures += [Figure(name, took, "ms", details={"bytes": length}) for took, name, length in found[:SHOWN]]
+    report.keep("decode", figures, body_bytes=size, rounds=ROUNDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The work for one body is bounded by its length, counted rather than timed: calls, marks sorted, text written."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Literal
+from unicodedata import combining, normalize
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agent.decode import Undecodable, decode
+from agent.delivery import Delivery, Media
+from agent.identity import identify
+from agent.settings import IdentitySettings
+from benchmarks.bodies import BODY_BYTES, nasty_bodies
+from contract.record import Clock
+from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text
+
+SHORT_BYTES, LONG_BYTES = 1 << 14, BODY_BYTES
+BODIES = {size: nasty_bodies(size) for size in (SHORT_BYTES, LONG_BYTES)}
+CALLS_PER_BYTE = 16
+CALLS_MAX = 1 << 18
+"""Of Python or C, however long the body: 1,024 events of 256 calls each, or 16,384 items of 16."""
+EXCHANGES_PER_BYTE = 128
+"""Of two marks, which is how NFC sorts them: twice or thrice over runs of up to 60."""
+WRITTEN_PER_BYTE = 24
+SETTINGS = IdentitySettings()
+
+
+@dataclass(slots=True)
+class Work:
+    """What was done for one body."""
+
+    calls: int = 0
+    exchanges: int = 0
+    written: int = 0
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
+    """Count what is done within; a text that NFC would sort for long is not given to it at all."""
+    work = Work()
+    dumps = json.dumps
+
+    def sort(form: Literal["NFC"], text: str) -> str:
+        calls = work.calls
+        work.exchanges += exchanges(text)
+        work.calls = calls
+        return text if work.exchanges > EXCHANGES_PER_BYTE * LONG_BYTES else normalize(form, text)
+
+    def write(value: object, **how: object) -> str:
+        text = dumps(value, **how)  # type: ignore[arg-type]  # as it was called
+        work.written += len(text)
+        return text
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        work.calls += event in ("call", "c_call")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unicodedata, "normalize", sort)
+        patch.setattr(json, "dumps", write)
+        sys.setprofile(count)
+        try:
+            yield work
+        finally:
+            sys.setprofile(None)
+
+
+def exchanges(text: str) -> int:
+    """Count what a sort by exchanging neighbours may take for a text's runs of combining marks."""
+    marks = bytes(combining(mark) for sign in text for mark in normalize("NFD", sign))
+    return sum(len(run) ** 2 for run in marks.split(b"\0"))
+
+
+@pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
+@pytest.mark.parametrize("name", BODIES[SHORT_BYTES])
+def test_no_body_takes_more_work_than_its_length_allows(
+    name: str, media: Media, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_to_its_bounds(BODIES[SHORT_BYTES][name], media, monkeypatch)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
+@pytest.mark.parametrize("name", BODIES[LONG_BYTES])
+def test_no_body_of_64_kib_takes_more_work_than_its_length_allows(
+    name: str, media: Media, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_to_its_bounds(BODIES[LONG_BYTES][name], media, monkeypatch)
+
+
+def hold_to_its_bounds(body: bytes, media: Media, monkeypatch: pytest.MonkeyPatch) -> None:
+    with counted(monkeypatch) as work:
+        try:
+            decoded = decode(Delivery(body, media, "coap", "coap://[fe80::1]"))
+            for event in decoded.events:
+                identify(event, "coap", 0, Clock.TRUSTED, SETTINGS)
+        except Undecodable:
+            pass
+    assert work.calls <= min(CALLS_PER_BYTE * (len(body) + SHORT_BYTES), CALLS_MAX)
+    assert work.exchanges <= EXCHANGES_PER_BYTE * len(body)
+    assert work.written <= WRITTEN_PER_BYTE * len(body)
+
+
+marks = st.sampled_from(["\u0300", "\u0323", "\u0344", "\u0f73", "\u0f75", "\u0f81", "\u1e14", "a", "\u00e9", "\u1100"])
+
+
+@given(st.lists(st.tuples(marks, st.integers(1, 40)), max_size=8))
+@example([("\u0f73", 40)])
+def test_text_that_passes_takes_no_long_sort(pieces: list[tuple[str, int]]) -> None:
+    text = "".join(sign * count for sign, count in pieces)
+    try:
+        check_text(text)
+    except InvalidValue:
+        assert exchanges(text) > MARKS_MAX**2 // 4
+    else:
+        assert exchanges(text) <= (2 * MARKS_MAX + NFC_SHRINK_MAX) * 2 * max(len(text), 1)
+
+
+def test_no_character_hides_marks_or_decomposes_into_more_than_is_known() -> None:
+    for number in range(sys.maxunicode + 1):
+        text = chr(number)
+        decomposed = normalize("NFD", text)
+        assert len(decomposed) <= NFC_SHRINK_MAX
+        if combining(decomposed[0]):
+            with pytest.raises(InvalidValue):
+                check_text(text * (MARKS_MAX + 1))
+
+
+def test_thirty_marks_in_a_row_are_text_and_more_are_refused_with_a_reason() -> None:
+    check_text("a" + "\u0301" * MARKS_MAX)
+    with pytest.raises(InvalidValue, match="more than 30 combining marks in a row"):
+        check_text("a" + "\u0301" * (MARKS_MAX + 1))
