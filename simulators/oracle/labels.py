@@ -22,10 +22,7 @@ _TWO_LABELS = """
     SELECT statement, mark, sent_forms, across FROM label JOIN said USING (statement) WHERE NOT neither
     GROUP BY statement HAVING count(*) > 1
 """
-_LABELS_OF = """
-    SELECT gateway, epoch FROM label WHERE statement = ? AND NOT EXISTS (
-        SELECT 1 FROM gap WHERE gap.epoch = label.epoch AND sequence BETWEEN first AND last)
-"""
+_LABELS_OF = "SELECT gateway, epoch FROM label WHERE statement = ?"
 _WITHOUT_LABEL = """
     SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
 """
@@ -63,7 +60,7 @@ def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
 
 
 def _check_labels_of_one_event(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Judge events with several labels: a gateway must recognise what it has labelled and not declared as given up.
+    """Judge events with several labels: a gateway must recognise what it has labelled.
 
     An older copy of its store cannot, for an event that was under way while the copy was put in place; and it labels in
     another epoch. Nor can another gateway.

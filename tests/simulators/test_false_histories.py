@@ -110,6 +110,12 @@ FALSE = {
         TOPIC[:1],
         [TOPIC[0], RELABELLED],
     ),
+    "an event has two labels, though it was sent only after the restore": History(
+        "mislabelled",
+        [Told(0, 1, A), RESTORED_ONCE, Sent(1, 1), Acked(2, 1)],
+        TOPIC[:1],
+        [TOPIC[0], row_of(A, 1, "f")._replace(offset=2)],
+    ),
     "an event has three labels, though one restore explains but two": History(
         "mislabelled",
         _single(A, RESTORED_ONCE, Acked(2, 1)),

@@ -237,6 +237,8 @@ def test_an_interrupted_run_may_have_events_under_way_but_none_that_a_later_one_
     assert audit(lines, stored[:1], scope=INTERRUPTED).faults == {}
     assert audit(lines, [stored[0], stored[2]], scope=INTERRUPTED).faults == {"lost": 1}
     assert audit(lines, [*stored[:1], *stored[:1]], scope=INTERRUPTED).faults == {"doubled": 1}
+    twin = Event("d", data={"a": 1})
+    assert audit(sent_and_acked(twin, first, twin), rows(twin), scope=INTERRUPTED).faults == {}  # it may be the first
     two = replace(INTERRUPTED, gateways=2)
     assert audit(lines, [stored[0], stored[2]], scope=two).faults == {}  # on its way from the other gateway
 

@@ -69,7 +69,7 @@ def test_a_second_label_is_no_fault_where_the_first_was_forgotten_with_a_card() 
     assert audit(lines, topic[:1], topic).kept
 
 
-def test_a_second_label_is_no_fault_where_the_first_was_declared_as_given_up() -> None:
+def test_the_resend_of_what_was_declared_as_given_up_may_have_another_label() -> None:
     event = Event("d", id=1)
     data: dict[str, Value] = {"labels": [["e", 1, 1]], "count": 1}
     gap = Row("urn:oncegate:gateway:g", "gateway.gap", "x", None, data, None, "e", 9, 0, 9)
