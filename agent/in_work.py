@@ -35,5 +35,8 @@ class InWork:
 
 def memory_bytes(delivery: Delivery, candidates: Sequence[Candidate], rejects: Sequence[Reject]) -> int:
     """Return how many bytes of memory a delivery takes at most until it is answered."""
-    events = sum([EVENT_BYTES + DATA_FACTOR * len(candidate.tail) for candidate in candidates])
+    text = 0
+    for candidate in candidates:
+        text += len(candidate.tail)
+    events = EVENT_BYTES * len(candidates) + DATA_FACTOR * text
     return DELIVERY_BYTES + 2 * len(delivery.body) + events + REJECT_BYTES * len(rejects)

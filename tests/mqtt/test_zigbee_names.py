@@ -1,9 +1,11 @@
 """Who is behind a topic of Zigbee2MQTT, and what is no event of a device."""
 
 import json
+import time
 
 import pytest
 
+from agent.mqtt.topics import TOPIC_BYTES_MAX
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, Kind, ZigbeeNames
 
 DOOR, LAMP = "urn:dev:mac:00158d0000000001", "urn:dev:mac:00158d0000000002"
@@ -73,3 +75,11 @@ def test_an_entry_without_name_or_address_is_passed_over() -> None:
     entries = [{"friendly_name": "a"}, {"ieee_address": "0x00158d0000000001"}, {"friendly_name": 1}, {}]
     assert names.learn(DEVICES, json.dumps(entries).encode())
     assert names.device("a") is None
+
+
+def test_a_topic_of_very_many_levels_takes_little_time() -> None:
+    names = _names()
+    began = time.process_time()
+    assert names.kind("/" * TOPIC_BYTES_MAX, b"on") is Kind.UNKNOWN
+    assert names.kind("lamp" + "/" * TOPIC_BYTES_MAX, b"on") is Kind.STATE
+    assert time.process_time() - began < 0.2
