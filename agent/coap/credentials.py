@@ -28,8 +28,8 @@ SECRET_BYTES, SECRET_BYTES_MIN = 16, 16
 SALT_BYTES = 8
 ID_BYTES_MAX = 7
 """Of a sender or recipient ID with AES-CCM-16-64-128 (RFC 8613 section 3.3)."""
-FILE_BYTES_MAX = 1 << 14
-"""Some thirty times what a credential takes."""
+FILE_BYTES_MAX = 1 << 13
+"""More than twice what the longest credential takes."""
 KEY_CHARACTERS_SHOWN = 64
 NAME_CHARACTERS_MAX = 128
 """Of a device in its file's name; with digest, suffix and draft it stays below what file systems take."""

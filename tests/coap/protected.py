@@ -41,7 +41,7 @@ def posted_by_aiocoap(folder: Path, port: int, bodies: Iterable[bytes]) -> list[
 class ProtectedSensor:
     """Writes protected requests and reads protected answers; sending is the test's.
 
-    Like libcoap's and Zephyr's clients it sends the latest Echo value that it has read with each request; with
+    Like libcoap's client it sends the latest Echo value that it has read with each request; with
     `keeps_echo` off it sends one only in answer to a 4.01, as aiocoap's does.
     """
 

@@ -62,7 +62,7 @@ def test_a_file_gives_a_credential(tmp_path: Path) -> None:
         ({"device": f'"{"x" * 257}"'}, "longer than 256 characters"),
         ({"device": "[" * 6_000}, "not TOML: nested too deeply"),
         ({"device": "9" * 5_000}, "not TOML: Exceeds the limit"),
-        ({"device": f'"{"x" * 20_000}"'}, "larger than 16384 bytes"),
+        ({"device": f'"{"x" * 20_000}"'}, "larger than 8192 bytes"),
         ({"x" * 300: "1"}, f"unknown key {'x' * 64!r};"),
     ],
 )
@@ -158,6 +158,15 @@ def test_whatever_a_file_holds_it_is_a_credential_or_has_its_reason(
     found = read_credentials(folder)
     assert len(found.credentials) + len(found.errors) == 1
     assert all(error.startswith(str(file)) for error in found.errors)
+
+
+def test_the_longest_credential_is_taken(tmp_path: Path) -> None:
+    device = "".join(f"\\U{ord(letter):08x}" for letter in "\U0001f321" * 256)
+    longest = {"device": f'"{device}"', **dict.fromkeys(("secret", "salt", "id_context"), f'"{"ab" * 64}"')}
+    written(tmp_path, "longest", {**longest, "gateway_id": f'"{"cd" * 7}"', "sensor_id": f'"{"ef" * 7}"'})
+    found = read_credentials(tmp_path)
+    assert found.errors == ()
+    assert found.credentials[0].device == "\U0001f321" * 256
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:

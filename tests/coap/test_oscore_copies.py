@@ -34,7 +34,7 @@ class Client(Enum):
     FORGETS = "forgets"
     """As aiocoap's client."""
     KEEPS_FOR_EACH = "keeps one for each address"
-    """The latest that an answer brought, as libcoap's and Zephyr's; each copy is reached at an address of its own."""
+    """The latest that an answer brought, as libcoap's; each copy is reached at an address of its own."""
     KEEPS_ONE = "keeps one"
     """As before, but all copies are reached at one address."""
 
