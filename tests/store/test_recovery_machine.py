@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.store import aside, database
 from agent.store.packing import unpack_readable
@@ -31,17 +31,19 @@ from tests.store.stores import HandClock, accept, batch, crash_image, make_store
 T = TypeVar("T")
 
 MEMORY_FILES = Path("/dev/shm")
-SIZES = (10, 300, 3_000, 20_000, 90_000)
+SIZES = (10, 300, 3_000, 20_000)
 SEGMENT_EVENTS = 16
+STEPS = ("fail", "send", "fail", "send again", "fail", "kill", "damage", "process", "reader", "restart")
 DISK = FailingDisk()
 LOG = f"{database.FILE_NAME}-wal"
-FAULTS = st.builds(
-    Fault,
-    st.sampled_from(Operation),
-    st.sampled_from(Error),
-    st.sampled_from([("-wal",), ("",), ("", "-wal")]),
-    st.integers(0, 60),
-    st.sampled_from([1, 2, 1 << 30]),
+FILES = st.sampled_from([("-wal",), ("",), ("", "-wal")])
+TIMES = st.sampled_from([1, 2, 1 << 30])
+FAULTS = st.one_of(
+    st.builds(Fault, st.just(Operation.FLUSH), st.just(Error.BROKEN), st.just(("-wal",))),
+    st.builds(Fault, st.just(Operation.FLUSH), st.just(Error.BROKEN), st.just(("-wal",))),
+    st.builds(Fault, st.just(Operation.FLUSH), st.just(Error.BROKEN), FILES, st.integers(0, 2), TIMES),
+    st.builds(Fault, st.just(Operation.WRITE), st.sampled_from(Error), FILES, st.integers(0, 80), TIMES),
+    st.builds(Fault, st.just(Operation.TRUNCATE), st.just(Error.BROKEN), FILES, st.integers(0, 1), TIMES),
 )
 
 
@@ -92,30 +94,47 @@ class RecoveryMachine(RuleBasedStateMachine):
         shutil.rmtree(self.root)
         logging.disable(logging.NOTSET)
 
-    # What sensors do
+    @rule(data=st.data(), step=st.sampled_from(STEPS))
+    def do(self, data: st.DataObject, step: str) -> None:
+        """Draw what happens next; one rule, so that no example goes without failures."""
+        match step:
+            case "send":
+                assert self.post(data.draw(st.integers(1, 5)), data.draw(st.sampled_from(SIZES)))
+            case "fail":
+                sizes = data.draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=4))
+                self.fail(sizes, data.draw(FAULTS), acked_after=data.draw(st.sampled_from([True, True, False])))
+                if ends := data.draw(st.sampled_from(["", "killed", "salvaged"])):
+                    self.kill(reads=False, salvaged=ends == "salvaged")
+            case "send again" if self.sent:
+                self.send_again(data.draw(st.sampled_from(sorted(self.sent))))
+            case "process":
+                self.forward_and_process(data.draw(st.none() | FAULTS))
+            case "reader":
+                self.close_reader() if self.reader is not None else self.open_reader()
+            case "restart":
+                self.close_reader()  # the end in order would wait for it
+                self.run(self.stack.aclose())
+                self.start()
+            case "kill":
+                self.kill(reads=data.draw(st.booleans()), salvaged=data.draw(st.booleans()))
+            case "damage":
+                name = data.draw(st.sampled_from([database.FILE_NAME, LOG]))
+                self.kill_and_damage(name, Random(data.draw(st.integers(0, 1 << 32))), cut=data.draw(st.booleans()))
 
-    @rule(count=st.integers(1, 5), size=st.sampled_from(SIZES))
-    def send(self, count: int, size: int) -> None:
-        assert self.post(count, size)
-
-    @rule(count=st.integers(1, 5), size=st.sampled_from(SIZES), fault=FAULTS)
-    def send_to_a_failing_disk(self, count: int, size: int, fault: Fault) -> None:
+    def fail(self, sizes: list[int], fault: Fault, *, acked_after: bool) -> None:
         with DISK.failing(fault):
-            self.post(count, size)
+            for size in sorted(sizes, reverse=True):
+                self.post(2, size)
+        if acked_after:
+            assert self.post(1, SIZES[0])
 
-    @precondition(lambda self: self.sent)
-    @rule(data=st.data())
-    def send_again(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.sent)))
+    def send_again(self, number: int) -> None:
         outcome = self.run(accept(self.store, self.clock, self.sent[number]))
         assert not outcome.refusal
         if number not in self.processed:
             assert (outcome.duplicates == 1) == (number in self.acked)
         self.acked.add(number)
 
-    # What else the store does
-
-    @rule(fault=st.none() | FAULTS)
     def forward_and_process(self, fault: Fault | None) -> None:
         if events := self.store.read(0, 20, 1 << 20):
             self.processed.update(self.ids(list(events)))
@@ -127,31 +146,18 @@ class RecoveryMachine(RuleBasedStateMachine):
                 self.store.trouble()
             DISK.fault = None
 
-    # Readers
-
-    @rule()
     def open_reader(self) -> None:
         self.close_reader()
         self.reader = database.open_for_reading(self.folder / database.FILE_NAME)
         self.reader.execute("BEGIN")
         self.reader.execute("SELECT count(*) FROM events").fetchone()
 
-    @rule()
     def close_reader(self) -> None:
         if self.reader is not None:
             self.reader.close()
             self.reader = None
 
-    # Ends
-
-    @rule()
-    def restart(self) -> None:
-        self.close_reader()  # the end in order would wait for it
-        self.run(self.stack.aclose())
-        self.start()
-
-    @rule(reads=st.booleans(), salvaged=st.booleans())
-    def kill(self, reads: bool, salvaged: bool) -> None:
+    def kill(self, *, reads: bool, salvaged: bool) -> None:
         self.end()
         if salvaged:
             aside.suspect(self.folder / database.FILE_NAME, "the test says so")
@@ -161,12 +167,11 @@ class RecoveryMachine(RuleBasedStateMachine):
         assert any(aside.set_aside(self.folder / database.FILE_NAME)) == salvaged, "a healthy store is called damaged"
         self.adopt()
 
-    @rule(name=st.sampled_from([database.FILE_NAME, LOG]), seed=st.integers(0, 1 << 32), cut=st.booleans())
-    def kill_and_damage(self, name: str, seed: int, cut: bool) -> None:
+    def kill_and_damage(self, name: str, chance: Random, *, cut: bool) -> None:
         before = self.positions()
         commits = self.commits()
         self.end()
-        _damage(self.folder / name, Random(seed), cut=cut)
+        _damage(self.folder / name, chance, cut=cut)
         aside.suspect(self.folder / database.FILE_NAME, "the test says so")
         self.start()
         self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
@@ -182,23 +187,16 @@ class RecoveryMachine(RuleBasedStateMachine):
     # What must hold
 
     @invariant()
-    def every_acked_event_is_there_once_as_it_was_sent(self) -> None:
-        found = self.ids(self.events())
-        for number in self.acked - self.processed:
-            assert found.count(number) == 1, number
-
-    @invariant()
-    def what_is_known_is_there(self) -> None:
-        known = self.store._memory.fingerprints
-        for number in self.sent.keys() - self.processed:
-            assert (fingerprint(self.sent[number]) in known) == (number in self.acked), number
-
-    @invariant()
-    def a_label_is_one_events_for_ever(self) -> None:
+    def every_acked_event_is_there_once_and_a_label_is_one_events_for_ever(self) -> None:
         events = self.events()
+        found = self.ids(events)
+        assert all(found.count(number) == 1 for number in self.acked - self.processed)
         assert len({event.label for event in events}) == len(events)
         for event in events:
             assert self.labels.setdefault(event.label, event.fingerprint) == event.fingerprint
+        known = self.store._memory.fingerprints
+        for number in self.sent.keys() - self.processed:
+            assert (fingerprint(self.sent[number]) in known) == (number in self.acked), number
 
     def post(self, count: int, size: int) -> bool:
         numbers = range(len(self.sent) + 1, len(self.sent) + count + 1)
@@ -278,7 +276,7 @@ def _damage(file: Path, chance: Random, *, cut: bool) -> None:
 
 TestRecoveryMachine = RecoveryMachine.TestCase
 TestRecoveryMachine.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -289,6 +287,6 @@ def test_no_order_of_failures_of_thousands_loses_or_doubles_anything() -> None:
     run_state_machine_as_test(
         RecoveryMachine,
         settings=settings(
-            max_examples=1_000, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=400, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
