@@ -68,7 +68,7 @@ def _repin(settings: Settings) -> int:
     try:
         before, table = repin(settings)
     except RepinError as error:
-        print(f"oncegate: {error}", file=sys.stderr)
+        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
         return WRONG
-    print(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}"))
+    print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
     return 0
