@@ -10,6 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
+HANG_SECONDS_MAX := 1200
 
 .PHONY: help
 help: ## Explain the targets (the default)
@@ -49,12 +50,16 @@ demo: setup ## Run the whole path on real parts: sensors, kills, Kafka, Spark, t
 
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
-	@$(BIN)/pytest -m 'not heavy'
+	@$(BIN)/pytest -m 'not heavy' -o faulthandler_timeout=$(HANG_SECONDS_MAX)
 
 .PHONY: test-all
 test-all: lint ## Run everything that `test` runs, and the heavy suites
 	@$(BIN)/python -m simulators.parts programs heavy
 	$(BIN)/pytest
+
+.PHONY: test-turn
+test-turn: programs ## Run this turn's heavy tests of docs/guarantees.md, 25 minutes at most; PLAN=--plan shows them only
+	@$(BIN)/python -m tests.long_run $(PLAN)
 
 .PHONY: bench
 bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead

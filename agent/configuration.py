@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from agent import toml_lines, units
+from agent import files, toml_lines, units
 from agent.settings import (
     CoapSettings,
     DevicesSettings,
@@ -70,12 +70,12 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 def read(path: Path) -> tuple[Mapping[str, object], Source]:
     """Read a file as TOML."""
     try:
-        text = path.read_text()
+        text = files.read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigurationError(f"{path}: cannot be read: {reason}") from error
     try:
-        document = tomllib.loads(text)
+        document = files.parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
     return document, Source(str(path), toml_lines.lines_of(text))

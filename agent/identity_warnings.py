@@ -14,6 +14,8 @@ DEVICES_KEPT = 8_192
 LINES_MAX = 20
 LINES_SECONDS = 3_600.0
 """At most so many lines in such a time; the counts go on."""
+YEAR_2000_MS = 946_684_800_000
+"""No sensor's clock is right before; seconds of today, read as milliseconds, are in January 1970."""
 _ADDRESS = "coap://"
 
 _log = logging.getLogger(__name__)
@@ -24,12 +26,15 @@ class Danger(Enum):
 
     UNNAMED = "unnamed"
     BACKWARDS = "backwards"
+    EARLY = "time-before-2000"
 
 
 _ADVICE = {
     Danger.UNNAMED: "no name but its address: two sensors behind one address would be one device; let it say `device`",
     Danger.BACKWARDS: "ids went back, and neither boot nor time tells why: after a restart its equal events would look"
     " old; let it say `boot` or `time`",
+    Danger.EARLY: "its time is before 2000: `time` is in milliseconds since 1970, not in seconds, and not the time"
+    " since the device started",
 }
 
 
@@ -54,6 +59,8 @@ class IdentityWarnings:
             event = candidate.event
             if event.device.startswith(_ADDRESS):
                 self._warn(event.device, Danger.UNNAMED)
+            if event.time is not None and event.time < YEAR_2000_MS:
+                self._warn(event.device, Danger.EARLY)
         for device, number in _highest_counters(candidates).items():
             self._follow(device, number)
 

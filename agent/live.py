@@ -8,6 +8,7 @@ from importlib.metadata import version
 from agent.clock import Clock
 from agent.status import Status
 from agent.store.event_store import EventStore
+from agent.telemetry.links import Links
 from agent.watch import LastWords, Watch
 
 DEVICES_SHOWN_MAX = 200
@@ -16,11 +17,12 @@ DEVICES_SHOWN_MAX = 200
 class Live:
     """The gateway as it is now: the store's status, and what only this process knows."""
 
-    def __init__(self, store: EventStore, clock: Clock, watch: Watch, words: LastWords) -> None:
+    def __init__(self, store: EventStore, clock: Clock, watch: Watch, words: LastWords, links: Links) -> None:
         self._store = store
         self._clock = clock
         self._watch = watch
         self._words = words
+        self._links = links
         self._started = clock.wall()
 
     def document(self, status: Callable[[], Status]) -> dict[str, object]:
@@ -34,7 +36,7 @@ class Live:
             "status": status().document(),
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
-            "links": self._words.links(),
+            "links": self._links.document(),
             "devices": self._watch.devices(DEVICES_SHOWN_MAX),
             "errors": self._words.errors(),
         }

@@ -42,6 +42,10 @@ class Notifier:
         """Show a line in `systemctl status`."""
         self._send(f"STATUS={text}")
 
+    def waits(self, status: str) -> None:
+        """Show what is waited for, and feed the watchdog: nothing hangs."""
+        self._send(f"STATUS={status}\nWATCHDOG=1")
+
     def alive(self) -> None:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from agent.clock import Clock
 from agent.events_command import read_events
@@ -12,8 +11,10 @@ from agent.http.metrics import Metrics, Sources
 from agent.http.views import Looks, Views
 from agent.live import Live
 from agent.pipeline import Pipeline
+from agent.settings import GatewaySettings
 from agent.status import Status, read_status
 from agent.store.event_store import EventStore
+from agent.telemetry.links import Links
 from agent.trace_command import read_trace
 from agent.watch import LastWords
 
@@ -23,23 +24,24 @@ FOUND_EVENTS_MAX = 50
 
 
 def observe(
-    folder: Path,
-    gateway: str,
+    gateway: GatewaySettings,
     store: EventStore,
     pipeline: Pipeline,
     clock: Clock,
     words: LastWords,
+    links: Links,
     copies_at_the_door: Mapping[str, Callable[[], int]],
 ) -> tuple[Views, Counter[int]]:
     """Put the views together; the counter is for the server's responses, which the metrics show."""
+    folder, name = gateway.state_dir, gateway.id
     responses: Counter[int] = Counter()
-    live = Live(store, clock, pipeline.watch, words)
+    live = Live(store, clock, pipeline.watch, words, links)
 
     def status() -> Status:
-        return read_status(folder, gateway)
+        return read_status(folder, name)
 
     def latest(device: str) -> list[Mapping[str, object]]:
-        events = read_events(folder, gateway, SEARCHED_EVENTS_MAX)
+        events = read_events(folder, name, SEARCHED_EVENTS_MAX)
         found = (event for event in events if device.lower() in str(event.get("device", "")).lower())
         return list(reversed(deque(found, FOUND_EVENTS_MAX)))
 
@@ -55,7 +57,7 @@ def observe(
         written_bytes=store.written_bytes,
         status=status,
         clock=clock,
-        links=words.links,
+        links=links.reports,
     )
     looks = Looks(
         trouble=store.trouble,
@@ -63,7 +65,7 @@ def observe(
         metrics=Metrics(sources).text,
         live=lambda: live.document(status),
         feed=live.feed,
-        trace=lambda fingerprint: read_trace(folder, gateway, fingerprint),
+        trace=lambda fingerprint: read_trace(folder, name, fingerprint),
         latest=latest,
     )
     return Views(looks), responses

@@ -11,11 +11,15 @@ from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
 from agent.identity import identify
 from agent.identity_warnings import IdentityWarnings
+from agent.in_work import BYTES_MAX, InWork, memory_bytes
 from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.tally import Tally
 from agent.watch import Watch
 from contract.record import Clock as Trust
+
+BUSY_RETRY_SECONDS = 5
+_BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
 
 
 class Pipeline:
@@ -30,6 +34,8 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.tallies = {via: Tally() for via in VIAS}
         """What came in, by its way."""
+        self.in_work = {via: InWork(BYTES_MAX[via]) for via in VIAS}
+        """What is not answered yet, by its way in."""
         self.watch = Watch()
         self.warnings = IdentityWarnings(monotonic)
 
@@ -43,6 +49,9 @@ class Pipeline:
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
+        if self.in_work[delivery.via].full:
+            self._tell(delivery, respond, _BUSY)
+            return
         try:
             decoded = self._admission.screen(delivery, decode(delivery))
         except UnknownFormat as error:
@@ -81,7 +90,12 @@ class Pipeline:
         proof: bytes | None,
         respond: Respond,
     ) -> None:
+        in_work = self.in_work[delivery.via]
+        taken = memory_bytes(delivery, candidates, rejects)
+        in_work.bytes += taken
+
         def ack(outcome: Outcome) -> None:
+            in_work.bytes -= taken
             if not outcome.refusal:
                 tally = self.tallies[delivery.via]
                 tally.possible_duplicates += len(outcome.suspected)

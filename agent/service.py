@@ -24,8 +24,10 @@ from agent.notify import Notifier
 from agent.pipeline import Pipeline
 from agent.settings import Settings
 from agent.store.database import DamagedStoreError
+from agent.store.disk import NoRoomError
 from agent.store.event_store import EventStore
-from agent.supervision import supervise
+from agent.supervision import supervise, wait_for_room
+from agent.telemetry.links import Links
 from agent.watch import LastWords
 
 if TYPE_CHECKING:
@@ -56,10 +58,24 @@ async def _serve_until_damaged(settings: Settings, asked_to_stop: asyncio.Event)
 
 async def _serve(settings: Settings, asked_to_stop: asyncio.Event) -> None:
     clock = SystemClock(trusted=settings.gateway.clock == "trusted")
-    store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
-    async with store:
-        pipeline = Pipeline(settings.identity, clock, store, settings.devices)
-        await _run(settings, clock, store, pipeline, asked_to_stop)
+    async with AsyncExitStack() as stack:
+        store = await _open_store(settings, clock, asked_to_stop, stack)
+        if store is not None:
+            pipeline = Pipeline(settings.identity, clock, store, settings.devices)
+            await _run(settings, clock, store, pipeline, asked_to_stop)
+
+
+async def _open_store(
+    settings: Settings, clock: Clock, asked_to_stop: asyncio.Event, stack: AsyncExitStack
+) -> EventStore | None:
+    """Open the store as soon as its file system has room for that; None where we are asked to stop before."""
+    while not asked_to_stop.is_set():
+        store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
+        try:
+            return await stack.enter_async_context(store)
+        except NoRoomError as error:
+            await wait_for_room(error, settings.gateway.state_dir, asked_to_stop)
+    return None
 
 
 async def _run(
@@ -69,16 +85,17 @@ async def _run(
     way_out = threading.Event()
     words = LastWords()
     logging.getLogger().addHandler(words)
+    links = Links(clock)
     notifier = Notifier()
-    forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, Random())
-    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, Random())
+    forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, links, Random())
+    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
         tasks.create_task(_thread(receipts.run, way_out), name="receipts")
-        mqtt = tasks.create_task(_take_from_broker(settings, pipeline, asked_to_stop), name="mqtt")
+        mqtt = tasks.create_task(_take_from_broker(settings, pipeline, links, asked_to_stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
-                ways_in = await _open_ways_in(settings, clock, pipeline, store, words, stack)
+                ways_in = await _open_ways_in(settings, clock, pipeline, store, words, links, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
                 interpreter.tune()
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
@@ -94,7 +111,13 @@ async def _run(
 
 
 async def _open_ways_in(
-    settings: Settings, clock: Clock, pipeline: Pipeline, store: EventStore, words: LastWords, stack: AsyncExitStack
+    settings: Settings,
+    clock: Clock,
+    pipeline: Pipeline,
+    store: EventStore,
+    words: LastWords,
+    links: Links,
+    stack: AsyncExitStack,
 ) -> dict[str, CoapServer | HttpServer]:
     """Open what is enabled; leaving the stack closes it."""
     ways_in: dict[str, CoapServer | HttpServer] = {}
@@ -111,7 +134,7 @@ async def _open_ways_in(
         store.also_count(copies_at_the_door["coap"])
         store.also_forget(coap.forget_answers)
     if settings.http.enabled:
-        http = _http(settings, clock, pipeline, store, words, copies_at_the_door)
+        http = _http(settings, clock, pipeline, store, words, links, copies_at_the_door)
         ways_in["http"] = await stack.enter_async_context(http)
     return ways_in
 
@@ -122,23 +145,23 @@ def _http(
     pipeline: Pipeline,
     store: EventStore,
     words: LastWords,
+    links: Links,
     copies_at_the_door: Mapping[str, Callable[[], int]],
 ) -> HttpServer:
     # What only HTTP needs costs a gateway without it neither time nor memory.
     from agent.http.server import HttpServer
     from agent.observation import observe
 
-    folder, gateway = settings.gateway.state_dir, settings.gateway.id
-    views, responses = observe(folder, gateway, store, pipeline, clock, words, copies_at_the_door)
+    views, responses = observe(settings.gateway, store, pipeline, clock, words, links, copies_at_the_door)
     return HttpServer(settings.http, pipeline.receive, views, responses)
 
 
-async def _take_from_broker(settings: Settings, pipeline: Pipeline, stop: asyncio.Event) -> None:
+async def _take_from_broker(settings: Settings, pipeline: Pipeline, links: Links, stop: asyncio.Event) -> None:
     """Run the way in over MQTT, where it is enabled, until told to stop."""
     if settings.mqtt.enabled:
         from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
 
-        subscriber = Subscriber(settings.mqtt, settings.gateway.id, pipeline.receive, pipeline.record, Random())
+        subscriber = Subscriber(settings.mqtt, settings.gateway.id, pipeline.receive, pipeline.record, links, Random())
         await subscriber.run(stop)
 
 

@@ -43,7 +43,7 @@ class CoapSettings:
     """Section [coap]."""
 
     enabled: bool = option(units.boolean, "accept events over CoAP", default=True)
-    bind: str = option(units.text, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
+    bind: str = option(units.listen_address, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
     max_body_bytes: int = option(units.size, "largest body, block-wise uploads included", default=65_536)
 
 
@@ -55,6 +55,13 @@ class OscoreSettings:
         units.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
     )
     required: bool = option(units.boolean, "refuse every request without OSCORE", default=False)
+    freshness: str = option(
+        units.choice("request", "answer", "start"),
+        "what a device has to prove fresh with an Echo value: request: each request, by a round trip of its own; "
+        "answer: each request, by the value that the last answer brought, else by a round trip; start: its first "
+        "request after each start of the agent",
+        default="answer",
+    )
 
     def __post_init__(self) -> None:
         """Raise ValueError where nobody could speak."""
@@ -68,7 +75,7 @@ class HttpSettings:
 
     enabled: bool = option(units.boolean, "accept events over HTTP, with health, status and metrics", default=True)
     bind: str = option(
-        units.text,
+        units.listen_address,
         "address and TCP port; beyond the loopback `token_file` is required; [::] takes IPv6 and IPv4",
         default="127.0.0.1:8580",
     )
@@ -164,7 +171,7 @@ class IdentitySettings:
     )
     resend_horizon_seconds: float | None = option(
         units.duration,
-        "after which no sensor here resends an event; spares the cloud look-ups",
+        "after which no sensor here resends an event; bounds the age of copies",
         key="resend_horizon",
         default=None,
     )
@@ -215,6 +222,12 @@ class KafkaSettings:
         units.secret_path,
         "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
         default=None,
+    )
+    oversized_after_seconds: float = option(
+        units.duration,
+        "for how long Kafka has to refuse an event for its size before it is given up",
+        key="oversized_after",
+        default=86_400.0,
     )
 
 

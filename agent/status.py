@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.held import HELD_FACT, read_held
+from agent.forward.hold import HOLD_FACT, read_hold
 from agent.forward.link import STOPPED_FACT
 from agent.forward.records import read_front
 from agent.store import database, gaps, known_rows, tables
@@ -52,6 +54,16 @@ class Status:
     """The table whose receipts count; None before the first."""
     forwarding_stopped: str = ""
     """Why nothing is forwarded until the next start; empty where it is."""
+    receipts_held: str = ""
+    """Why commits stand where receipts should, and prove nothing; empty where they do not."""
+    receipts_held_since: int | None = None
+    """Since when, in milliseconds since 1970 UTC."""
+    oversized: int = 0
+    """Events that wait since Kafka refuses them for their size, as of the last try."""
+    oversized_since: int | None = None
+    """When the first of them was refused, in milliseconds since 1970 UTC."""
+    oversized_bytes: int | None = None
+    """The size of the smallest: as much has to be taken before any of them goes."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
@@ -70,6 +82,8 @@ def read_status(folder: Path, gateway: str) -> Status:
 def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
     epochs = Epochs.load(connection)
     end = tables.last_position(connection)
+    held = read_held(tables.read_fact(connection, HELD_FACT)).values()
+    hold = read_hold(tables.read_fact(connection, HOLD_FACT))
     openings = tables.load_openings(connection)
     last = epochs.last()
     return Status(
@@ -87,6 +101,11 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oldest_forwarded=_oldest(connection, end, "forwarded"),
         table=tables.read_fact(connection, TABLE_FACT),
         forwarding_stopped=tables.read_fact(connection, STOPPED_FACT) or "",
+        receipts_held="" if hold is None else hold.reason,
+        receipts_held_since=None if hold is None else hold.since,
+        oversized=len(held),
+        oversized_since=min((one.since for one in held), default=None),
+        oversized_bytes=min((one.size for one in held), default=None),
         maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
     )
 

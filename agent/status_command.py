@@ -50,6 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if status.maybe_lost:
         rows.append(("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when nobody could know"))
+    if status.oversized:
+        rows.append(("too large", _oversized(status)))
+    if status.receipts_held:
+        held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
+        rows.append(("receipts", paint(held, Colour.WARNING)))
     if status.forwarding_stopped:
         rows.append(("forwarding", f"stopped: {printable(status.forwarding_stopped)}"))
     print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
@@ -61,6 +66,18 @@ def run(arguments: argparse.Namespace) -> int:
 def _states(events: EventCounts) -> str:
     lost = f", {events.lost:,} lost" if events.lost else ""
     return f"{events.new:,} new, {events.forwarded:,} forwarded, {events.processed:,} processed{lost}"
+
+
+def _age(moment: int | None) -> str:
+    """Return how long ago a moment was."""
+    return duration(max(0.0, time.time() - (moment or 0) / 1000))
+
+
+def _oversized(status: Status) -> str:
+    """Return how many events Kafka refuses, and what would help."""
+    waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
+    hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
+    return paint(f"{waits}; kept for kafka.oversized_after; {hint}", Colour.WARNING)
 
 
 def _oldest(status: Status) -> str:

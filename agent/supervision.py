@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Protocol
 
 from agent.notify import Notifier
+from agent.store import database, disk
 
 log = logging.getLogger(__name__)
 
 TRIAL_SECONDS = 5.0
 """The pause before the next trial, where the store cannot write yet."""
+ROOM_SECONDS = 2.0
+"""The pause between two looks at the file system, while the store waits for room."""
+ROOM_GROWTH = 8
+"""Where less than all the needed room is there, another trial takes as much as the last one and an eighth of that: a
+trial writes until the disk is full, and a card wears out."""
 TURNS_PER_WATCHDOG = 3
 """How many times within the watchdog's time the commit loop is asked to turn."""
 
@@ -51,3 +58,18 @@ async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
         new, forwarded, processed, _ = store.counts()
         notifier.status(f"{ways_in}; {new} new, {forwarded} forwarded, {processed} processed")
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
+
+
+async def wait_for_room(error: disk.NoRoomError, folder: Path, asked_to_stop: asyncio.Event) -> None:
+    """Wait until another trial to open the store may succeed, or until told to stop; the process stays alive."""
+    log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
+    notifier = Notifier()
+    wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, database.PAGE_BYTES))
+    while True:
+        notifier.waits(f"cannot store: {error}")
+        try:
+            await asyncio.wait_for(asked_to_stop.wait(), ROOM_SECONDS)
+            return
+        except TimeoutError:
+            if disk.free_bytes(folder / database.FILE_NAME) >= wanted:
+                return

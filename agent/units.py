@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 Read = Callable[[object], object]
@@ -14,6 +15,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
+PORT_MAX = 65_535
+_LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 
 CREDENTIAL = "credential:"
@@ -84,9 +87,22 @@ def positive(value: object) -> int:
 def port(value: object) -> int:
     """Read a port."""
     number = count(value)
-    if not 1 <= number <= 65_535:
+    if not 1 <= number <= PORT_MAX:
         raise ValueError("expected a port, 1 to 65535")
     return number
+
+
+def listen_address(value: object) -> str:
+    """Read an address to listen on and its port, both as numbers; port 0 is any free one."""
+    match = _LISTEN.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if match is None or int(match["port"]) > PORT_MAX:
+            raise ValueError
+        version = IPv6Address if match["v6"] else IPv4Address
+        version(match["v6"] or match["v4"])
+    except ValueError:
+        raise ValueError('expected an address and a port such as "[::]:5683" or "127.0.0.1:8580"') from None
+    return match[0]
 
 
 def duration(value: object) -> float:

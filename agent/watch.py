@@ -6,7 +6,6 @@ All of it is in memory, bounded, and forgotten with the process; the store knows
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -21,9 +20,6 @@ DEVICES_MAX = 2_000
 """The devices seen last; others leave."""
 FEED_MAX = 200
 ERRORS_MAX = 50
-_LINKS = ("kafka", "receipts", "mqtt")
-_STATE = re.compile(r"\b(kafka|receipts|mqtt)=([a-z-]+)")
-_REASON = re.compile(r"""\breason=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)""")
 
 
 @dataclass(slots=True)
@@ -116,42 +112,25 @@ class Watch:
         self._feed.append(Entry(self._number, received, outcome, device, via, fingerprint, reason))
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
-    """How the way to something outside is, as the log says at each change."""
-
-    state: str
-    since: int
-    reason: str
-
-
 class LastWords(logging.Handler):
-    """Keeps the latest warnings, and of each link the latest state, from the log of this process."""
+    """Keeps the latest warnings and errors of this process's log."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(logging.WARNING)
         self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
-        self._links: dict[str, LinkState] = {}
         self._guard = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record."""
-        message = record.getMessage()
-        moment = int(record.created * 1000)
+        """Keep a record."""
+        entry = {
+            "time": int(record.created * 1000),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
         with self._guard:
-            if record.levelno >= logging.WARNING:
-                self._errors.append({"time": moment, "level": record.levelname.lower(), "message": message})
-            if (state := _STATE.match(message)) is not None:
-                reason = _REASON.search(message)
-                said = "" if reason is None else reason[1].strip("'\"")
-                self._links[state[1]] = LinkState(state[2], moment, said)
+            self._errors.append(entry)
 
     def errors(self) -> list[dict[str, object]]:
         """Give the latest warnings and errors, in order."""
         with self._guard:
             return list(self._errors)
-
-    def links(self) -> dict[str, dict[str, object]]:
-        """Give the state of each link that has one."""
-        with self._guard:
-            return {name: asdict(self._links[name]) for name in _LINKS if name in self._links}

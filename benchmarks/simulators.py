@@ -187,6 +187,7 @@ def _columns(events: Sequence[Event], numbers: Sequence[int]) -> Table:
             "kafka_offset": Array(numbers, integer),
             "fingerprint": Array([number.to_bytes(16, "big") for number in numbers], DataType.binary()),
             "processed_at": Array(now, integer).cast(moment),
+            "gateway": Array(["gw1" for _ in events], text),
         }
     )
 

@@ -7,12 +7,13 @@ before, holds them against the table and its quarantine, and leaves in the outpu
 
     audit_ranges      per gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
                       (declared by the gateway), pending (may still come), missing (never came), unwritten (receipted
-                      and not in the table), ambiguous (one label, two fingerprints); and the epoch's state
+                      and not in the table), vanished (accepted once, and no longer in the table), ambiguous (one
+                      label, two fingerprints); and the epoch's state
     audit_duplicates  each copy that was dropped, with the event that it repeats
     audit_offsets     where the next audit reads on
 
-Exit status: 0 every label is accounted for, or may still come; 1 something is missing, unwritten or doubled, or one
-label has two fingerprints, or the audit failed; 2 wrong usage.
+Exit status: 0 every label is accounted for, or may still come; 1 something is missing, unwritten, vanished or doubled,
+or one label has two fingerprints, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def audit(spark: SparkSession, settings: Settings) -> Findings:
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
         told = read_table(spark, settings)  # after the receipts: whatever has one must be there now
-        judged = account.judge(topic.records(span.starts, span.ends), told.rows, told.quarantine).persist()
+        raw = told.quarantine.filter(F.col("topic_id") == span.topic_id)
+        judged = account.judge(topic.records(span.starts, span.ends), told.rows, raw).persist()
         ended = account.endings(told.said).persist()
         covered = cover(store, judged, told, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
@@ -127,7 +129,9 @@ def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> D
     if everything:
         rows = told.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
         parts.append(account.ranges(rows))
-    return account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
+    covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
+    lost = account.vanished(covered, told.rows).localCheckpoint()
+    return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", "gap"
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
-UNWRITTEN = "unwritten"
+UNWRITTEN, VANISHED = "unwritten", "vanished"
 COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
-"""What is counted per epoch; the unwritten count as missing."""
+"""What is counted per epoch; the unwritten and the vanished count as missing."""
 LABEL = ("gateway", "epoch", "sequence")
 EPOCH = ("gateway", "epoch")
 PLACE = ("kafka_partition", "kafka_offset")
@@ -96,6 +96,30 @@ def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
     return ranges(single.join(healed.select(*LABEL), on=list(LABEL), how="left_anti"))
 
 
+def vanished(covered: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the labels that an audit has accepted, an earlier one too, and of which the table has no row now.
+
+    Labels are named only in epochs whose count is short.
+    """
+    accepted = covered.filter(F.col("status") == ACCEPTED)
+    sizes = accepted.groupBy(*EPOCH).agg(F.sum(F.col("last") - F.col("first") + 1).alias("size"))
+    there = rows.groupBy(*EPOCH).agg(F.countDistinct("sequence").alias("there"))
+    short = sizes.join(there, on=list(EPOCH), how="left").filter(F.col("size") > F.coalesce("there", F.lit(0)))
+    suspect = accepted.join(F.broadcast(short.select(*EPOCH)), on=list(EPOCH), how="left_semi")
+    return without(suspect, rows).withColumn("status", F.lit(VANISHED)).select(*RANGE)
+
+
+def with_vanished(covered: DataFrame, lost: DataFrame) -> DataFrame:
+    """Call labels vanished instead of accepted."""
+    labels_ = lost.withColumn("sequence", F.col("first"))
+    touched = lost.select(*EPOCH).distinct()
+    is_accepted = F.col("status") == ACCEPTED
+    kept = without(covered.filter(is_accepted).join(touched, on=list(EPOCH), how="left_semi"), labels_)
+    others = covered.filter(is_accepted).join(touched, on=list(EPOCH), how="left_anti")
+    parts = (covered.filter(~is_accepted), others, kept, lost)
+    return merged(reduce(DataFrame.unionByName, (part.select(*RANGE) for part in parts)))
+
+
 def declared(said: DataFrame) -> DataFrame:
     """Read the gaps that gateways have declared; `said` has gateway, type, data, received of their own events."""
     label = F.from_json(F.col("data"), "labels array<array<string>>")["labels"]
@@ -144,7 +168,7 @@ def overdue(open_: DataFrame, now: Column, grace_seconds: int) -> DataFrame:
 def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
     """Say of each epoch: forked, complete, or open, with its counts."""
     size = F.col("last") - F.col("first") + 1
-    status = F.when(F.col("status") == UNWRITTEN, MISSING).otherwise(F.col("status"))
+    status = F.when(F.col("status").isin(UNWRITTEN, VANISHED), MISSING).otherwise(F.col("status"))
     counts = [F.coalesce(F.sum(F.when(status == name, size)), F.lit(0)).alias(name) for name in COUNTED]
     per = all_ranges.groupBy(*EPOCH).agg(*counts, F.max("last").alias("last")).join(ended, on=list(EPOCH), how="left")
     # What goes on beyond the end that its successor saw, or has two successors, lives in two copies of one store.

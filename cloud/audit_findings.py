@@ -63,12 +63,12 @@ class Findings:
 
     @property
     def missing(self) -> int:
-        """How many labels are missing, or unwritten."""
-        return self.counts.get(account.MISSING, 0) + self.counts.get(account.UNWRITTEN, 0)
+        """How many labels are missing, unwritten, or vanished."""
+        return sum(self.counts.get(status, 0) for status in (account.MISSING, account.UNWRITTEN, account.VANISHED))
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is missing, unwritten, doubled or ambiguous."""
+        """Nothing is missing, unwritten, vanished, doubled or ambiguous."""
         return not (self.missing or self.unwritten_records or self.doubled or self.counts.get(account.AMBIGUOUS, 0))
 
 
@@ -76,7 +76,7 @@ def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gon
     """Collect what people want to know."""
     size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
     counts = {row["status"]: row["labels"] for row in ranges.groupBy("status").agg(size).collect()}
-    bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.AMBIGUOUS))
+    bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
     unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
     worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
     doubled = judged.filter(F.col("copies") > 1).select("fingerprint").distinct().limit(NAMED_MAX)

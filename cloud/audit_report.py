@@ -57,7 +57,7 @@ def page(findings: Findings) -> str:
         f"<p>{findings.read:,} offsets were read for this audit, {findings.gone:,} had left the topic before.</p>",
         _table("Labels of all audits", ("status", "labels"), sorted(findings.counts.items())),
         _table(
-            "Missing, unwritten, ambiguous",
+            "Missing, unwritten, vanished, ambiguous",
             ("status", "gateway", "epoch", "labels"),
             [(one.status, one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.wrong],
         ),

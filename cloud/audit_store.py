@@ -49,8 +49,13 @@ class Store:
         return self._read("duplicates")
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Give what is accounted for, and what is unwritten and not among the labels that have come since."""
+        """Give what is accounted for, and what is unwritten and not among the labels that have come since.
+
+        What had vanished had been accepted; whether the table has it again is looked at anew.
+        """
         all_ranges = self._read("ranges").drop("state")
+        was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
+        all_ranges = all_ranges.withColumn("status", was)
         # Holes are looked for anew each time.
         settled = (account.ACCEPTED, account.DUPLICATE, account.QUARANTINED, account.GAP, account.AMBIGUOUS)
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from cloud.audit_settings import Settings
 
 _OF_GATEWAYS = "gateway."
+_PLACE = ("kafka_partition", "kafka_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Told:
     rows: DataFrame
     """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
     quarantine: DataFrame
-    """kafka_partition, kafka_offset."""
+    """topic_id, kafka_partition, kafka_offset."""
     said: DataFrame
     """What gateways say of themselves: gateway, epoch, type, data, received."""
 
@@ -37,9 +38,9 @@ def read_table(spark: SparkSession, settings: Settings) -> Told:
         events.select(
             *("gateway", "epoch", "sequence"),
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
-            *("kafka_partition", "kafka_offset", "received"),
+            *(*_PLACE, "received"),
         ),
-        spark.read.format("delta").load(settings.quarantine).select("kafka_partition", "kafka_offset"),
+        spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE),
         events.filter(F.startswith("type", F.lit(_OF_GATEWAYS))).select("gateway", "epoch", "type", "data", "received"),
     )
 
@@ -50,10 +51,10 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
 
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it runs
-    place = "kafka_partition, kafka_offset"
+    place = ", ".join(_PLACE)
     queries = {
         "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),
-        "quarantine": (place, settings.quarantine, ""),
+        "quarantine": (f"topic_id, {place}", settings.quarantine, ""),
         "said": ("gateway, epoch, type, data, received", settings.table, f"WHERE type LIKE '{_OF_GATEWAYS}%'"),
     }
     with connected(read_connection(connection)) as opened:
@@ -69,7 +70,7 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
     places = "kafka_partition int, kafka_offset bigint"
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, received timestamp",
-        "quarantine": places,
+        "quarantine": f"topic_id string, {places}",
         "said": "gateway string, epoch string, type string, data string, received timestamp",
     }
     frames = {

@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame
 
 from cloud import offsets
 from cloud.checkpoint import Checkpoint, Planned
-from cloud.commits import Commit
+from cloud.commits import Commit, Offsets
 from cloud.errors import JobError, StopError
-from cloud.freshness import Horizon
+from cloud.freshness import Horizon, latest_ahead
 from cloud.offsets import Standing
 from cloud.receipts import Receipts
 from cloud.sink import Sink
+from cloud.topic_log import TopicLog
 from cloud.watching import Watcher
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class BatchWriter:
         last: Commit,
         window_seconds: int,
         *,
+        log: TopicLog,
         watcher: Watcher,
     ) -> None:
         self._checkpoint = checkpoint
@@ -39,6 +41,7 @@ class BatchWriter:
         self._receipts = receipts
         self._last = last
         self._window_seconds = window_seconds
+        self._log = log
         self._watcher = watcher
         self.busy = threading.Lock()
         """Held while a batch is written."""
@@ -61,7 +64,7 @@ class BatchWriter:
         check_clock(planned)
         standing = offsets.compare(planned.starts, planned.ends, self._last)
         if standing is Standing.DONE:
-            consume(survivors)
+            self._last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, standing)))
             logger.info("batch=%d stage=skipped", batch)
         else:
             self._last = self._write(survivors, planned, standing)
@@ -69,14 +72,24 @@ class BatchWriter:
             self._watcher.receipted(batch)
 
     def _write(self, survivors: DataFrame, planned: Planned, standing: Standing) -> Commit:
-        commit = next_commit(self._last, planned, self._window_seconds)
-        horizon = Horizon(
-            planned.time, commit.birth or planned.time, self._window_seconds, standing is Standing.OVERLAPS
-        )
-        written = self._sink.write(survivors, commit, horizon)
+        # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
+        epochs = self._log.check(self._last, planned.ends)
+        commit = next_commit(self._last, planned, self._window_seconds, epochs)
+        if commit.birth != self._last.birth:  # whatever an earlier state has seen was appended before now
+            commit = commit.born_after(self._log.latest_append())
+        written = self._sink.write(survivors, commit, self._horizon(planned, commit, standing))
         logger.info("batch=%d stage=committed rows=%d", commit.batch, written.rows)
+        if written.ahead is not None:
+            logger.warning(
+                "batch=%d clock=behind seconds=%.1f hint='set the clock of the driver right, or that of the brokers'",
+                *(commit.batch, (written.ahead - planned.time) / 1000),
+            )
         self._watcher.written(commit.batch, written)
-        return commit
+        return commit.born_after(written.ahead)
+
+    def _horizon(self, planned: Planned, commit: Commit, standing: Standing) -> Horizon:
+        birth = commit.birth or planned.time
+        return Horizon(planned.time, birth, self._window_seconds, standing is Standing.OVERLAPS)
 
 
 def check_clock(planned: Planned) -> None:
@@ -85,11 +98,11 @@ def check_clock(planned: Planned) -> None:
         raise StopError(
             f"batch {planned.batch}: its time {planned.time} is not above the watermark {planned.watermark} (ms): the "
             "driver's clock has gone back, and Spark has dropped events unseen. Nothing of this batch is in the table "
-            "or receipted. Set the clock right, and start with a new checkpoint"
+            "or receipted. Set the clock right, and start again"
         )
 
 
-def next_commit(last: Commit, planned: Planned, window_seconds: int) -> Commit:
+def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Offsets) -> Commit:
     """Say what the table will have read after this batch."""
     is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
     return replace(
@@ -101,12 +114,14 @@ def next_commit(last: Commit, planned: Planned, window_seconds: int) -> Commit:
         first=offsets.merge_first(last.first, planned.starts),
         birth=planned.time if is_born_anew else last.birth,
         window_seconds=window_seconds,
+        epochs=epochs,
     )
 
 
-def consume(survivors: DataFrame) -> None:
-    """Evaluate the batch for its state alone."""
-    survivors.write.format("noop").mode("append").save()
+def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
+    """Evaluate the batch for its state alone, and return what `Written.ahead` would be."""
+    ahead: int | None = survivors.agg(latest_ahead(horizon)).collect()[0][0]
+    return ahead
 
 
 def _size(planned: Planned) -> int:

@@ -8,9 +8,9 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cloud.records import FINGERPRINT_BYTES
+from cloud.freshness import Horizon, latest_ahead
+from cloud.reuse import is_without_time
 from cloud.rows import day_of
-from contract.record import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +20,27 @@ class Census:
     rows: int
     bad: int
     late: int
-    aged: int
-    """Those that passed the dedup under a key of their own: equal fingerprints among them are possible."""
+    has_equals: bool
+    """Equal fingerprints have passed the dedup, under keys of different spans."""
     late_days: tuple[date, ...] | None
     """The days that hold every copy of the late events; None where only all days do."""
+    ahead: int | None
+    """As in `Written`."""
 
 
-def count(judged: DataFrame) -> Census:
+def count(judged: DataFrame, horizon: Horizon) -> Census:
     """Count in one pass."""
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
-    anywhere = late & (F.col("shared") == Shared.NONE.value)
+    anywhere = late & is_without_time()
     row = judged.agg(
         F.count("*").alias("rows"),
         F.count_if(bad).alias("bad"),
         F.count_if(late).alias("late"),
-        F.count_if(~bad & (F.length("key") > FINGERPRINT_BYTES)).alias("aged"),
         F.count_if(anywhere).alias("anywhere"),
+        F.count_distinct(F.when(anywhere, F.col("fingerprint"))).alias("different"),
         F.collect_set(F.when(late, day_of())).alias("days"),
+        latest_ahead(horizon).alias("ahead"),
     ).collect()[0]
-    return Census(row["rows"], row["bad"], row["late"], row["aged"], None if row["anywhere"] else tuple(row["days"]))
+    days = None if row["anywhere"] else tuple(row["days"])
+    return Census(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], days, row["ahead"])

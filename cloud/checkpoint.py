@@ -17,6 +17,7 @@ from cloud.commits import Offsets
 from cloud.errors import StopError
 
 _CLAIM = "oncegate-claim.json"
+_FLUSH_FAILED = "oncegate-flush-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +60,62 @@ class Checkpoint:
         )
 
     def latest_batch(self) -> int | None:
-        """Give the id of the latest batch in the offset log; None where there is none."""
-        folder = self._path("offsets")
-        if not self._files.exists(folder):
+        """Return the id of the latest batch in the offset log; None where there is none."""
+        return self._latest("offsets")
+
+    def watermark(self) -> int:
+        """Return the watermark of the next batch, in milliseconds; what is planned before that time is dropped."""
+        committed = self._latest("commits")
+        if committed is None or (log := self._read(f"commits/{committed}")) is None:
+            return 0
+        return int(json.loads(log.splitlines()[1])["nextBatchWatermarkMs"])
+
+    def forget_batch_below_watermark(self) -> int | None:
+        """Remove the plan of a batch of which Spark would drop everything, for another plan at a right time.
+
+        Return its id; None where there is no such plan. Nothing of such a batch is ever committed.
+        """
+        batch = self.latest_batch()
+        if batch is None or batch == self._latest("commits"):
             return None
-        names = [entry.getPath().getName() for entry in self._files.listStatus(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=None)
+        planned = self.planned(batch)
+        if planned.time > planned.watermark:
+            return None
+        self._files.delete(self._path(f"offsets/{batch}"), False)
+        return batch
 
     def read_claim(self) -> Claim | None:
         """Give this checkpoint's claim; None where it has made none."""
         text = self._read(_CLAIM)
         return None if text is None else Claim(**json.loads(text))
 
+    def mark_flush_failed(self, reason: str) -> None:
+        """Write down that a flush has failed, for every later start."""
+        self._write(self._path(_FLUSH_FAILED), reason)
+
+    def check_flush(self) -> None:
+        """Raise StopError where a flush has failed, until somebody has looked."""
+        if (reason := self._read(_FLUSH_FAILED)) is not None:
+            raise StopError(
+                f"{reason}. A flush that succeeds now would prove nothing: what was written since the last receipt may "
+                f"be lost. Check disk and table, then remove {self._folder}/{_FLUSH_FAILED}"
+            )
+
     def write_claim(self, claim: Claim) -> None:
         """Write down what is about to be claimed, whole or not at all."""
         temporary = self._path(f"{_CLAIM}.{uuid.uuid4().hex}.tmp")
         self._files.mkdirs(self._path(""))
-        stream = self._files.create(temporary, True)
-        stream.write(bytearray(json.dumps(asdict(claim)).encode()))
-        stream.close()
+        self._write(temporary, json.dumps(asdict(claim)))
         self._files.delete(self._path(_CLAIM), False)
         if not self._files.rename(temporary, self._path(_CLAIM)):
             raise StopError(f"checkpoint {self._folder}: cannot write {_CLAIM}")
+
+    def _latest(self, log: str) -> int | None:
+        folder = self._path(log)
+        if not self._files.exists(folder):
+            return None
+        names = [entry.getPath().getName() for entry in self._files.listStatus(folder)]
+        return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _starts(self, batch: int) -> Offsets:
         """Give where a batch starts: where the one before it ends; partitions that are new to it are left out."""
@@ -94,6 +129,11 @@ class Checkpoint:
 
     def _read(self, name: str) -> str | None:
         return jvm.read_text(self._spark, f"{self._folder}/{name}")
+
+    def _write(self, path: Any, text: str) -> None:
+        stream = self._files.create(path, True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
 
     def _path(self, name: str) -> Any:
         return jvm.hadoop_path(self._spark, f"{self._folder}/{name}" if name else self._folder)

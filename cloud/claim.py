@@ -13,12 +13,22 @@ from cloud.sink import Sink
 logger = logging.getLogger(__name__)
 
 
-def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str) -> Commit:
-    """Make sure that the table is this checkpoint's, and give the table's last commit."""
+def is_first_start(checkpoint: Checkpoint, last: Commit | None) -> bool:
+    """Whether the table has no commit of this checkpoint."""
+    own = checkpoint.read_claim()
+    return own is None or last is None or last.checkpoint != own.checkpoint
+
+
+def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *, read_again: bool = False) -> Commit:
+    """Make sure that the table is this checkpoint's, and return the table's last commit.
+
+    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read.
+    """
     last = sink.last_commit()
     own = checkpoint.read_claim()
+    is_first, has_batches = is_first_start(checkpoint, last), checkpoint.latest_batch() is not None
     if own is None:
-        if checkpoint.latest_batch() is not None:
+        if has_batches:
             raise StopError("the checkpoint has batches, but no claim: it is not of this job; start with a new one")
         own = Claim(uuid.uuid4().hex, _next_number(last))
         checkpoint.write_claim(own)
@@ -27,7 +37,13 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str) -
         own = Claim(own.checkpoint, _next_number(last))
         checkpoint.write_claim(own)
     if last is None or own.number > last.claim:
-        return _commit_claim(sink, own, last, topic, topic_id)
+        if is_first and has_batches:
+            raise StopError(
+                f"the checkpoint has batches, and table {sink.id} has none of them: it is another one, or was deleted "
+                "and made anew. Spark would skip what it has read, and drop copies of what this table lacks. "
+                "Start with a new checkpoint"
+            )
+        return _commit_claim(sink, own, last, topic, topic_id, keeps_offsets=not (is_first and read_again))
     if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
         raise StopError(
             f"claim {last.claim} of checkpoint {last.checkpoint} has taken the table over from claim {own.number} of "
@@ -36,9 +52,12 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str) -
     return last
 
 
-def _commit_claim(sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str) -> Commit:
+def _commit_claim(
+    sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
+) -> Commit:
     # The same checkpoint, restored, reads on with its state: it reads again whatever that has not seen.
     same_state = last is not None and last.checkpoint == own.checkpoint
+    read = last if keeps_offsets else None
     commit = Commit(
         table=sink.id,
         checkpoint=own.checkpoint,
@@ -46,11 +65,12 @@ def _commit_claim(sink: Sink, own: Claim, last: Commit | None, topic: str, topic
         batch=CLAIM_ONLY,
         topic=topic,
         topic_id=topic_id,
-        starts=dict(last.ends) if last else {},
-        ends=dict(last.ends) if last else {},
-        first=dict(last.first) if last else {},
+        starts=dict(read.ends) if read else {},
+        ends=dict(read.ends) if read else {},
+        first=dict(read.first) if read else {},
         birth=last.birth if last and same_state else None,
         window_seconds=last.window_seconds if last and same_state else None,
+        epochs=dict(read.epochs) if read else {},
     )
     sink.claim(commit)
     logger.info("table=%s claim=%d checkpoint=%s", sink.id, own.number, own.checkpoint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from cloud.errors import StopError
 
@@ -32,13 +32,19 @@ class Commit:
     """Where each partition is to be read on: all below, down to `first`, is in the table or in quarantine."""
     first: Offsets
     birth: int | None = None
-    """Time of the first batch of this checkpoint's state; None before there was one."""
+    """Since when this checkpoint's state has seen every record, at a time that is not too early; None before that."""
     window_seconds: int | None = None
+    epochs: Offsets = field(default_factory=dict)
+    """The leader epochs under which the log held all up to `ends`; without partitions whose broker does not say."""
 
     @property
     def version(self) -> int:
         """The txnVersion: grows with each claim and with each batch; the claim itself stands below its batches."""
         return self.claim << BATCH_BITS | (self.batch + 1)
+
+    def born_after(self, moment: int | None) -> Commit:
+        """Return the commit with a birth that is no earlier than a moment."""
+        return self if moment is None else replace(self, birth=max(moment, self.birth or moment))
 
     def is_by_same(self, other: Commit) -> bool:
         """Tell whether both are the same commit of the same owner."""
@@ -67,6 +73,6 @@ def parse(metadata: str | None) -> Commit | None:
     if (written := fields.pop("oncegate")) != FORMAT:
         raise StopError(f"the table's commits have format {written}, this job knows {FORMAT}: use a newer job")
     fields.pop(_KEPT, None)
-    for name in ("starts", "ends", "first"):
+    for name in ("starts", "ends", "first", "epochs"):
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
     return Commit(**fields)

@@ -23,9 +23,11 @@ _PROPERTIES = {
     "delta.dataSkippingStatsColumns": "received,event_time",
     # One takes a small batch's whole time. Delta's default, 10, is for commits that are rare.
     "delta.checkpointInterval": "50",
+    # Every commit lists the whole log. Delta's default, 30 days, is a million versions at a trigger of 2 s.
+    "delta.logRetentionDuration": "interval 6 hours",
 }
-TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate")
-QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine")
+TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)
+QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine", keeps_rows=False)
 
 _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
 
@@ -59,6 +61,9 @@ class DeltaSink:
     def last_commit(self) -> Commit | None:
         return self._table.last_commit()
 
+    def check_rows(self) -> None:
+        self._table.check_rows()
+
     def claim(self, commit: Commit) -> None:
         self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
 
@@ -66,7 +71,7 @@ class DeltaSink:
         if self._expects_fresh is None:
             self._expects_fresh = horizon.can_be_fresh
         written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
-        return written or self._write_with_look_up(survivors.withColumn("fresh", is_fresh(horizon)), commit)
+        return written or self._write_with_look_up(survivors, commit, horizon)
 
     def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
         """Write, or give None at the first row that is late or bad; then nothing is committed."""
@@ -82,15 +87,15 @@ class DeltaSink:
                 raise
             return None
 
-    def _write_with_look_up(self, judged: DataFrame, commit: Commit) -> Written:
+    def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Quarantine, look up, write.
 
         Which of two copies is kept may differ between evaluations, should a persisted part be lost. That changes
         nothing: where one of the copies is fresh, the table has none, and the append is one evaluation of its own.
         """
-        judged = judged.persist()
+        judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
         try:
-            counts = census.count(judged)
+            counts = census.count(judged, horizon)
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
@@ -100,9 +105,9 @@ class DeltaSink:
             if counts.bad or late.reused is not None:
                 self._quarantine(quarantine.bad_records(judged), late.reused, commit)
             logger.info("batch=%d stage=write passes=2", commit.batch)
-            once = reuse.first_of_each(good) if counts.aged else good
-            written = self._append(lookup.without_found(once, late.found), commit)
-            return Written(written, counts.late, counts.bad, late.found.count if late.found else 0)
+            once = reuse.first_of_each(good) if counts.has_equals else good
+            written = self._append(lookup.without_found(once, late.found), commit.born_after(counts.ahead))
+            return Written(written, counts.late, counts.bad, late.found.count if late.found else 0, counts.ahead)
         finally:
             judged.unpersist()
 
@@ -117,7 +122,7 @@ class DeltaSink:
         logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
         if counts.late_days is not None:  # every identity holds a time or a label
             return Late(found, None)
-        reused = reuse.reused_ids(late, found.rows, self._retention_seconds, is_aged=counts.aged > 0)
+        reused = reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
         return Late(found, None if reused.isEmpty() else reused)
 
     def _quarantine(self, bad: DataFrame, reused: DataFrame | None, commit: Commit) -> None:

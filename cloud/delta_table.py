@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -15,6 +15,9 @@ from cloud import jvm
 from cloud.commits import Commit, to_json
 from cloud.delta_history import DeltaHistory
 from cloud.errors import StopError
+
+LOG_CLEANED_SECONDS = 1800.0
+"""How often a job removes what its table's log may forget."""
 
 
 class Table(Protocol):
@@ -28,7 +31,13 @@ class Table(Protocol):
         """Give the latest commit of a job; None where there was none yet."""
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and say how many; raise StopError where another job has claimed the table since."""
+        """Commit the rows and say how many.
+
+        Raise StopError where another job has claimed the table since, or somebody has taken rows away.
+        """
+
+    def check_rows(self) -> None:
+        """Raise StopError where somebody has taken rows away since this checkpoint's last commit."""
 
     def rows(self) -> DataFrame:
         """Give what the table holds now; later commits do not change the frame."""
@@ -43,6 +52,8 @@ class Layout:
     properties: dict[str, str]
     writer: str
     """The txnAppId that all commits share: of two writers only one may go on."""
+    keeps_rows: bool
+    """Whether rows that somebody takes away would never come back: the table's offsets say that it has them."""
 
 
 class DeltaTable:
@@ -55,7 +66,10 @@ class DeltaTable:
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
         self._create()
-        self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
+        detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
+        self._id: str = detail["id"]
+        self._set_properties(detail["properties"])
+        self._log_cleaned_at = time.monotonic()
 
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
@@ -76,6 +90,15 @@ class DeltaTable:
         last = self._history.last()
         return last.commit if last else None
 
+    def check_rows(self) -> None:
+        """Raise StopError where somebody has taken rows away since this checkpoint's last commit."""
+        if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
+            raise StopError(
+                f"table {self._path}: version {removal.version}, a {removal.operation} by somebody else, has taken "
+                "rows away that were read and receipted. Start with a new checkpoint: with --read-again to get back "
+                "what the topic still has of them, or without it to leave them out"
+            )
+
     def rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path)
 
@@ -93,7 +116,26 @@ class DeltaTable:
         if written is None:
             last = self._history.last()
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this one ends for good")
+        if self._history.has_new_removal:
+            self.check_rows()
+        if time.monotonic() - self._log_cleaned_at > LOG_CLEANED_SECONDS:
+            self.clean_log()
         return written.rows
+
+    def clean_log(self) -> None:
+        """Let the log forget what is older than its retention.
+
+        Every commit lists the log's whole folder. Delta itself forgets whole days only, and a day of small batches
+        makes a commit slower by seconds.
+        """
+        self._log_cleaned_at = time.monotonic()
+        delta: Any = jvm.classes(self._spark).org.apache.spark.sql.delta
+        session: Any = self._spark
+        log = delta.DeltaLog.forTable(session._jsparkSession, jvm.hadoop_path(self._spark, self._path))
+        snapshot = log.unsafeVolatileSnapshot()
+        if log.enableExpiredLogCleanup(snapshot.metadata()):
+            retention = jvm.classes(self._spark).scala.Option.empty()  # the table's own
+            log.cleanUpExpiredLogs(snapshot, retention, delta.TruncationGranularity.MINUTE())
 
     def keep_last_commit(self, after_seconds: int) -> bool:
         """Write the job's last commit once more, without rows, where it is so old; the log forgets what is older.
@@ -124,15 +166,24 @@ class DeltaTable:
         """Remove files that no commit since then refers to."""
         self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
+    def _set_properties(self, present: Mapping[str, str]) -> None:
+        """Give an existing table the properties that nobody has set."""
+        missing = {name: value for name, value in self._layout.properties.items() if name not in present}
+        if missing:
+            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")
+
     def _create(self) -> None:
         schema = self._layout.schema
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
         partitioned = (
             f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
         )
-        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in self._layout.properties.items())
-        properties = f"TBLPROPERTIES ({pairs})" if pairs else ""
+        properties = f"TBLPROPERTIES ({_pairs(self._layout.properties)})" if self._layout.properties else ""
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
         has = set(self.rows().columns)
         if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
             self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from cloud import jvm
+from cloud.errors import FlushError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -21,12 +22,22 @@ def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def flush(folders: Iterable[str]) -> None:
-    """Flush the file systems that hold the folders, syncfs(2); all that was written before is on the disk after."""
+    """Flush the file systems that hold the folders, syncfs(2); all that was written before is on the disk after.
+
+    Raise FlushError where that fails. Linux reports such an error once, and takes the pages for written then.
+    """
     for folder in folders:
-        file = os.open(folder, os.O_RDONLY)
         try:
-            if _LIBC.syncfs(file) != 0:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), folder)
-        finally:
-            os.close(file)
+            _flush(folder)
+        except OSError as error:
+            raise FlushError(f"{folder}: cannot be flushed to its disk: {error.strerror}") from error
+
+
+def _flush(folder: str) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        if _LIBC.syncfs(file) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
+    finally:
+        os.close(file)

@@ -9,9 +9,13 @@ class StopError(JobError):
     """Going on would lose, double or falsely receipt events: a person has to decide; starting again gives the same."""
 
 
+class FlushError(StopError):
+    """The disk has refused a flush: what was written may be lost, though the next flush succeeds."""
+
+
 class SinkError(JobError):
     """The table cannot be reached, or has refused; nothing is committed in halves, and a new start may succeed."""
 
 
-class ReceiptError(JobError):
-    """The receipts could not be given; the table has everything all the same, and the next try may succeed."""
+class KafkaError(JobError):
+    """Kafka does not answer, or refuses; the table has everything all the same, and the next try may succeed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from contract.record import Clock
+from contract.record import Clock, Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +27,51 @@ class Horizon:
         return self.window_seconds * 1000 // 4
 
     @property
+    def latest(self) -> int:
+        """The end of what a batch of this time can have seen, with a clock that is not wrong by more than a skew."""
+        return self.batch_time + self.skew
+
+    @property
     def can_be_fresh(self) -> bool:
         """Whether events of this very moment are fresh: the state is old enough."""
         return not self.overlaps and self.batch_time >= self.birth + self.skew
 
 
 def is_fresh(horizon: Horizon) -> Column:
-    """Tell fresh from late; never null."""
+    """Tell fresh from late; never null. An id without a time may have been used before: it is late (`reuse.py`)."""
     if horizon.overlaps:
         return F.lit(False)
     skew = horizon.skew
     bounds = (
         horizon.birth + skew,
         skew,
-        horizon.batch_time + skew,
+        horizon.latest,
         horizon.batch_time - horizon.window_seconds * 1000 + skew,
+        horizon.latest,
     )
     # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
     # not, as long as it stays one: the index has to look as if it came from the row.
     array = f"array({', '.join(f'{bound}L' for bound in bounds)})"
-    born, ahead, latest, oldest = (f"{array}[octet_length(clock) * 0 + {at}]" for at in range(len(bounds)))
+    born, ahead, latest, oldest, newest = (f"{array}[octet_length(clock) * 0 + {at}]" for at in range(len(bounds)))
+    # Nor may a second part stand twice (`unix_millis(bound)` does): their order in the code would change by chance.
     # As text: one call into the Java machine instead of a hundred.
     return F.expr(
         f"""coalesce(
             clock = '{Clock.TRUSTED}'
+            AND shared <> '{Shared.NONE}'
             AND unix_millis(bound) >= {born}
             AND unix_millis(received) <= unix_millis(appended) + {ahead}
             AND unix_millis(bound) <= {latest}
+            AND appended < timestamp_millis({newest})
             AND unix_millis(bound) > {oldest}, false)"""
     )
+
+
+def latest_ahead(horizon: Horizon) -> Column:
+    """Return Kafka's latest append time beyond what this batch can have seen, in milliseconds; null without one.
+
+    The driver's clock is behind then, or a broker's is ahead. The state has entered these records with too early a
+    time and forgets them too early, so nothing that may have a copy among them is fresh later on (`birth`).
+    """
+    appended = F.unix_millis("appended")
+    return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest), appended))

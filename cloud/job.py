@@ -30,11 +30,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cloud import disk, jvm, offsets
 from cloud.batch import BatchWriter
 from cloud.checkpoint import Checkpoint
-from cloud.claim import claim_table
+from cloud.claim import claim_table, is_first_start
+from cloud.clock import wait_for_clock
 from cloud.dedup import drop_duplicates
 from cloud.delta_sink import open_delta
 from cloud.devices import Devices
-from cloud.errors import JobError, StopError
+from cloud.errors import FlushError, JobError, StopError
 from cloud.kafka_admin import KafkaAdmin
 from cloud.progress import ProgressLines
 from cloud.receipts import Receipts
@@ -44,6 +45,7 @@ from cloud.settings import POSTGRES, Settings, parse
 from cloud.sink import Sink
 from cloud.source import read_topic
 from cloud.stopping import StopRequest
+from cloud.topic_log import TopicLog
 from cloud.watching import Nobody, Watcher
 
 logger = logging.getLogger("cloud.job")
@@ -68,24 +70,42 @@ def main(arguments: list[str]) -> int:
 
 
 def run(spark: SparkSession, settings: Settings) -> None:
-    """Open both ends, give the receipts of what the table has, and run the stream between them."""
+    """Run the job on a checkpoint that may go on; a flush that fails ends it for every later start, too."""
     settings = qualify(spark, settings)
+    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
+    checkpoint.check_flush()
+    try:
+        go_on(spark, settings, checkpoint)
+    except FlushError as error:
+        checkpoint.mark_flush_failed(str(error))
+        raise
+
+
+def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint) -> None:
+    """Open both ends, give the receipts of what the table has, and run the stream between them."""
     watcher = open_watcher(settings.metrics)
     stop = StopRequest()
     stop.listen(spark)
-    admin = KafkaAdmin(spark, settings.kafka)
-    checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
-    sink = open_sink(spark, settings)
+    admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
-    topic_id, log = admin.topic_id(), admin.log()
-    offsets.check_log(settings.kafka.topic, topic_id, sink.last_commit(), log)
-    last = claim_table(sink, checkpoint, settings.kafka.topic, topic_id)
+    topic, topic_id = settings.kafka.topic, admin.topic_id()
+    log, spans = TopicLog(admin, topic), admin.log()
+    read = sink.last_commit()
+    is_first = is_first_start(checkpoint, read)
+    if read is not None and not (settings.read_again and is_first):
+        offsets.check_log(topic, topic_id, read, spans)
+        log.check(read, {})
+    if not is_first:
+        sink.check_rows()
+    last = claim_table(sink, checkpoint, topic, topic_id, read_again=settings.read_again)
     folders = disk.local_folders(spark, settings.folders)
-    receipts = Receipts(admin, settings.kafka.group, settings.succeeds, folders, time.monotonic)
+    receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, folders, time.monotonic)
     receipts.give(last)
 
-    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, watcher=watcher)
-    survivors = path(spark, settings, offsets.starting_offsets(settings.kafka.topic, last, log))
+    if not wait_for_clock(checkpoint, stop.wait):
+        return
+    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, watcher=watcher)
+    survivors = path(spark, settings, offsets.starting_offsets(topic, last, spans))
     spark.streams.addListener(ProgressLines(watcher))
     follow(start(survivors, writer, settings), writer, receipts, stop)
 
@@ -128,7 +148,7 @@ def open_watcher(address: tuple[str, int] | None) -> Watcher:
 def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
     """Give the stream of survivors: read, judge, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = read_records(topic, Spans(settings.window_seconds, settings.retention_seconds))
+    records = read_records(topic, Spans(settings.retention_seconds))
     if settings.metrics is not None:
         from cloud.metrics import observed
 

@@ -5,7 +5,7 @@ r"""Keep a table fast and small: compact what the batches wrote, and remove file
 
 with the packages of cloud/job.py, while the job runs or not; once a day is a good pace. A Delta table and its
 quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain` refers to are
-removed (VACUUM). Delta's log forgets commits after 30 days, and the job reads its offsets from its last one: where
+removed (VACUUM). Delta's log forgets commits after 6 hours, and the job reads its offsets from its last one: where
 that is old, since the job has been idle or stopped, it is written once more, without rows. In PostgreSQL, what the
 server's own vacuum leaves is done: statistics, and the index on `received` over new pages.
 
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
     add("--connection", type=Path, metavar="FILE", help="libpq's connection string, for --sink postgres")
     add("--retain", type=seconds, default="7d", metavar="TIME", help="at least, and by default: %(default)s")
-    add("--keep-after", type=seconds, default="7d", metavar="TIME", help="age at which a commit is written once more")
+    add("--keep-after", type=seconds, default="1h", metavar="TIME", help="age at which a commit is written once more")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")

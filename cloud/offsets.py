@@ -60,11 +60,8 @@ def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, 
     """Refuse a topic that is another one than the table has read, or has lost what the table has not read yet."""
     if last is None or not last.ends:
         return
-    if (last.topic, last.topic_id) != (topic, topic_id):
-        raise StopError(
-            f"the table has read topic {last.topic} (id {last.topic_id}), this is {topic} (id {topic_id}): "
-            "start with a new table and a new checkpoint, and name this table by --succeeds"
-        )
+    if last.topic_id != topic_id:
+        raise StopError(another_topic(topic, last.topic_id, topic_id))
     for partition, end in last.ends.items():
         earliest, latest = log.get(partition, (0, 0))
         if not earliest <= end <= latest:
@@ -72,3 +69,11 @@ def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, 
                 f"topic {topic}, partition {partition}: the table has read up to {end}, but the log goes from "
                 f"{earliest} to {latest}: records are lost; find out why before a new table is started"
             )
+
+
+def another_topic(topic: str, known: str, now: str) -> str:
+    """Return what to say where the topic is not the one that the table has read."""
+    return (
+        f"the table has read the topic with the id {known}, topic {topic} has the id {now}: it is another one, or was "
+        "deleted and recreated. Start with a new table and a new checkpoint, and name this table by --succeeds"
+    )

@@ -51,6 +51,9 @@ class PostgresSink:
             row = connection.execute(self._say(Statements.LAST), (self._id,)).fetchone()
         return parse(row[0]) if row else None
 
+    def check_rows(self) -> None:
+        pass  # a server does not say who has deleted rows
+
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:
             if connection.execute(self._say(Statements.CLAIM), self._owner(commit)).rowcount == 0:

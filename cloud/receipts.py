@@ -1,4 +1,7 @@
-"""Receipts: what the table's last commit says it has, as the offsets of a Kafka group."""
+"""Receipts: what the table's last commit says it has, as the offsets of a Kafka group.
+
+Before each of them the topic is looked at once more: a batch may have been read from another one meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Callable
 
 from cloud import disk
 from cloud.commits import Commit
-from cloud.errors import ReceiptError
+from cloud.errors import KafkaError
 from cloud.kafka_admin import KafkaAdmin
+from cloud.topic_log import TopicLog
 from contract.receipt import Receipt
 
 REPEAT_SECONDS = 3600.0
@@ -25,12 +29,14 @@ class Receipts:
     def __init__(
         self,
         admin: KafkaAdmin,
+        log: TopicLog,
         group: str,
         succeeds: str | None,
         folders: tuple[str, ...],
         clock: Callable[[], float],
     ) -> None:
         self._admin = admin
+        self._log = log
         self._group = group
         self._succeeds = succeeds
         self._folders = folders
@@ -42,7 +48,7 @@ class Receipts:
     def give(self, commit: Commit) -> bool:
         """Give the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
 
-        Tells whether Kafka has them.
+        Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
         """
         with self._lock:
             self._commit = commit
@@ -59,11 +65,13 @@ class Receipts:
             return False
         disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
         metadata = {
-            partition: str(Receipt(commit.table, commit.first[partition], self._succeeds)) for partition in commit.ends
+            partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
+            for partition in commit.ends
         }
         try:
-            self._admin.commit(self._group, commit.ends, metadata)
-        except ReceiptError as error:
+            self._log.check(commit, {})
+            self._admin.commit(self._group, commit.ends, metadata, commit.epochs)
+        except KafkaError as error:
             self._due_at = self._clock() + RETRY_SECONDS
             logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
             return False

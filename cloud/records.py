@@ -1,7 +1,8 @@
 """Records: the headers as columns, and whether a record is well-formed, by cheap native checks.
 
 The value is not decoded here. A record that is not well-formed keeps its reason and its headers, and gets a dedup
-key of its own: it must not claim the fingerprint of its good twin. So does an aged one (`reuse.py`), by its retention.
+key of its own: it must not claim the fingerprint of its good twin. So does one that may be equal to an earlier event
+and yet another (`reuse.py`).
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from cloud import reuse
 from cloud.headers import header
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
 
-FINGERPRINT_BYTES = 16
 _PARTITIONS_MAX = 1 << 20
+_MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 _MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
 
 COLUMNS = (
@@ -42,9 +43,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """How long the state and the gateways remember, in seconds."""
+    """How long the gateways remember, in seconds."""
 
-    window_seconds: int = 3600
     retention_seconds: int = 7 * 86_400
 
 
@@ -56,7 +56,7 @@ def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
         F.col("headers"),
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),
-        F.col("timestamp").alias("appended"),
+        F.when(_is_moment("timestamp"), F.col("timestamp")).alias("appended"),
         header("ce_specversion").alias("specversion"),
         header("content-type").alias("content_type"),
         header("ce_type").alias("type"),
@@ -83,20 +83,19 @@ def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
     bad = F.col("reason").isNotNull()
     place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
     fingerprint = F.unhex("id")
-    aged = F.concat(fingerprint, reuse.span(spans.retention_seconds))
+    spanned = F.concat(fingerprint, reuse.span(spans.retention_seconds))
     return judged.select(
-        F.when(bad, place).when(reuse.is_aged(spans.window_seconds), aged).otherwise(fingerprint).alias("key"),
+        F.when(bad, place).when(reuse.is_without_time(), spanned).otherwise(fingerprint).alias("key"),
         "reason",
         F.when(~bad, fingerprint).alias("fingerprint"),
         _after(TYPE_PREFIX, F.col("type")).alias("type"),
         "gateway",
         "epoch",
         F.col("sequence").try_cast("bigint").alias("sequence"),
-        "event_time",
-        "received",
+        *(F.when(~bad, F.col(name)).alias(name) for name in ("event_time", "received")),
         "clock",
         "shared",
-        "bound",
+        F.when(~bad, F.col("bound")).alias("bound"),
         "appended",
         "kafka_partition",
         "kafka_offset",
@@ -114,15 +113,21 @@ def _reason() -> Column:
         "label": F.col("epoch").rlike("^[0-9a-f]{16}$")
         & F.col("sequence").rlike(f"^[0-9]{{{SEQUENCE_DIGITS}}}$")
         & F.col("sequence").try_cast("bigint").isNotNull(),
-        "moments": F.col("event_time").isNotNull()
-        & F.col("received").isNotNull()
-        & (F.col("bound_text").isNull() | F.col("bound").isNotNull()),
+        "moments": _is_moment("event_time")
+        & _is_moment("received")
+        & (F.col("bound_text").isNull() | _is_moment("bound")),
         "clock": F.col("clock").isin([clock.value for clock in Clock]),
         "shared": F.col("shared").isin([shared.value for shared in Shared]),
         "value": _value_is_whole(),
     }
     failed = [F.when(~F.coalesce(check, F.lit(False)), F.lit(name)) for name, check in checks.items()]
     return F.coalesce(*failed)
+
+
+def _is_moment(name: str) -> Column:
+    """Whether a moment is of the years that every database has."""
+    first, last = (F.lit(year).cast("timestamp") for year in _MOMENTS)
+    return F.col(name).between(first, last)
 
 
 def _headers_are_ours() -> Column:

@@ -1,7 +1,9 @@
 """Ids that were used before: events whose identity holds no time, equal in all, and yet not one event.
 
 A counter wraps. Where two such events were accepted further apart than gateways remember, no gateway took them for
-copies, and neither do we: the first is in the table, the other in quarantine, none is lost.
+copies, and neither do we: the first is in the table, the other in quarantine, none is lost. So the state must not hold
+one against the other, however old its memory is: their key has the span of acceptance. And since the earlier one may
+be of any age, each is looked up in the table, even where a resend horizon bounds the age of its copies.
 """
 
 from __future__ import annotations
@@ -9,33 +11,22 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from contract.record import Clock, Shared
+from contract.record import Shared
 
 ID_REUSED = "id_reused"
 SPAN_BYTES = 8
 _LABEL = ("epoch", "sequence")
 
 
-def is_aged(window_seconds: int) -> Column:
-    """Tell records that the state must not hold against one another by their fingerprint alone.
-
-    Their bound is unknown, and a trusted clock accepted them more than a window before Kafka had them. They pass under
-    a key of their own, all of them are late, and no fresh event is a copy of one.
-    """
-    age = F.unix_millis("appended") - F.unix_millis("received")
-    return F.coalesce(
-        (F.col("shared") == Shared.NONE.value)
-        & F.col("bound").isNull()
-        & (F.col("clock") == Clock.TRUSTED.value)
-        & (age > window_seconds * 1000),
-        F.lit(False),
-    )
-
-
 def span(retention_seconds: int) -> Column:
-    """Give the span of one retention in which a record was accepted, in SPAN_BYTES: equal events of one are copies."""
+    """Return the span of one retention in which a record was accepted, in SPAN_BYTES; copies are of one or the next."""
     number = F.floor(F.unix_seconds("received") / retention_seconds).cast("bigint")
     return F.unhex(F.lpad(F.hex(number), 2 * SPAN_BYTES, "0"))
+
+
+def is_without_time() -> Column:
+    """Whether the identity holds an id, and neither a time nor a label that would tell it from a later one."""
+    return F.col("shared") == Shared.NONE.value
 
 
 def first_of_each(good: DataFrame) -> DataFrame:
@@ -43,11 +34,14 @@ def first_of_each(good: DataFrame) -> DataFrame:
     return _ranked(good).filter(F.col("rank") == 1).drop("rank", "copies")
 
 
-def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, is_aged: bool) -> DataFrame:
-    """Give late events whose fingerprint the table has of another event, or an earlier one of an aged batch has."""
-    without_time = late.filter(F.col("shared") == Shared.NONE.value)
+def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has_equals: bool) -> DataFrame:
+    """Return late events whose fingerprint the table has of another event, or an earlier one of the batch has.
+
+    `has_equals`: there are equal fingerprints within the batch.
+    """
+    without_time = late.filter(is_without_time())
     earlier = _as_earlier(found)
-    if is_aged:
+    if has_equals:
         firsts = _ranked(without_time).filter((F.col("rank") == 1) & (F.col("copies") > 1))
         new = firsts.join(F.broadcast(found.select("fingerprint")), on="fingerprint", how="left_anti")
         earlier = earlier.unionByName(_as_earlier(new))

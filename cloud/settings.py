@@ -51,6 +51,8 @@ class Settings:
     trigger_seconds: int
     retention_seconds: int
     succeeds: str | None
+    read_again: bool = False
+    """A new checkpoint begins at the topic's earliest offset; what the table has stays once."""
     sink: str = DELTA
     connection: Path | None = None
     """File with PostgreSQL's connection string."""
@@ -61,7 +63,7 @@ class Settings:
     @property
     def folders(self) -> tuple[str, ...]:
         """What has to be on the disk before a receipt is given; a server flushes by itself."""
-        return (self.table, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
+        return (self.table, self.quarantine, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -88,6 +90,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         trigger_seconds=given.trigger,
         retention_seconds=given.retention,
         succeeds=given.succeeds,
+        read_again=given.read_again,
         sink=given.sink,
         connection=given.connection,
         devices=given.devices,
@@ -135,6 +138,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add("--succeeds", type=_table_id, metavar="ID", help="id of the table that this one replaces: gateways pin anew")
+    add(
+        "--read-again",
+        action="store_true",
+        help="begin a new checkpoint at the topic's earliest offset; what the table has stays once",
+    )
     add(
         "--kafka",
         type=name_and_value,

@@ -22,6 +22,8 @@ class Written:
     """Not well-formed: in quarantine."""
     found: int = 0
     """The table had them already."""
+    ahead: int | None = None
+    """Kafka's latest append time beyond what the driver's clock allows: the commit's birth is no earlier."""
 
 
 class Sink(Protocol):
@@ -33,6 +35,9 @@ class Sink(Protocol):
 
     def last_commit(self) -> Commit | None:
         """Give the latest commit of a job; None where there was none yet."""
+
+    def check_rows(self) -> None:
+        """Raise StopError where somebody has taken rows away since this checkpoint's last commit, and it shows."""
 
     def claim(self, commit: Commit) -> None:
         """Commit nothing but the claim; raise StopError where a younger one stands there."""

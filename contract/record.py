@@ -22,6 +22,9 @@ CONTENT_TYPE = "application/json"
 TYPE_PREFIX = "oncegate."
 SEQUENCE_DIGITS = 20
 VALUE_PREFIX = b'{"fingerprint":"'
+SOURCES_KEPT = 8_192
+SOURCE_CHARACTERS_KEPT = 64
+"""Names of devices that are kept encoded: 1.4 kB for each at most, 12 MB for all, since strangers may choose them."""
 
 HEADERS = (
     "ce_specversion",
@@ -126,10 +129,16 @@ def json_text(value: object) -> str:
     return "".join(_encode_json(value, 0))
 
 
-@lru_cache(maxsize=65536)
 def encode_source(device: str) -> bytes:
-    """Give the device as a URI reference: as it is where it is a URI, else percent-encoded."""
+    """Return the device as a URI reference: as it is where it is a URI, else percent-encoded."""
+    return _kept_source(device) if len(device) <= SOURCE_CHARACTERS_KEPT else _source(device)
+
+
+def _source(device: str) -> bytes:
     return (device if _URI.fullmatch(device) else quote(device, safe="")).encode()
+
+
+_kept_source = lru_cache(maxsize=SOURCES_KEPT)(_source)
 
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")

@@ -23,6 +23,7 @@ examples:
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
 """
 _COMMANDS = ("run", "scenarios", "compare", "report", "demo")
+_FAILURE = 1
 _USAGE = 2
 
 
@@ -30,7 +31,12 @@ def main() -> None:
     """Run the command and exit: 0 fine, 1 a broken promise or a failure, 2 wrong usage."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _COMMANDS:
-        sys.exit(_run(arguments[0], arguments[1:]))
+        try:
+            sys.exit(_run(arguments[0], arguments[1:]))
+        except ModuleNotFoundError as error:
+            package = (error.name or "a package").partition(".")[0]
+            print(f"oncegate-sim: {package} is not installed; run: pip install '.[sim]'", file=sys.stderr)
+            sys.exit(_FAILURE)
     if arguments and arguments[0] in ("-h", "--help"):
         print(_HELP, end="")
         sys.exit(0)

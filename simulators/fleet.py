@@ -15,7 +15,7 @@ from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import Reporter
 from simulators.sensors.zigbee2mqtt import Zigbee2MqttWitness
 from simulators.sensors.zigbee_house import House
-from simulators.voice import Voice, nature
+from simulators.voice import SENSORS_MAX, Voice, device_name, nature
 
 RELAYED = 5
 """Devices behind one HTTP relay."""
@@ -33,12 +33,15 @@ _COAP: dict[Sort, type[Reporter] | type[Mote] | type[Chirper]] = {
 
 
 class FleetError(Exception):
-    """Say what keeps so many sensors from running here."""
+    """So many sensors cannot run here."""
 
 
 async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     """Let all sensors report from now on; return when each has come to an end with all that it had to say."""
     sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
+    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is Sort.HTTP)
+    if sockets + relayed > SENSORS_MAX:
+        raise FleetError(f"{sockets + relayed:,} devices; one run has addresses for {SENSORS_MAX:,}")
     allow_files(sockets)
     index = 0
     lives: list[Callable[[], Awaitable[None]]] = []
@@ -95,7 +98,7 @@ def _voice(field: Field, plan: FleetPlan, index: int, place: int) -> Voice:
     born = nature(place, plan.known_by, plan.forms)
     named = replace(
         born,
-        device=nature(index).device,
+        device=device_name(index, field.run),
         talkative=plan.block_bytes > 0,
         counter_restarts_every=COUNTER_RESTARTS_EVERY if Bug.COUNTER_RESTARTS in plan.bugs else 0,
         id_repeated_every=ID_REPEATED_EVERY if Bug.IDS_REPEATED in plan.bugs else 0,

@@ -75,9 +75,29 @@ def nature(index: int, kinds: Sequence[Kind] = tuple(Kind), forms: Sequence[Form
     return Nature(device_name(index), kinds[index % len(kinds)], forms[index // len(kinds) % len(forms)])
 
 
-def device_name(index: int) -> str:
-    """Name the sensor of that number: an EUI-64 with the local bit set, which is nobody's."""
-    return f"urn:dev:mac:02005e{index:010x}"
+SENSORS_MAX = 1 << 15
+"""Numbers below this are those of sensors, the others of one run those of its Zigbee houses."""
+RUNS = 1 << 24
+_INDEXES = 1 << 16
+_FIRST_ADDRESS = 0x02005E0000000000
+
+
+def address(index: int, run: int = 0) -> int:
+    """Return the address of the device of that number: an EUI-64 with the local bit set, which is nobody's.
+
+    Runs whose table may hold other runs have numbers of their own, and so no device in common with them.
+    """
+    return _FIRST_ADDRESS + run * _INDEXES + index
+
+
+def device_name(index: int, run: int = 0) -> str:
+    """Name the device of that number."""
+    return f"urn:dev:mac:{address(index, run):016x}"
+
+
+def devices_of(run: int) -> str:
+    """Return how the names of all devices of a run begin."""
+    return device_name(0, run).removesuffix(f"{0:04x}")
 
 
 class Voice:

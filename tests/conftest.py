@@ -1,7 +1,22 @@
 """What holds for every test."""
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.collected import COLLECTED, describe
+
+HEAVY_SECONDS_MAX = 3_600
+"""The time limit of a heavy test that names none itself."""
 
 # No property depends on speed: a machine may be busy with something else. A failure prints how to repeat it.
 settings.register_profile("oncegate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("oncegate")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note what there is before any is deselected, and allow heavy tests their own time."""
+    config.stash[COLLECTED] = describe(items)
+    for item in items:
+        if item.get_closest_marker("heavy") is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(HEAVY_SECONDS_MAX))

@@ -165,6 +165,10 @@ class AiocoapBridge:
         elif answer != _IN_WORK:
             self._send(answer, endpoint)
 
+    def forget_answers(self) -> None:
+        """Answer no protected request from memory that has been answered by now."""
+        self._answered.clear()
+
     def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Hand over an ACK or Reset, where it is for one of aiocoap's messages."""
         remote = self._interface.awaiting.get((endpoint.address, datagram[2:4]))

@@ -5,15 +5,22 @@ The gateway only reads it; what changes while the agent runs is kept in its stat
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 import stat
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from agent import files
 from agent.coap.errors import CredentialsError
+from agent.decode.error import InvalidEvent
+from agent.decode.event_map import device_name
 from contract.event import DEVICE_RESERVED_PREFIX
 
 SUFFIX = ".toml"
@@ -21,7 +28,11 @@ SECRET_BYTES, SECRET_BYTES_MIN = 16, 16
 SALT_BYTES = 8
 ID_BYTES_MAX = 7
 """Of a sender or recipient ID with AES-CCM-16-64-128 (RFC 8613 section 3.3)."""
-DEVICE_CHARACTERS_MAX = 256
+FILE_BYTES_MAX = 1 << 14
+"""Some thirty times what a credential takes."""
+KEY_CHARACTERS_SHOWN = 64
+NAME_CHARACTERS_MAX = 128
+"""Of a device in its file's name; with digest, suffix and draft it stays below what file systems take."""
 MODE = 0o640
 _KEYS = frozenset({"device", "secret", "salt", "sensor_id", "gateway_id", "id_context", "relay"})
 
@@ -44,7 +55,8 @@ class Credential:
     @property
     def name(self) -> str:
         """A name that gives nothing away and changes with any part of the input."""
-        parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, self.id_context or b"")
+        context = b"" if self.id_context is None else b"+" + self.id_context  # none and an empty one give other keys
+        parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, context)
         digest = blake2b(digest_size=16, person=b"oncegate-osc-1")
         for part in parts:
             digest.update(len(part).to_bytes(2, "big") + part)
@@ -65,38 +77,36 @@ def read_credentials(folder: Path) -> CredentialFiles:
     Raises CredentialsError where the directory itself cannot be read.
     """
     try:
-        files = sorted(file for file in folder.iterdir() if file.suffix == SUFFIX)
+        paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
     except OSError as error:
         raise CredentialsError(f"coap.oscore.credentials_dir: {folder} cannot be read: {error.strerror}") from error
-    found: dict[tuple[bytes | None, bytes], tuple[Path, Credential]] = {}
+    credentials: list[Credential] = []
     errors: list[str] = []
-    for file in files:
+    places: dict[object, str] = {}
+    for path in paths:
         try:
-            credential = _read(file)
+            credential = _read(path)
+            for what, key in _unique(credential):
+                if key in places:
+                    raise CredentialsError(f"{_shown(path)}: {what} stands in {places[key]}, too")
         except CredentialsError as error:
             errors.append(str(error))
             continue
-        place = (credential.id_context, credential.sensor_id)
-        if place in found:
-            errors.append(f"{file}: sensor_id {credential.sensor_id.hex()} stands in {found[place][0]}, too")
-        else:
-            found[place] = (file, credential)
-    return CredentialFiles(tuple(credential for _, credential in found.values()), tuple(errors))
+        credentials.append(credential)
+        places.update((key, _shown(path)) for _, key in _unique(credential))
+    return CredentialFiles(tuple(credentials), tuple(errors))
 
 
 def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, Credential]:
     """Write a new file for a device, under an ID that no other file has; raise CredentialsError."""
-    taken = {credential.sensor_id for credential in read_credentials(folder).credentials}
-    credential = Credential(
-        _checked_device(device, "DEVICE"),
-        secrets.token_bytes(SECRET_BYTES),
-        secrets.token_bytes(SALT_BYTES),
-        _free_id(taken),
-        relay=relay,
-    )
-    file = folder / ("".join(letter if letter.isalnum() or letter in "-." else "_" for letter in device) + SUFFIX)
+    device = _checked_device(device, "DEVICE")
+    secret, salt = secrets.token_bytes(SECRET_BYTES), secrets.token_bytes(SALT_BYTES)
+    file = folder / _file_name(device)
     try:
-        _write(file, _written(credential))
+        with _alone(folder):
+            taken = {credential.sensor_id for credential in read_credentials(folder).credentials}
+            credential = Credential(device, secret, salt, _free_id(taken), relay=relay)
+            _write(file, _written(credential))
     except FileExistsError as error:
         raise CredentialsError(f"{file} exists: remove it first, and its secret is worth nothing any more") from error
     except OSError as error:
@@ -116,23 +126,62 @@ def _write(file: Path, text: str) -> None:
             opened.flush()
             os.fsync(opened.fileno())
         os.link(draft, file)
+        try:
+            files.sync_folder(file.parent)
+        except OSError:
+            file.unlink()
+            raise
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _read(file: Path) -> Credential:
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others that make credentials in this folder waiting, so that no two take one ID."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with file.open("rb") as opened:
-            mode = os.fstat(opened.fileno()).st_mode
-            table = tomllib.load(opened)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _file_name(device: str) -> str:
+    """Name a device's file: by its URN, and by a digest where that is not all of it."""
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", device)[:NAME_CHARACTERS_MAX]
+    if name.replace("_", ":") != device:
+        name += "-" + blake2b(device.encode(), digest_size=8).hexdigest()
+    return name + SUFFIX
+
+
+def _unique(credential: Credential) -> Iterator[tuple[str, object]]:
+    """Yield what no two files may share: who is meant by a request, and what the keys are derived from.
+
+    With one secret, salt and context for two sensors the gateway would encrypt for both with one key.
+    """
+    yield f"sensor_id {credential.sensor_id.hex()}", (credential.id_context, credential.sensor_id)
+    yield "its secret", (credential.secret, credential.salt, credential.id_context)
+
+
+def _shown(path: Path) -> str:
+    """Return a path for the log; a name that is no text, or has line ends, is escaped."""
+    return str(path) if str(path).isprintable() else ascii(str(path))
+
+
+def _read(path: Path) -> Credential:
+    file = _shown(path)
+    try:
+        content = files.read(path, FILE_BYTES_MAX)
+        table = files.parse_toml(content.data.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CredentialsError(f"{file}: not TOML: {error}") from error
-    if mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise CredentialsError(f"{file}: open to others (mode {stat.S_IMODE(mode):o}): chmod 640 {file}")
+    if content.mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise CredentialsError(f"{file}: open to others (mode {stat.S_IMODE(content.mode):o}): chmod 640 {file}")
     if unknown := set(table) - _KEYS:
-        raise CredentialsError(f"{file}: unknown key {min(unknown)!r}; known are {', '.join(sorted(_KEYS))}")
+        known = ", ".join(sorted(_KEYS))
+        raise CredentialsError(f"{file}: unknown key {min(unknown)[:KEY_CHARACTERS_SHOWN]!a}; known are {known}")
     relay = table.get("relay", False)
     if not isinstance(relay, bool):
         raise CredentialsError(f"{file}: relay: expected true or false")
@@ -150,7 +199,7 @@ def _read(file: Path) -> Credential:
     return credential
 
 
-def _octets(table: dict[str, object], key: str, file: Path, lengths: tuple[int, int]) -> bytes:
+def _octets(table: dict[str, object], key: str, file: str, lengths: tuple[int, int]) -> bytes:
     """Read hex digits; the message never holds them."""
     shortest, longest = lengths
     try:
@@ -163,8 +212,12 @@ def _octets(table: dict[str, object], key: str, file: Path, lengths: tuple[int, 
 
 
 def _checked_device(device: object, place: str) -> str:
-    if not isinstance(device, str) or not 0 < len(device) <= DEVICE_CHARACTERS_MAX:
+    if not isinstance(device, str):
         raise CredentialsError(f"{place}: expected the sensor's URN")
+    try:
+        device = device_name(device)
+    except InvalidEvent as error:
+        raise CredentialsError(f"{place}: expected the sensor's URN: {error}") from None
     if device.lower().startswith(DEVICE_RESERVED_PREFIX):
         raise CredentialsError(f"{place}: {DEVICE_RESERVED_PREFIX}* are the gateways' own")
     return device

@@ -38,8 +38,9 @@ class Memory:
         return None
 
     def clear(self) -> None:
-        """Forget all: whatever comes again is decided anew."""
-        self._answers.clear()
+        """Forget all answers: whatever comes again is decided anew. An empty one stands for work that has none yet."""
+        for proof in [proof for proof, kept in self._answers.items() if len(kept) > _MOMENT.size]:
+            del self._answers[proof]
 
     def _forget(self, now: float) -> None:
         answers = self._answers

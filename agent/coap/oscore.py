@@ -1,18 +1,31 @@
 """OSCORE (RFC 8613): requests that prove which device speaks, and answers that only this device can read.
 
-The cryptography is aiocoap's; the state is ours. A context begins each life of the agent without a replay window, and
-the first request of a device has to bring back an Echo value (Appendix B.1.2, RFC 9175): so no captured datagram
-passes, whether the agent was killed, its store restored, or its card cloned. aiocoap's own context in files would trust
-a window that a power cut or a backup has left behind.
+The cryptography is aiocoap's; the state is ours. No replay window is stored: each process begins without one and draws
+a token for each context that no other process knows. An Echo value (RFC 9175) that carries the token proves that a
+request was made for this process; each value counts once, and the window keeps its request from being served twice.
+How much has to be proven is `coap.oscore.freshness`:
+
+- `request`: each request is challenged (4.01 with Echo), and only the one that brings the value back is served. No
+  captured datagram is accepted by any copy of the gateway, whether the agent was killed, its store restored, or its
+  card cloned and both copies run.
+- `answer`: the same, but each answer carries the value for the next request, so a client that keeps it (RFC 9175
+  section 2.3) is not challenged. What one copy has accepted no other accepts. A request that carried one copy's value
+  and was challenged by another, as happens when a device changes between two copies under one address, is accepted by
+  the first where it is played to it.
+- `start`: the first request of a device after each start has to bring the value back (RFC 8613 appendix B.1.2), later
+  ones are judged by the window alone. A second copy that runs has another window, and accepts what the first has
+  accepted since the device last spoke with the second.
+
+Two copies of one process (a virtual machine copied with its memory) share token and window until one starts again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
@@ -24,11 +37,16 @@ from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE
 from agent.coap.credentials import Credential
 from agent.coap.guard import Verdict, judge
 from agent.coap.message import PAYLOAD_MARKER, VERSION_1
+from agent.coap.oscore_serving import Freshness, OscoreServing
 from agent.coap.sender_numbers import NumbersExhaustedError, SenderNumbers
 
 WINDOW = 32
 """Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
-ECHO_BYTES = 8
+NUMBER_BYTES, TOKEN_BYTES = 5, 7
+"""An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+NUMBERLESS_ENDS_SECONDS = 60.0
+"""Without such a refusal for so long, the next is worth a line in the log again."""
+NUMBERS_FILE = "sender.number"
 ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
 """Those that every OSCORE stack has (RFC 8613 section 3.2.1)."""
 
@@ -41,17 +59,55 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
     alg_aead = oscore.algorithms[ALGORITHM]
     hashfun = oscore.hashfunctions[HASH]
 
-    def __init__(self, credential: Credential, numbers: SenderNumbers) -> None:
+    def __init__(self, credential: Credential, numbers: SenderNumbers, freshness: Freshness) -> None:
         self.credential = credential
         self._numbers = numbers
+        self._freshness = freshness
         self.sender_id, self.recipient_id = credential.gateway_id, credential.sensor_id
         self.id_context = credential.id_context
         self.derive_keys(credential.salt, credential.secret)
-        self.recipient_replay_window = oscore.ReplayWindow(WINDOW, lambda: None)
-        self.echo_recovery = secrets.token_bytes(ECHO_BYTES)
+        self.recipient_replay_window = _empty_window()
+        self.echo_recovery = None  # aiocoap is not to judge freshness
+        self._token = secrets.token_bytes(TOKEN_BYTES)
+        self._spent = _empty_window()
+        """The numbers in the Echo values that have come back."""
+        self._proven = False
+        """Whether a request of this life was proven fresh."""
+
+    def unprotect(self, message: Message, reference: Any = None) -> Any:
+        """Decrypt a request; raise ReplayErrorWithEcho where it has to be proven fresh and is not.
+
+        A challenge takes a number of our own: another copy may have answered with the request's nonce already.
+        """
+        inner, reference = super().unprotect(message, reference)
+        number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
+        ours = echo is not None and echo[NUMBER_BYTES:] == self._token
+        if ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
+            if not self._proven:
+                self._proven = True
+                self.recipient_replay_window.initialize_from_freshlyseen(number)
+        elif self._freshness is not Freshness.START or not self._proven or (echo is not None and not ours):
+            reference.can_reuse_nonce = False
+            raise oscore.ReplayErrorWithEcho(self, reference, self._echo(number))
+        return inner, reference
+
+    def echo_for_next(self, reference: Any) -> bytes | None:
+        """Return the Echo value that an answer carries, None where none is kept."""
+        kept = self._freshness is Freshness.ANSWER
+        return self._echo(int.from_bytes(reference.partial_iv, "big")) if kept else None
+
+    def _echo(self, number: int) -> bytes:
+        return number.to_bytes(NUMBER_BYTES, "big") + self._token
+
+    def _spend(self, number: int) -> bool:
+        """Whether the Echo value with this number comes back for the first time."""
+        first = bool(self._spent.is_valid(number))
+        if first:
+            self._spent.strike_out(number)
+        return first
 
     def new_sequence_number(self) -> int:
-        """Give a number that this context has never used."""
+        """Return a number that this context has never used."""
         return self._numbers.take()
 
     def post_seqnoincrease(self) -> None:
@@ -70,22 +126,21 @@ class Opened:
 class Contexts:
     """The security contexts, by what a request says of its own."""
 
-    def __init__(self, credentials: Iterable[Credential], folder: Path, random: Random | None = None) -> None:
-        chance = random or SystemRandom()
+    def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
+        numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
         self._contexts = {
-            (credential.sensor_id, credential.id_context): SecurityContext(
-                credential, SenderNumbers(folder / f"{credential.name}.number", chance)
-            )
-            for credential in credentials
+            (credential.sensor_id, credential.id_context): SecurityContext(credential, numbers, serving.freshness)
+            for credential in serving.credentials
         }
 
     def find(self, request: Message) -> SecurityContext | None:
         """Find the context that a protected request names; raise oscore.DecodeError or IndexError.
 
-        A request to a group is none of ours, and aiocoap's context would stumble over its signature.
+        A request to a group is none of ours, and aiocoap's context would stumble over its signature, as it would over
+        a number of more than five bytes, a length that RFC 8613 section 6.1 reserves.
         """
         named = oscore.verify_start(request)
-        if oscore.COSE_COUNTERSIGNATURE0 in named:
+        if oscore.COSE_COUNTERSIGNATURE0 in named or len(named.get(oscore.COSE_PIV, b"")) > NUMBER_BYTES:
             raise oscore.DecodeError
         return self._contexts.get((named.get(oscore.COSE_KID), named.get(oscore.COSE_KID_CONTEXT)))
 
@@ -98,6 +153,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         self._site = site
         self._contexts = contexts
         self._tuning = tuning
+        self._numberless_last = -math.inf
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
         """Keep aiocoap from assembling."""
@@ -151,11 +207,9 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         return answer
 
     def _protected(self, opened: Opened, answer: Message) -> Message:
-        """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside.
-
-        The answer to the request that brings back the Echo takes a number of our own (RFC 8613 appendix B.1.2).
-        """
+        """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside."""
         silence, answer.opt.no_response = answer.opt.no_response, None
+        answer.opt.echo = opened.context.echo_for_next(opened.reference)
         try:
             protected: Message = opened.context.protect(answer, opened.reference)[0]
         except (OSError, NumbersExhaustedError) as cause:
@@ -172,7 +226,10 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
 
     def _numberless(self, context: SecurityContext, cause: Exception) -> Message:
         """Refuse in the plain: without a number that was never used nothing may be encrypted."""
-        _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        now = asyncio.get_running_loop().time()
+        if now - self._numberless_last > NUMBERLESS_ENDS_SECONDS:
+            _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        self._numberless_last = now
         return self._message(UNAVAILABLE, b"no sequence number")
 
     def _message(self, code: int, diagnostic: bytes) -> Message:
@@ -184,6 +241,12 @@ class _RefusedError(Exception):
         super().__init__(diagnostic)
         self.code = code
         self.diagnostic = diagnostic
+
+
+def _empty_window() -> oscore.ReplayWindow:
+    window = oscore.ReplayWindow(WINDOW, lambda: None)
+    window.initialize_empty()
+    return window
 
 
 def _marked(payload: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,10 +13,18 @@ from agent.coap.errors import CredentialsError
 from agent.settings import OscoreSettings
 
 NUMBERS_FOLDER = "oscore"
-"""Below the state folder: the sequence numbers that each context has used."""
+"""Below the state folder: the sequence numbers that the gateway has used itself."""
 _NEEDED = ("cryptography", "cbor2", "filelock")
 
 _log = logging.getLogger(__name__)
+
+
+class Freshness(Enum):
+    """What has to be proven fresh by an Echo value of this process: agent/coap/oscore.py."""
+
+    REQUEST = "request"
+    ANSWER = "answer"
+    START = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,7 @@ class OscoreServing:
     credentials: tuple[Credential, ...]
     numbers_folder: Path
     required: bool = False
+    freshness: Freshness = Freshness.ANSWER
 
     @property
     def devices(self) -> frozenset[str]:
@@ -44,7 +54,8 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
     for error in files.errors:
         _log.error("coap: credential left out: %s", error)
     _log.info("coap: oscore devices=%d required=%s", len(files.credentials), settings.required)
-    return OscoreServing(files.credentials, state_folder / NUMBERS_FOLDER, settings.required)
+    numbers_folder = state_folder / NUMBERS_FOLDER
+    return OscoreServing(files.credentials, numbers_folder, settings.required, Freshness(settings.freshness))
 
 
 def check_installed() -> None:

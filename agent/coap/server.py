@@ -96,9 +96,8 @@ class CoapServer:
             return plain, Protection.NONE
         from agent.coap.oscore import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
-        contexts = Contexts(self._oscore.credentials, self._oscore.numbers_folder)
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, contexts, tuning), protection
+        return ProtectedSite(plain, Contexts(self._oscore), tuning), protection
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until what is in work has been answered."""
@@ -107,8 +106,12 @@ class CoapServer:
         await self._events.finished()
 
     def forget_answers(self) -> None:
-        """Give no answer from memory to a request from before this moment: the store has forgotten some of them."""
+        """Answer no request from before this moment from memory: the store has forgotten some of them.
+
+        Under OSCORE its retransmission is a replay then, and refused: the sensor has to make a new request of it.
+        """
         self._exchanges.forget_answers()
+        self._bridge.forget_answers()
 
     @property
     def in_work(self) -> int:

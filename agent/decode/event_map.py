@@ -57,6 +57,11 @@ def refuse_reserved(event: Event) -> None:
         raise InvalidEvent(f"devices {DEVICE_RESERVED_PREFIX}* are the gateways themselves")
 
 
+def device_name(text: str) -> str:
+    """Return a device's name as its events have it; raise InvalidEvent for a name that no event may have."""
+    return _name("device", text, DEVICE_CHARACTERS_MAX)
+
+
 def claimed_device(entries: object, words: Words, fallback: str) -> str:
     """Name the device that a rejected event most likely comes from."""
     claims = (entries.get("device") if isinstance(entries, dict) else None, words.device)

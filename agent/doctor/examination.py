@@ -8,8 +8,9 @@ from pathlib import Path
 
 from agent.clock import SystemClock
 from agent.doctor.finding import Finding, fine, warning, wrong
-from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite
+from agent.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite
 from agent.doctor.ports import check_ports
+from agent.doctor.threads import check_threads
 from agent.doctor.wear import check_wear
 from agent.settings import Settings
 from agent.status import Status, read_status
@@ -26,6 +27,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_sqlite()
     yield from check_mount(folder)
     yield from check_space(folder, settings.store)
+    yield from check_memory(settings.identity)
     if not _unreadable(folder / database.FILE_NAME):
         yield from check_wear(folder)
     yield from _check_store(settings)
@@ -70,8 +72,10 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     if topic is not None:
         yield from kafka.check_rights(topic)
         yield from kafka.check_topic(connection, topic)
-        partitions = len(topic.partitions)
-        yield from receipts.check_receipts(connection, settings.receipts, partitions, _status(settings), now)
+        yield from check_threads(kafka.count_brokers(connection))
+        partitions, status = len(topic.partitions), _status(settings)
+        yield from kafka.check_oversized(topic.name, status)
+        yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
 
 
 def _status(settings: Settings) -> Status | None:

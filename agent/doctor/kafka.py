@@ -21,11 +21,15 @@ from agent.forward.error import UnreachableError
 from agent.forward.knock import knock
 from agent.forward.topic import create_command
 from agent.settings import KafkaSettings
+from agent.status import Status
+from agent.terminal import count
 from contract import topics
 
 _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
 """READ, to read back a record after a change of leader, and for the group's offsets."""
 MESSAGE_BYTES_MIN: Final = 1_000_000
+SIZE_DEFAULT: Final = 1_048_588
+"""Kafka's own default of max.message.bytes."""
 _DAY_MS: Final = 86_400_000
 
 
@@ -71,6 +75,25 @@ def _unreached(connection: Connection, error: KafkaException) -> Finding:
     connection.admin.poll(0)  # only then it tells why
     reason = connection.errors.text or describe(error)
     return wrong("broker", f"{settings.bootstrap_servers}: {reason}", "check address, firewall and kafka.properties")
+
+
+def count_brokers(connection: Connection) -> int:
+    """Return how many brokers the cluster has; 0 where that cannot be seen."""
+    try:
+        return len(connection.admin.list_topics(connection.settings.topic, REQUEST_SECONDS_MAX).brokers)
+    except KafkaException:
+        return 0
+
+
+def check_oversized(topic: str, status: Status | None) -> Iterator[Finding]:
+    """Report events that wait since Kafka refuses them for their size."""
+    if status is None or not status.oversized:
+        return
+    size = status.oversized_bytes or 0
+    change = f"--entity-type topics --entity-name {topic} --add-config max.message.bytes={max(2 * size, SIZE_DEFAULT)}"
+    hint = f"kafka-configs.sh --alter {change}; where it is above {size} already: message.max.bytes in kafka.properties"
+    text = f"{count(status.oversized, 'event')} refused for their size, the smallest of {size:,} bytes"
+    yield wrong("oversized", f"{text}: given up once refused for kafka.oversized_after", hint)
 
 
 def check_rights(topic: TopicDescription) -> Iterator[Finding]:

@@ -10,13 +10,18 @@ from pathlib import Path
 
 from agent.clock import Clock
 from agent.doctor.finding import Finding, fine, warning, wrong
-from agent.settings import GatewaySettings, StoreSettings
+from agent.settings import GatewaySettings, IdentitySettings, StoreSettings
 from agent.store import database
 from agent.terminal import size
 from contract.moment import rfc3339
 from contract.record import Clock as Trust
 
 MOUNTS = Path("/proc/self/mountinfo")
+SERVICE_MEMORY = Path("/sys/fs/cgroup/system.slice/oncegate.service/memory.max")
+AGENT_BYTES = 100 << 20
+"""What the agent takes beside its fingerprints under load, page cache of its files not counted."""
+STORE_BYTES_MIN = 1 << 20
+"""A smaller store is full after a few hundred events."""
 _ONE_WRITER_UNTIL = (3, 51, 3)
 """Older releases may damage a log that two connections reset at once (https://www.sqlite.org/wal.html#walresetbug)."""
 _VOLATILE = {"tmpfs", "ramfs"}
@@ -106,12 +111,35 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     used = database.bytes_on_disk(folder / database.FILE_NAME)
     missing = max(0, settings.max_bytes - used)
     text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
-    if free < missing:
+    if settings.max_bytes < STORE_BYTES_MIN:
+        yield warning("space", text, "raise store.max_bytes: as it is, the store is full after a few events")
+    elif free < missing:
         yield wrong("space", text, "lower store.max_bytes, or make room: a full disk refuses events before its bound")
     elif free < missing * 1.2:
         yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or make room")
     else:
         yield fine("space", text)
+
+
+def check_memory(settings: IdentitySettings, available_bytes: int | None = None) -> Iterator[Finding]:
+    """Check that the fingerprints fit into memory: the machine's, or what the service may use of it."""
+    available = _memory_bytes() if available_bytes is None else available_bytes
+    text = f"{size(available)} for the agent; fingerprints may take {size(settings.memory_bytes)}"
+    if settings.memory_bytes + AGENT_BYTES > available:
+        hint = "lower identity.memory, or raise MemoryMax: systemctl edit oncegate"
+        yield wrong("memory", f"{text}, the rest about {size(AGENT_BYTES)}", hint)
+    else:
+        yield fine("memory", text)
+
+
+def _memory_bytes() -> int:
+    """Return what the service may use, where it runs with a bound, or else what the machine has."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        bound = SERVICE_MEMORY.read_text().strip()
+    except OSError:  # it does not run, or another way of counting is in use
+        return installed
+    return min(installed, int(bound)) if bound.isdigit() else installed
 
 
 def existing(folder: Path) -> Path:

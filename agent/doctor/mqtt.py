@@ -11,6 +11,7 @@ from typing import Any
 from paho.mqtt.client import Client, MQTTMessage
 
 from agent.doctor.finding import Finding, fine, warning, wrong
+from agent.files import read_text
 from agent.mqtt import client
 from agent.mqtt.error import MqttError
 from agent.settings import MqttSettings
@@ -75,8 +76,8 @@ def _listen(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str
 
 def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterator[Finding]:
     try:
-        lines = [line for file in files for part in _parts(file) for line in part.read_text().splitlines()]
-    except OSError:
+        lines = [line for file in files for part in _parts(file) for line in read_text(part).splitlines()]
+    except (OSError, UnicodeDecodeError):
         lines = []
     if settings.host not in _LOCAL or not lines:
         yield warning(

@@ -22,7 +22,7 @@ from agent.forward.mode import (
     Way,
 )
 from agent.forward.records import encode
-from agent.forward.sending import discard, hand_over
+from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
 from agent.store.port import Outbox, StoredEvent
@@ -96,7 +96,7 @@ class UnackedSession:
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
         """Be done with a batch, then send it."""
-        flight = Flight(events[0].position)
+        flight = Flight(events[0].position, {})
         self._ledger.release(events[0].position, events[-1].position)
         self._cursor = events[-1].position
         for event in events:
@@ -106,7 +106,8 @@ class UnackedSession:
             else:
                 oversized.give_up(self._way.outbox, event, len(record.value))
         while flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
-            self._producer.poll(POLL_SECONDS_MAX)
+            self._way.wall_steps.check()
+            serve(self._producer, POLL_SECONDS_MAX)
         self.marked += 1
 
     def _check_connection(self) -> None:

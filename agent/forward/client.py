@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -11,11 +12,14 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from agent import files
 from agent.forward.error import KafkaSettingsError, UnreachableError
 from agent.settings import KafkaSettings
 
 REQUEST_SECONDS_MAX: Final = 10.0
 """How long one question to the broker may take; a broker that comes back meanwhile still answers it."""
+ANSWER_SECONDS_MAX: Final = 15.0
+"""How long we wait for its answer: longer than the client, whose own error says more."""
 STOP_POLL_SECONDS: Final = 0.1
 """How soon a wait for an answer notices that the agent stops."""
 
@@ -78,7 +82,7 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
     if settings.properties_file is None:
         return dict(settings.properties)
     try:
-        lines = settings.properties_file.read_text().splitlines()
+        lines = files.read_text(settings.properties_file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise KafkaSettingsError(
             f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"
@@ -122,13 +126,23 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
 
 
 def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
-    """Wait for an answer; raise UnreachableError where the agent stops first."""
+    """Wait for an answer; raise UnreachableError where the agent stops first.
+
+    The client's own time limit may not hold (`wall_steps`): without an answer after ANSWER_SECONDS_MAX it is as if.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while not stop.is_set():
         try:
             return future.result(STOP_POLL_SECONDS)
         except TimeoutError:
-            continue
+            if time.monotonic() > deadline:
+                raise no_answer() from None
     raise UnreachableError("the agent stops")
+
+
+def no_answer() -> KafkaException:
+    """Return what the client raises where nobody has answered."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer in time"))
 
 
 def describe(error: KafkaException) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from agent.store.port import Batch, Offsets
+from agent.store.port import Batch
 from contract.receipt import Receipt
 
 
@@ -68,8 +68,8 @@ def decide(batch: Batch, view: View, rules: Rules) -> Decision:
     if view.topic_id != batch.topic_id:
         return Decision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
     decisions = (
-        _decide_partition(partition, offsets, view.partitions.get(partition, PartitionView()), rules)
-        for partition, offsets in batch.partitions.items()
+        _decide_partition(batch, partition, view.partitions.get(partition, PartitionView()), rules)
+        for partition in batch.partitions
     )
     return max(decisions, key=lambda decision: decision.verdict, default=_NOWHERE)
 
@@ -87,7 +87,8 @@ _WAIT = Decision(Verdict.WAIT)
 _NOWHERE = Decision(Verdict.RETURN, "the batch has no offset at all")
 
 
-def _decide_partition(partition: int, offsets: Offsets, view: PartitionView, rules: Rules) -> Decision:
+def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> Decision:
+    offsets = batch.partitions[partition]
     if view.log_end is None:
         return _WAIT
     if view.log_end <= offsets.highest:
@@ -95,14 +96,28 @@ def _decide_partition(partition: int, offsets: Offsets, view: PartitionView, rul
         return Decision(Verdict.RETURN, lost)
     if view.committed is None:
         return _WAIT
-    if view.receipt is None:
-        if not rules.any_commit:
-            return Decision(Verdict.HOLD, "the group's offsets were committed by a foreign consumer or by a reset")
-    elif view.receipt.table != rules.table:
-        return Decision(Verdict.HOLD, f"the receipts are of table {view.receipt.table}, not of {rules.table}")
-    elif offsets.lowest < view.receipt.first:
-        passed = (
-            f"the table reads partition {partition} from {view.receipt.first} on, above our offset {offsets.lowest}"
-        )
-        return Decision(Verdict.RETURN, passed)
+    if view.committed > view.log_end:
+        # Without the numbers, which grow: the same state would be reported again at every poll.
+        beyond = f"the group's offset in partition {partition} is beyond the log's end: nobody can have read so far"
+        return Decision(Verdict.HOLD, beyond)
+    if objection := _object(batch, partition, view.committed, view.receipt, rules):
+        return objection
     return _PROCESSED if offsets.highest < view.committed else _WAIT
+
+
+def _object(batch: Batch, partition: int, committed: int, receipt: Receipt | None, rules: Rules) -> Decision | None:
+    """Return why a commit is no receipt for a batch; None where it is one, now or once it has come so far."""
+    lowest = batch.partitions[partition].lowest
+    if receipt is None:
+        foreign = "the group's offsets were committed by a foreign consumer or by a reset"
+        return None if rules.any_commit else Decision(Verdict.HOLD, foreign)
+    if receipt.table != rules.table:
+        return Decision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
+    if receipt.topic_id != batch.topic_id:
+        return Decision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
+    if receipt.first > committed:
+        return Decision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
+    if lowest < receipt.first:
+        passed = f"the table reads partition {partition} from {receipt.first} on, above our offset {lowest}"
+        return Decision(Verdict.RETURN, passed)
+    return None

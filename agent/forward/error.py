@@ -21,6 +21,18 @@ class RefusedError(SessionError):
     """The broker has refused a request as too large: its records have to go one by one."""
 
 
+class RenewalError(SessionError):
+    """Nothing is wrong with the way to Kafka, but this session's clients or records prove nothing any more."""
+
+
+class ClockSetBackError(RenewalError):
+    """The wall clock was set back: the clients may wait for as long as it was."""
+
+
+class LeaderChangedError(RenewalError):
+    """A partition got another leader between the first send and the last ack: what it had acked may be lost."""
+
+
 class UnreachableError(SessionError):
     """No broker answers."""
 

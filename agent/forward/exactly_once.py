@@ -11,25 +11,23 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from agent.forward import oversized
 from agent.forward.attempt import attempt
 from agent.forward.client import LastError, open_reader
-from agent.forward.error import ClonedError, RefusedError, SessionError, TopicReplacedError, UnreachableError
+from agent.forward.error import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.link import Silence
 from agent.forward.metadata import raw_metadata
 from agent.forward.mode import (
     FLIGHT_BYTES_MAX,
     FLIGHT_EVENTS_MAX,
     IDLE_SECONDS_MAX,
-    POLL_SECONDS_MAX,
     START,
     STOP_MS_MAX,
     Way,
 )
 from agent.forward.records import encode
 from agent.forward.recovery import await_stable, is_visible
-from agent.forward.sending import discard, hand_over
-from agent.forward.topic import TopicView
+from agent.forward.sending import discard, hand_over, serve
+from agent.forward.topic import TopicView, leader_epochs
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
 from agent.forward.window import Flight
@@ -38,6 +36,8 @@ from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker ends an open transaction, which holds back every reader of its partitions."""
+REPORT_SECONDS: Final = 0.005
+"""How long it waits for delivery reports at once: nothing else is on its way meanwhile."""
 INTENT_FACT: Final = "transaction.intent"
 """The durable fact that says what the latest transaction holds."""
 SETTLED_FACT: Final = "transaction.settled"
@@ -148,6 +148,7 @@ class TransactionalSession:
         self._way = way
         self._transactions = transactions
         self._topic = topic
+        self._leader_epochs = topic.leader_epochs
         self._marker = marker
         """What stands in Kafka."""
         self._number = latest
@@ -160,12 +161,24 @@ class TransactionalSession:
         """See Session."""
         outbox = self._way.outbox
         while not stop.is_set():
+            self._way.wall_steps.check()
             if outbox.take_returned():
                 self._cursor = START
-            if outbox.wait(self._cursor, IDLE_SECONDS_MAX):
-                events = outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
-                if events:
-                    self._send(self._way.suspects.cut(events), stop)
+            if events := self._way.oversized.next_try() or self._read(stop):
+                self._send(events, stop)
+
+    def _read(self, stop: threading.Event) -> Sequence[StoredEvent]:
+        """Wait a moment for what is new behind the cursor, and read it without what waits since it is too large."""
+        if self._way.oversized.full:
+            stop.wait(IDLE_SECONDS_MAX)
+            return ()
+        if not self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX):
+            return ()
+        events = self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
+        sendable = self._way.oversized.cut(events)
+        if events and not sendable:
+            self._cursor = events[-1].position
+        return sendable
 
     def close(self) -> None:
         """See Session."""
@@ -173,23 +186,28 @@ class TransactionalSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Carry out one transaction, and mark its events."""
-        flight = Flight(events[0].position)
+        flight = Flight(events[0].position, self._leader_epochs)
         self._transactions.begin()
-        self._produce(events, flight)
-        self._await_reports(events, flight, stop)
-        batch = flight.batch(self._topic.id, self._topic.ends)
+        if not (self._produce(events, flight) and self._await_reports(events, flight, stop)):
+            self._transactions.abort(stop)
+            return
+        ends = self._way.watch.ends(flight.partitions, stop)
+        batch = flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
         self._transactions.commit(self._way.topic, marker, stop)
-        if not await_stable(self._way, batch, stop):
+        stable = await_stable(self._way, batch, stop)
+        if stable is None:
             raise SessionError("the transaction is committed, and readers of the topic do not see it")
         actual = self._way.watch.read(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
         self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(marker.number)))
+        self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = marker
         self.settled = marker.number
-        self._cursor = batch.last
-        self._way.suspects.clear(batch.first)
+        self._cursor = max(self._cursor, batch.last)
+        if len(events) == 1 and self._way.oversized.taken(batch.first):
+            self._cursor = START
         self._way.link.took()
         self.marked += 1
 
@@ -201,21 +219,27 @@ class TransactionalSession:
         self._way.outbox.set_fact(INTENT_FACT, str(intent))
         return marker
 
-    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> None:
+    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> bool:
+        """Hand the events to the producer; False where it has refused one for its size."""
         for event in events:
             record = encode(event, self._way.gateway)
             check = self._transactions.check
             if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
-                oversized.give_up(self._way.outbox, event, len(record.value))
-                raise RefusedError("an event is too large for the producer: the transaction begins anew without it")
+                self._way.oversized.refused(event, len(record.value))
+                return False
             flight.sent(event.position)
+        return True
 
-    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> None:
-        """Wait until every record is reported; raise SessionError where one has failed."""
+    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> bool:
+        """Wait until every record is reported; False where the broker has refused one for its size.
+
+        Raises SessionError where one has failed otherwise.
+        """
         silence = Silence(self._way.clock, self._way.silence_ms)
         deadline: int | None = None
         while flight.unreported:
-            self._transactions.producer.poll(POLL_SECONDS_MAX)
+            serve(self._transactions.producer, REPORT_SECONDS)
+            self._way.wall_steps.check()
             self._transactions.check()
             if silence.lasts(flight.unreported):
                 self._way.link.down(UnreachableError(self._transactions.errors.text or str(silence)))
@@ -224,14 +248,12 @@ class TransactionalSession:
                 if self._way.clock.monotonic() > deadline:
                     raise SessionError("the agent stops")
         if flight.refused and len(events) == 1:
-            oversized.give_up(self._way.outbox, events[0], len(encode(events[0], self._way.gateway).value))
-            self._way.suspects.clear(events[0].position)
-            raise RefusedError("given up")
-        if flight.refused:
-            self._way.suspects.add(flight.first, flight.last)
-            raise RefusedError(f"{flight.failure}: sending {flight.events} events one by one")
-        if flight.failure is not None:
+            self._way.oversized.refused(events[0], len(encode(events[0], self._way.gateway).value))
+        elif flight.refused:
+            self._way.oversized.suspect(flight.first, flight.last)
+        elif flight.failure is not None:
             raise SessionError(self._transactions.why(self._way.topic, flight.failure))
+        return not flight.refused
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:

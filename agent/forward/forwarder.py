@@ -15,15 +15,17 @@ from agent.forward.at_least_once import AtLeastOnce
 from agent.forward.at_most_once import AtMostOnce
 from agent.forward.backoff import Backoff
 from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, SessionError
+from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
 from agent.forward.link import STOPPED_FACT, Link
 from agent.forward.mode import Mode, Way
-from agent.forward.oversized import Suspects
+from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicWatch, create_command
+from agent.forward.wall_steps import WallSteps
 from agent.settings import KafkaSettings
 from agent.store.port import Outbox, OutboxError
+from agent.telemetry.links import Links
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Forwarder:
         gateway: str,
         outbox: Outbox,
         clock: Clock,
+        links: Links,
         random: Random,
         *,
         silence_ms: int = SILENCE_MS,
@@ -56,9 +59,9 @@ class Forwarder:
         self._backoff = Backoff(random)
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
-        self._suspects = Suspects()
-        self.link = Link(clock, create_command(settings.bootstrap_servers, settings.topic))
-        """How the way to the topic is."""
+        self._oversized: Oversized | None = None
+        """Outlives the sessions; read from the store with the first one."""
+        self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
 
     def run(self, stop: threading.Event) -> None:
         """Forward until `stop` is set; blocks, so it wants a thread of its own.
@@ -80,13 +83,16 @@ class Forwarder:
             self._run_session(config, stop)
         except RefusedError:
             return True
+        except RenewalError as change:
+            _log.info("session=renewed reason=%r", str(change))
+            return False
         except SessionError as failure:
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))
-                self.link.down(failure)
+                self._link.down(failure)
             return False
         except ClonedError as error:
-            self.link.down(error)
+            self._link.down(error)
             self._note_stop(str(error))
             stop.wait()
         return True
@@ -100,6 +106,9 @@ class Forwarder:
             return  # the log has said it, and so does the link's state
 
     def _open_way(self) -> Way:
+        if self._oversized is None:
+            after_ms = int(self._settings.oversized_after_seconds * 1000)
+            self._oversized = Oversized(self._outbox, self._clock, after_ms)
         errors = LastError()
         opened = partial(open_admin, self._settings, errors)
         try:
@@ -111,10 +120,11 @@ class Forwarder:
             gateway=self._gateway,
             outbox=self._outbox,
             watch=TopicWatch(admin, self._settings.topic, errors, opened),
-            link=self.link,
+            link=self._link,
             clock=self._clock,
-            suspects=self._suspects,
+            oversized=self._oversized,
             silence_ms=self._silence_ms,
+            wall_steps=WallSteps(self._clock),
         )
 
     def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:

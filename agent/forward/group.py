@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from agent.forward.attempt import attempt
 from agent.forward.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, LastError, code_of
 from agent.forward.decision import PartitionView, View
 from agent.forward.error import UnreachableError
 from agent.forward.metadata import WithMetadata, raw_metadata
 from agent.forward.read_back import Found
 from agent.forward.topic import LogEnd, TopicWatch
-from contract import receipt
+from contract.receipt import Receipt, parse
 
+READ_SECONDS: Final = 0.02
+"""How long it waits at once for a record that is read back."""
 ASK_SECONDS = 2.0
 """How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
 
@@ -37,8 +40,6 @@ _ASK_AGAIN: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 """The coordinator is being found, elected or loaded, as for the first group of a new cluster."""
-_FIXED_RECEIPT = re.compile(rb"oncegate:[^:]+:[0-9]{20}(?::[0-9A-Za-z-]+)?")
-_RECEIPT = re.compile(rb"oncegate:[^:]+:(?:0|[1-9][0-9]*)(?::[0-9A-Za-z-]+)?")
 
 
 class Group:
@@ -74,7 +75,8 @@ class Group:
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while not stop.is_set():
             try:
-                answer = self._consumer.committed(question, timeout=ASK_SECONDS)
+                ask = partial(self._consumer.committed, question, timeout=ASK_SECONDS)
+                answer = attempt(ask, REQUEST_SECONDS_MAX, stop, "the group's offsets")
             except KafkaException as error:
                 if code_of(error) not in _ASK_AGAIN or time.monotonic() > deadline:
                     raise
@@ -94,8 +96,9 @@ def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     try:
         while time.monotonic() < deadline and not stop.is_set():
-            message = consumer.poll(STOP_POLL_SECONDS)
+            message = consumer.poll(0)  # never longer: see `wall_steps`
             if message is None:
+                stop.wait(READ_SECONDS)
                 continue
             error = message.error()
             if error is None:
@@ -108,11 +111,11 @@ def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop
 
 
 def _label(message: Message) -> Found:
-    """Read the label of a record; NOBODY where it has none."""
+    """Read the label of a record, and the leader epoch that the log gives it; NOBODY where it has no label."""
     try:
         headers = dict(message.headers() or ())
         gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
-        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])))
+        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
     except (KeyError, ValueError, AttributeError):
         return NOBODY
 
@@ -121,15 +124,11 @@ def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView
     log_end, leader_epoch = (None, None) if end is None else (end.offset, end.leader_epoch)
     if committed is None or committed.offset < 0:
         return PartitionView(log_end=log_end, leader_epoch=leader_epoch)
-    return PartitionView(committed.offset, receipt.parse(read_metadata(committed)), log_end, leader_epoch)
+    if leader_epoch is not None and committed.leader_epoch is not None:
+        leader_epoch = max(leader_epoch, committed.leader_epoch)  # a leader that is no longer one does not know
+    return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch)
 
 
-def read_metadata(committed: WithMetadata) -> str | None:
-    """Read the metadata, without what does not belong to it.
-
-    What is too much may lengthen a `first` of the older form by digits, unless that is 0: then batches are sent again.
-    No receipt becomes true by it.
-    """
-    raw = raw_metadata(committed)
-    found = _FIXED_RECEIPT.match(raw) or _RECEIPT.match(raw)
-    return None if found is None else found[0].decode()
+def read_receipt(committed: WithMetadata) -> Receipt | None:
+    """Read the receipt beside an offset, without what the client gives beyond the metadata's end."""
+    return parse(raw_metadata(committed).decode(errors="replace"))

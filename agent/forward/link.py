@@ -1,66 +1,49 @@
-"""Whether Kafka can be reached, as the log tells it: once at each change."""
+"""The state of the connection to the topic, and how long the broker has been silent."""
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from agent.clock import Clock
 from agent.forward.error import ClonedError, ForwardError, TopicMissingError, UnreachableError
-from contract.moment import rfc3339
+from agent.telemetry.links import LinkName, Links, LinkState
 
-REACHABLE, UNREACHABLE, TOPIC_MISSING, FAILING, CLONED = (
-    "reachable",
-    "unreachable",
-    "topic-missing",
-    "failing",
-    "cloned",
-)
-STATES = (REACHABLE, UNREACHABLE, TOPIC_MISSING, FAILING, CLONED)
+REACHABLE: Final = LinkState("reachable", up=True)
+UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
+TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
+FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
+CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
 STOPPED_FACT = "forwarder.stopped"
 """The durable fact that says why nothing is forwarded until the next start; empty where it is."""
 
-_log = logging.getLogger(__name__)
-
 
 class Link:
-    """The state of the way to the topic."""
+    """Reports the state of the connection to the topic."""
 
-    def __init__(self, clock: Clock, hint: str) -> None:
-        self._clock = clock
-        self._hint = hint
-        self.state = ""
-        """One of STATES; empty until something is known."""
-        self._since = ""
+    def __init__(self, links: Links, create_command: str) -> None:
+        self._links = links
+        self._create_command = create_command
 
     def answered(self) -> None:
-        """Note that a broker answers; what keeps failing is not repaired by that."""
-        if self.state != FAILING and self._change(REACHABLE):
-            _log.info("kafka=reachable since=%s", self._since)
+        """Report that a broker answers, unless sending fails: an answer alone does not repair that."""
+        if self._links.state(LinkName.KAFKA) != FAILING:
+            self._links.report(LinkName.KAFKA, REACHABLE)
 
     def took(self) -> None:
-        """Note that the topic took a batch."""
-        if self._change(REACHABLE):
-            _log.info("kafka=reachable since=%s", self._since)
+        """Report that the topic took a batch."""
+        self._links.report(LinkName.KAFKA, REACHABLE)
 
     def down(self, error: ForwardError) -> None:
-        """Note that it did not, or that it took back what it had begun."""
+        """Report that the topic did not take a batch, and why."""
         if isinstance(error, TopicMissingError):
-            if self._change(TOPIC_MISSING):
-                _log.error("kafka=topic-missing since=%s reason=%r create=%r", self._since, str(error), self._hint)
+            self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
         elif isinstance(error, UnreachableError):
-            if self._change(UNREACHABLE):
-                _log.warning("kafka=unreachable since=%s reason=%r", self._since, str(error))
+            self._links.report(LinkName.KAFKA, UNREACHABLE, str(error))
         elif isinstance(error, ClonedError):
-            if self._change(CLONED):
-                _log.error("kafka=cloned since=%s reason=%r", self._since, str(error))
-        elif self._change(FAILING):
-            _log.warning("kafka=failing since=%s reason=%r", self._since, str(error))
-
-    def _change(self, state: str) -> bool:
-        if state == self.state:
-            return False
-        self.state, self._since = state, rfc3339(self._clock.wall())
-        return True
+            self._links.report(LinkName.KAFKA, CLONED, str(error))
+        else:
+            self._links.report(LinkName.KAFKA, FAILING, str(error))
 
 
 class Silence:

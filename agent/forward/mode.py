@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from agent.clock import Clock
 from agent.forward.link import Link
-from agent.forward.oversized import Suspects
+from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicView, TopicWatch
+from agent.forward.wall_steps import WallSteps
 from agent.store.port import Outbox
 
 START = 0
@@ -36,9 +37,11 @@ class Way:
     watch: TopicWatch
     link: Link
     clock: Clock
-    suspects: Suspects
+    oversized: Oversized
     silence_ms: int
     """How long there may be no delivery report before the broker counts as unreachable."""
+    wall_steps: WallSteps
+    """Since the session's clients were opened."""
 
 
 class Session(Protocol):

@@ -1,7 +1,9 @@
 """Whether records survived a change of leader: the highest one of each batch's leader is read back.
 
 A new leader's log may be cut below what an earlier one had acked, and grow past it again: then the offsets are there
-and other records stand at them. A cut takes the end of a log, so the highest record of a leader proves those below it.
+and other records stand at them. A cut takes the end of a log, so the highest record that a leader has appended proves
+those below it. Which leader has appended it is read from the log itself (the record batch's own leader epoch): a later
+record, taken for that leader's, would prove nothing.
 """
 
 from __future__ import annotations
@@ -25,31 +27,37 @@ class Reign:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The label of a record: whose gateway, which epoch, which sequence."""
+    """What stands at an offset: the label of a record (whose gateway, which epoch, which sequence), and its leader."""
 
     gateway: str
     epoch: str
     sequence: int
+    leader_epoch: int | None = None
+    """The leader epoch in which it was appended, as the log has it."""
 
     def is_in(self, gateway: str, labels: Iterable[LabelRange]) -> bool:
-        """Tell whether this is one of a gateway's own labels."""
+        """Whether this is one of a gateway's own labels."""
         return self.gateway == gateway and any(
             self.epoch == own.epoch and own.first <= self.sequence <= own.last for own in labels
         )
 
+    def proves(self, reign: Reign, gateway: str, labels: Iterable[LabelRange]) -> bool:
+        """Whether this is one of a gateway's own labels, appended by this leader."""
+        return self.leader_epoch == reign.leader_epoch and self.is_in(gateway, labels)
+
 
 def reigns_of(batch: Batch, view: View) -> set[Reign]:
-    """Give the leaders that took a batch and lead no more; those that nobody knows are none."""
+    """Return the leaders that took a batch and lead no more."""
     reigns = set()
     for partition, offsets in batch.partitions.items():
         now = view.partitions[partition].leader_epoch if partition in view.partitions else None
-        if offsets.leader_epoch is not None and now is not None and now != offsets.leader_epoch:
+        if offsets.leader_epoch is not None and now != offsets.leader_epoch:
             reigns.add(Reign(partition, offsets.leader_epoch))
     return reigns
 
 
 def to_read_back(decided: Decided, view: View) -> Mapping[Reign, Batch]:
-    """Give for each reign the batch with its highest record among those that would be processed."""
+    """Return for each reign the batch with its highest record among those that would be processed."""
     highest: dict[Reign, Batch] = {}
     for batch, decision in decided:
         if decision.verdict is Verdict.PROCESSED:
@@ -70,6 +78,9 @@ def overrule(decided: Decided, view: View, survived: Callable[[Reign], bool | No
 
 
 def _overruled(batch: Batch, view: View, survived: Callable[[Reign], bool | None]) -> Decision | None:
+    for partition, offsets in sorted(batch.partitions.items()):
+        if offsets.leader_epoch is None:
+            return Decision(Verdict.RETURN, f"partition {partition}: nobody knows which leader took our records")
     answers = {reign: survived(reign) for reign in sorted(reigns_of(batch, view))}
     for reign, answer in answers.items():
         if answer is False:

@@ -14,10 +14,12 @@ from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
 from agent.forward.error import KafkaSettingsError, SessionError, UnreachableError
 from agent.forward.group import Group
+from agent.forward.hold import HOLD_FACT, Hold, read_hold
 from agent.forward.knock import knock
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Batch, Outbox, OutboxError
+from agent.telemetry.links import LinkName, Links, LinkState
 
 TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
@@ -26,6 +28,9 @@ JITTER: Final = 0.1
 CLOSE_SECONDS_MAX: Final = 5.0
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
+FLOWING: Final = LinkState("flowing", up=True)
+HELD: Final = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
+UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +44,20 @@ class Receipts:
     """
 
     def __init__(
-        self, kafka: KafkaSettings, settings: ReceiptSettings, gateway: str, outbox: Outbox, random: Random
+        self,
+        kafka: KafkaSettings,
+        settings: ReceiptSettings,
+        gateway: str,
+        outbox: Outbox,
+        links: Links,
+        random: Random,
     ) -> None:
         self._kafka = kafka
         self._gateway = gateway
         self._settings = settings
         self._outbox = outbox
+        self._links = links
         self._random = random
-        self._told = ""
 
     def run(self, stop: threading.Event) -> None:
         """Ask until `stop` is set; blocks, so it wants a thread of its own. Raises KafkaSettingsError."""
@@ -59,7 +70,7 @@ class Receipts:
                 self._ask(stop)
             except SessionError as error:
                 if not stop.is_set():
-                    self._tell("unreachable", str(error))
+                    self._links.report(LinkName.RECEIPTS, UNREACHABLE, str(error))
 
     def _ask(self, stop: threading.Event) -> None:
         """Ask as long as something is outstanding; raise SessionError where nobody answers.
@@ -69,6 +80,7 @@ class Receipts:
         """
         batches = self._outbox.forwarded()
         if not batches:
+            self._note_hold("")
             return
         with self._group(stop) as group:
             while batches:
@@ -115,7 +127,7 @@ class Receipts:
         for reign, batch in to_read_back(decided, view).items():
             found = group.read_back(reign.partition, batch.partitions[reign.partition].highest, stop)
             labels = self._outbox.labels(batch.first, batch.last)
-            survived[reign] = found if found is None else found.is_in(self._gateway, labels)
+            survived[reign] = None if found is None else found.proves(reign, self._gateway, labels)
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
@@ -128,7 +140,7 @@ class Receipts:
                 self._outbox.set_fact(TABLE_FACT, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
         except OutboxError as error:
-            self._tell("held", str(error))
+            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # and nothing more: no fact can be written now
             return None
         return table
 
@@ -146,14 +158,16 @@ class Receipts:
             )
             self._outbox.return_batches([batch for batch, _ in returned])
         if held is not None:
-            self._tell("held", held)
-        elif self._told:
-            self._told = ""
-            _log.info("receipts=flowing")
+            self._links.report(LinkName.RECEIPTS, HELD, held)
+        else:
+            self._links.report(LinkName.RECEIPTS, FLOWING)
+        self._note_hold(held or "")
 
-    def _tell(self, state: str, reason: str) -> None:
-        """Warn once for each state that the receipts are in."""
-        told = f"{state} {reason}" if state == "held" else state
-        if told != self._told:
-            self._told = told
-            _log.warning("receipts=%s reason=%r", state, reason)
+    def _note_hold(self, reason: str) -> None:
+        """Write down why receipts are held, or that they are not, as far as the disk takes it."""
+        hold = read_hold(self._outbox.fact(HOLD_FACT))
+        if reason == ("" if hold is None else hold.reason):
+            return
+        since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
+        with suppress(OutboxError):  # log, status page and metric tell it, too
+            self._outbox.set_fact(HOLD_FACT, str(Hold(since, reason)) if reason else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -20,6 +21,7 @@ from agent.forward.group import read_label
 from agent.forward.mode import Way
 from agent.forward.records import encode
 from agent.forward.sending import hand_over
+from agent.forward.topic import LogEnd
 from agent.forward.transaction import Intent
 from agent.store.port import Batch
 
@@ -31,8 +33,10 @@ SWEEP_SECONDS_MAX: Final = 12.0
 _log = logging.getLogger(__name__)
 
 
-def await_stable(way: Way, batch: Batch, stop: threading.Event) -> bool:
-    """Wait until readers of what is committed get past a batch's records; False where a transaction stays open.
+def await_stable(way: Way, batch: Batch, stop: threading.Event) -> Mapping[int, LogEnd] | None:
+    """Wait until readers of what is committed get past a batch's records, and return where these partitions end.
+
+    None where a transaction stays open.
 
     Raises UnreachableError where a partition does not answer.
     """
@@ -42,9 +46,9 @@ def await_stable(way: Way, batch: Batch, stop: threading.Event) -> bool:
         if stable.keys() != batch.partitions.keys():
             raise UnreachableError("not all partitions have a leader")
         if all(stable[number].offset > offsets.highest for number, offsets in batch.partitions.items()):
-            return True
+            return stable
         if way.clock.monotonic() > deadline:
-            return False
+            return None
         stop.wait(LOOK_SECONDS)
 
 
@@ -56,16 +60,16 @@ def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, s
     ends = way.watch.ends(intent.batch.partitions, stop)
     if any(number in ends and ends[number].offset <= span.highest for number, span in intent.batch.partitions.items()):
         return False  # a log that was cut
-    if not await_stable(way, intent.batch, stop):
+    if await_stable(way, intent.batch, stop) is None:
         _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='ended, and sent again'", intent.marker)
         attempt(lambda: end_what_hangs(way, intent, producer), 2 * SWEEP_SECONDS_MAX, stop, "ending what hangs")
-        if not await_stable(way, intent.batch, stop):
+        if await_stable(way, intent.batch, stop) is None:
             raise SessionError("a transaction stays open in the topic, and readers of it are held back")
     for number, span in intent.batch.partitions.items():
         found = read_label(reader, way.topic, number, span.highest, stop)
         if found is None:
             raise UnreachableError("no answer to what stands in the topic")
-        if not intent.holds(way.gateway, found):
+        if found.leader_epoch != span.leader_epoch or not intent.holds(way.gateway, found):
             return False
     return True
 

@@ -13,7 +13,7 @@ from agent.forward.client import LastError, describe, open_admin, producer_confi
 from agent.forward.error import SessionError
 from agent.forward.mode import POLL_SECONDS_MAX
 from agent.forward.records import encode
-from agent.forward.sending import discard, hand_over
+from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicWatch
 from agent.forward.window import Flight
 from agent.settings import KafkaSettings
@@ -34,11 +34,11 @@ def send_again(
     errors = LastError()
     TopicWatch(open_admin(settings, errors), settings.topic, errors).look(threading.Event())
     producer = Producer({**config, "error_cb": errors})
-    flight = Flight(0)
+    flight = Flight(0, {})
 
     def wait(outstanding: int) -> None:
         while flight.unreported > outstanding:
-            producer.poll(POLL_SECONDS_MAX)
+            serve(producer, POLL_SECONDS_MAX)
             _check(flight, errors)
             progress(flight.events - flight.unreported)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
@@ -43,12 +44,21 @@ def hand_over(
             producer.produce(topic, record.value, record.key, partition, delivered, headers=headers)
             return True
         except BufferError:  # the user's own bounds of librdkafka's queue are below ours
-            producer.poll(POLL_SECONDS_MAX)
+            serve(producer, POLL_SECONDS_MAX)
             check()
         except KafkaException as error:
             if code_of(error) not in TOO_LARGE_CODES:
                 raise SessionError(describe(error)) from error
             return False
+
+
+def serve(producer: Producer, seconds: float) -> None:
+    """Take delivery reports; wait a moment where there is none.
+
+    Not within the client, whose wait lasts as long as the wall clock is set back meanwhile (`wall_steps`).
+    """
+    if not producer.poll(0):
+        time.sleep(seconds)
 
 
 def discard(producer: Producer) -> None:
@@ -59,4 +69,4 @@ def discard(producer: Producer) -> None:
         if not len(producer):
             break
         with suppress(KafkaException):
-            producer.poll(POLL_SECONDS_MAX)
+            serve(producer, POLL_SECONDS_MAX)

@@ -17,6 +17,7 @@ from agent.forward.error import KafkaSettingsError, TopicMissingError, Unreachab
 from contract import topics
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
     from confluent_kafka.admin._topic import TopicDescription
 
 
@@ -26,7 +27,16 @@ class LogEnd:
 
     offset: int
     """Of the next record that the partition will get."""
-    leader_epoch: int | None
+    leader_epoch: int
+
+
+LeaderEpochs = Mapping[int, int]
+"""The leader epoch of each partition at one moment, as its leader itself has answered."""
+
+
+def leader_epochs(ends: Mapping[int, LogEnd]) -> LeaderEpochs:
+    """Return the leader epochs alone."""
+    return {partition: end.leader_epoch for partition, end in ends.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,11 @@ class TopicView:
 
     id: str
     ends: Mapping[int, LogEnd]
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The leader epochs of the partitions."""
+        return leader_epochs(self.ends)
 
 
 class TopicWatch:
@@ -76,21 +91,25 @@ class TopicWatch:
 
         With `stable`, where they end for a reader of what is committed: below the first open transaction.
         """
+        ends: dict[int, LogEnd] = {}
+        for partition, future in self.ask_ends(partitions, stable=stable).items():
+            try:
+                end = log_end(wait_for(future, stop))
+            except KafkaException:
+                continue
+            if end is not None:
+                ends[partition] = end
+        return ends
+
+    def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
+        """Ask the partitions' leaders where they end; each answer is as of some moment after this call."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
         question = {TopicPartition(self._name, number): latest for number in partitions}
         if not question:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin.list_offsets(question, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
-        ends: dict[int, LogEnd] = {}
-        for partition, future in futures.items():
-            try:
-                answer = wait_for(future, stop)
-            except KafkaException:
-                continue
-            epoch = answer.leader_epoch
-            ends[partition.partition] = LogEnd(answer.offset, None if epoch is None or epoch < 0 else epoch)
-        return ends
+        asked = self._admin.list_offsets(question, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
+        return {partition.partition: future for partition, future in asked.items()}
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
         """Tell a topic that is missing from a broker that does not answer."""
@@ -109,6 +128,12 @@ class TopicWatch:
             return wait_for(question, stop)
         except KafkaException as error:
             raise self.explain(error) from error
+
+
+def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
+    """Return what a leader has answered; None where it leaves out its epoch: the offset alone proves nothing."""
+    epoch = answer.leader_epoch
+    return None if epoch is None or epoch < 0 else LogEnd(answer.offset, epoch)
 
 
 def topic_id(description: TopicDescription) -> str:

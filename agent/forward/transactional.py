@@ -45,6 +45,10 @@ class Transactions:
 
         step(commit, "the transaction's commit", self.errors, stop)
 
+    def abort(self, stop: threading.Event) -> None:
+        """Take back what was begun: nobody ever sees its records."""
+        step(lambda: self.producer.abort_transaction(STEP_SECONDS_MAX), "the transaction's end", self.errors, stop)
+
     def why(self, topic: str, failure: str) -> str:
         """Ask the client why a transaction has failed: a record's own report may only say that it was purged."""
         try:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
 
+from agent.forward.error import LeaderChangedError
 from agent.forward.oversized import TOO_LARGE_CODES
-from agent.forward.topic import LogEnd
+from agent.forward.topic import LeaderEpochs
 from agent.store.port import Batch, Offsets
 
 ACKED_MAX: Final = 1_000
 """Batches that are acked and wait for the topic to be confirmed; a few hundred bytes each."""
+
+
+EPOCH_FIRST: Final = 0
+"""The leader epoch in which a partition begins: one of which nothing is known was led in it, or later."""
 
 
 class Report(Protocol):
@@ -27,9 +32,11 @@ class Report(Protocol):
 class Flight:
     """A batch on its way: sent record by record, reported record by record in any order."""
 
-    __slots__ = ("_partitions", "_sent", "_unreported", "failure", "first", "last", "refused")
+    __slots__ = ("_leader_epochs", "_partitions", "_sent", "_unreported", "failure", "first", "last", "refused")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, leader_epochs: LeaderEpochs) -> None:
+        """Begin a batch; `leader_epochs` is what was known of the topic before its first send."""
+        self._leader_epochs = leader_epochs
         self.first = first
         self.last = first - 1
         self.failure: str | None = None
@@ -76,12 +83,24 @@ class Flight:
     def unreported(self) -> int:
         return self._unreported
 
-    def batch(self, topic_id: str, ends: Mapping[int, LogEnd]) -> Batch:
-        """Give what the outbox has to remember; `ends` is what was known of the topic before the first send."""
+    @property
+    def partitions(self) -> Collection[int]:
+        """Where its records are."""
+        return self._partitions.keys()
+
+    def batch(self, topic_id: str, leader_epochs: LeaderEpochs) -> Batch:
+        """Return what the outbox has to remember; `leader_epochs` was asked for after the last ack.
+
+        Raises LeaderChangedError where a partition's epoch is not what it was before the first send. As epochs only
+        grow, one that is the same at both moments was so between them: that leader has appended all of the batch, and
+        nobody has cut the log meanwhile.
+        """
         spans: dict[int, Offsets] = {}
         for partition, (low, high) in sorted(self._partitions.items()):
-            end = ends.get(partition)
-            spans[partition] = Offsets(low, high, None if end is None else end.leader_epoch)
+            before, after = self._leader_epochs.get(partition, EPOCH_FIRST), leader_epochs.get(partition)
+            if after != before:
+                raise LeaderChangedError(f"partition {partition}: leader epoch {before} before the send, {after} now")
+            spans[partition] = Offsets(low, high, after)
         return Batch(self.first, self.last, topic_id, spans)
 
 
@@ -104,6 +123,10 @@ class Window:
     @property
     def acked(self) -> int:
         return len(self._acked)
+
+    def acked_partitions(self) -> set[int]:
+        """Return where the records of the acked flights are."""
+        return {partition for flight in self._acked for partition in flight.partitions}
 
     @property
     def empty(self) -> bool:

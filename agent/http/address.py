@@ -11,6 +11,9 @@ from urllib.parse import quote
 from agent.http.errors import BindError, HttpSettingsError
 
 BACKLOG = 128
+BUFFER_BYTES = 32_768
+"""Asked of the kernel for each direction of a connection; it takes twice as much. By itself it would let each of them
+grow to some megabytes, which count against the service's memory."""
 _MAPPED = "::ffff:"
 
 
@@ -36,6 +39,8 @@ class Place:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier agent linger
             if self.family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                listener.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)  # connections inherit it
             listener.bind(self.address)
             listener.listen(BACKLOG)
         except OSError as error:

@@ -12,6 +12,10 @@ from agent.http.limits import Limits
 from agent.http.reply import Refusal, Reply, refusal, retry_after
 from agent.http.site import Site
 
+PIECE_BYTES = 32_768
+"""Given to a connection at once; the next piece waits until the client has taken most of what is before it."""
+BUSY_RETRY_SECONDS = 5
+
 _LAST = ("Connection", "close")
 _STOPPING = refusal(
     503,
@@ -34,6 +38,8 @@ class Application:
         self._limits = limits
         self._body_bytes_max = body_bytes_max
         self._responses = responses
+        self._sending_bytes = 0
+        """Of answers beyond one piece."""
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Serve a request."""
@@ -46,8 +52,10 @@ class Application:
             return
         except asyncio.CancelledError:  # uvicorn's word that the time for draining is over; it would say 500
             reply = _STOPPING
+        if len(reply.body) > PIECE_BYTES and scope["method"] == "GET" and self._answers_full(len(reply.body)):
+            reply = _busy().reply
         self._responses[reply.code] += 1
-        await _send(reply, send)
+        await self._send(reply, send)
 
     async def _reply(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Reply:
         if not scope["http_version"].startswith("1."):
@@ -55,6 +63,8 @@ class Application:
         head = _head(scope)
 
         async def read_body() -> bytes:
+            if self._answers_full(0):
+                raise _busy()
             if (head.body_bytes or 0) > self._body_bytes_max:
                 raise self._too_large()
             try:
@@ -77,10 +87,27 @@ class Application:
             if not message["more_body"]:
                 return bytes(body)
 
+    async def _send(self, reply: Reply, send: ASGISendCallable) -> None:
+        counted = len(reply.body) if len(reply.body) > PIECE_BYTES else 0
+        self._sending_bytes += counted
+        try:
+            await _send(reply, send)
+        finally:
+            self._sending_bytes -= counted
+
+    def _answers_full(self, more: int) -> bool:
+        """Whether an answer of so many bytes has to wait until others are sent; alone it may have any size."""
+        return self._sending_bytes > 0 and self._sending_bytes + more >= self._limits.answers_bytes_max
+
     def _too_large(self) -> Refusal:
         bytes_max = self._body_bytes_max
         message = f"a body has at most {bytes_max} bytes (http.max_body_bytes); send less at once"
         return refusal(413, "too large", message)
+
+
+def _busy() -> Refusal:
+    message = "too many answers wait for clients that do not read them"
+    return refusal(503, "unavailable", message, retry_after(BUSY_RETRY_SECONDS))
 
 
 def _head(scope: HTTPScope) -> Head:
@@ -99,4 +126,7 @@ async def _send(reply: Reply, send: ASGISendCallable) -> None:
     )
     headers = [(name.encode(), value.encode("latin-1")) for name, value in fields]
     await send({"type": "http.response.start", "status": reply.code, "headers": headers, "trailers": False})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": False})
+    body = memoryview(reply.body)
+    for at in range(0, len(body) or 1, PIECE_BYTES):
+        piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)
+        await send({"type": "http.response.body", "body": piece, "more_body": more})

@@ -18,5 +18,8 @@ class Limits:
     head_seconds_max: float = 15.0
     """From the end of the previous request, or the beginning of the connection, to the end of a head."""
     body_seconds_max: float = 30.0
+    """Also how long a client may read nothing of its answer."""
+    answers_bytes_max: int = 8 << 20
+    """Of answers beyond one piece that are being sent; more are refused."""
     drain_seconds_max: float = 10.0
     """How long a server that is closed waits for the outcomes in work."""

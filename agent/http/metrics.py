@@ -23,11 +23,11 @@ from agent.identity_warnings import Danger
 from agent.status import Status
 from agent.store.durations import Durations
 from agent.tally import Tally
+from agent.telemetry.links import LinkName, LinkReport
 from contract.record import Clock as Trust
 
 STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
-GOOD_STATES = ("reachable", "flowing", "pinned", "connected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Sources:
     written_bytes: Callable[[], int]
     status: Callable[[], Status]
     clock: Clock
-    links: Callable[[], Mapping[str, Mapping[str, object]]]
+    links: Callable[[], Mapping[LinkName, LinkReport]]
 
 
 class Metrics:
@@ -95,6 +95,9 @@ class _Agent(Collector):
         for danger in Danger:
             dangers.add_metric((danger.value,), sources.dangers[danger])
         yield dangers
+        yield GaugeMetricFamily(
+            "oncegate_oversized_events", "Events that Kafka refuses for their size.", value=sources.status().oversized
+        )
         outbox = GaugeMetricFamily("oncegate_outbox_events", "Events in the store.", labels=("state",))
         for state, count in zip(STATES, sources.outbox(), strict=True):
             outbox.add_metric((state,), count)
@@ -107,9 +110,9 @@ class _Agent(Collector):
         yield from _ages(sources)
         trusted = sources.clock.trust() is Trust.TRUSTED
         yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
-        up = GaugeMetricFamily("oncegate_link_up", "1 while the way to it is as it should be.", labels=("link",))
-        for link, told in sources.links().items():
-            up.add_metric((link,), told["state"] in GOOD_STATES)
+        up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
+        for link, report in sources.links().items():
+            up.add_metric((link.value,), report.state.up)
         yield up
 
 

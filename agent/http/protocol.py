@@ -1,4 +1,4 @@
-"""Uvicorn's HTTP/1.1 with what it lacks: a time for a head, and a client's address as the host of a URI."""
+"""Uvicorn's HTTP/1.1 with what it lacks: times for a head and an answer, and a client's address as a URI's host."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from agent.http.address import written
 
 
 class Protocol(H11Protocol):
-    """One connection; its head has `timeout_keep_alive` to come, from the end of the previous request."""
+    """One connection; its head has `timeout_keep_alive` to come, from the end of the previous request.
+
+    A client that takes nothing of its answer for as long is cut off, whatever it has not read.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -27,6 +31,7 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unset_timer()
+        self._unset_unread()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -37,18 +42,35 @@ class Protocol(H11Protocol):
             super().send_400_response(msg)
         except h11.LocalProtocolError:  # the request has been answered already
             self.transport.close()
+        self._await_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unset_unread()
+        self._unread = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unset_unread()
 
     def _await_head(self) -> None:
+        """Wait for the next head, or for the client to take its last answer."""
         self._unset_timer()
-        if not self.transport.is_closing():
-            self._timer = self.loop.call_later(self.timeout_keep_alive, self._end_unless_in_work)
+        end = self.transport.abort if self.transport.is_closing() else self._end_unless_in_work
+        self._timer = self.loop.call_later(self.timeout_keep_alive, end)
 
     def _unset_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _unset_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
     def _end_unless_in_work(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete:
-            self.transport.close()
+            # Closing would wait for ever for a client that has not read its answer by now.
+            (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()

@@ -39,9 +39,14 @@ class Refusal(Exception):  # noqa: N818  # the name says what it is
         self.reply = reply
 
 
+def encode(content: object) -> bytes:
+    """Encode a reply's content in JSON."""
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
 def document(code: int, content: object, *fields: tuple[str, str]) -> Reply:
     """Write a reply in JSON."""
-    return Reply(code, json.dumps(content, separators=(",", ":")).encode(), JSON, fields)
+    return Reply(code, encode(content), JSON, fields)
 
 
 def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:

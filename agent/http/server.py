@@ -90,6 +90,11 @@ class HttpServer:
         port: int = self._socket.getsockname()[1]
         return port
 
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.server_state.connections)
+
     def _config(self) -> uvicorn.Config:
         tls = self._tls
         return uvicorn.Config(

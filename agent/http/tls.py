@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+from agent import files
 from agent.http.errors import HttpSettingsError
 from agent.settings import HttpSettings
 
@@ -18,6 +19,7 @@ def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        files.check(certificate, key)
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError, ValueError) as error:
         raise HttpSettingsError(f"http.tls_certificate {certificate}, http.tls_key {key}: {error}") from error

@@ -8,7 +8,6 @@ their way to it.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import stat
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 
+from agent import files
 from agent.http.errors import HttpSettingsError
 from contract.event import DEVICE_RESERVED_PREFIX
 
@@ -67,14 +67,13 @@ class Tokens:
 def read_tokens(path: Path) -> Tokens:
     """Read a token file; raise HttpSettingsError, which names the line and never its hash."""
     try:
-        with path.open(encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read()
+        content = files.read(path)
+        text = content.data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise HttpSettingsError(f"http.token_file: {path} cannot be read: {error}") from error
-    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+    if content.mode & (stat.S_IRWXO | stat.S_IWGRP):
         raise HttpSettingsError(
-            f"http.token_file: {path} is open to others (mode {stat.S_IMODE(mode):o}): chmod 640 {path}"
+            f"http.token_file: {path} is open to others (mode {stat.S_IMODE(content.mode):o}): chmod 640 {path}"
         )
     holders: dict[bytes, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):

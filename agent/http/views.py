@@ -14,7 +14,7 @@ from agent.http.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.page import page_resources
-from agent.http.reply import Reply, document, refusal, retry_after
+from agent.http.reply import Reply, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import Status
 from agent.store.database import StoreError
@@ -111,7 +111,7 @@ class Views:
         self._trouble = Recent(looks.trouble)
         self._status = Recent(lambda: looks.status().document())
         self._metrics = Recent(looks.metrics)
-        self._live = Recent(looks.live)
+        self._live = Recent(lambda: encode(looks.live()))
         self._searches = Searches()
 
     def resources(self, access: Access) -> Resources:
@@ -153,7 +153,8 @@ class Views:
         after = asked.get("after", "0")
         if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
-        return document(200, {**await self._live.get(), "feed": self._looks.feed(int(after))})
+        live = await self._live.get()
+        return Reply(200, live.removesuffix(b"}") + b',"feed":' + encode(self._looks.feed(int(after))) + b"}")
 
     async def _show_trace(self, asked: Mapping[str, str]) -> Reply:
         text = asked.get("fingerprint", "")

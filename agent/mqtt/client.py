@@ -11,8 +11,11 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from agent import files
 from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.error import MqttError
+from agent.mqtt.packets import HEAD_BYTES_MAX, REMAINING_LENGTH_MAX, Packets
+from agent.mqtt.zigbee_names import LIST_BYTES_MAX
 from agent.settings import MqttSettings
 
 CONNECT_SECONDS_MAX = 5.0
@@ -25,13 +28,23 @@ ONLINE, OFFLINE = b"online", b"offline"
 class BufferedClient(Client):
     """paho's client over a socket that reads ahead; paho puts its own wrapper for WebSockets in at the same place."""
 
+    def keep(self, packets: Packets) -> None:
+        """Read the next connection's packets with these."""
+        self._packets = packets
+
     def _create_socket(self) -> Any:
-        return BufferedSocket(super()._create_socket())  # type: ignore[arg-type] # ours are never WebSockets
+        sock: Any = super()._create_socket()  # never one of WebSockets
+        return BufferedSocket(sock, self._packets)
 
 
 def client_id(gateway: str) -> str:
     """Name the gateway's session at the broker."""
     return f"oncegate-{gateway}"
+
+
+def packet_bytes_max(settings: MqttSettings) -> int:
+    """Return the size of the largest packet that is kept whole: of an event, or of a list of Zigbee2MQTT."""
+    return min(max(settings.max_body_bytes, LIST_BYTES_MAX) + HEAD_BYTES_MAX, REMAINING_LENGTH_MAX)
 
 
 def state_topic(gateway: str) -> str:
@@ -85,6 +98,7 @@ def _client(settings: MqttSettings, gateway: str) -> Client:
         reconnect_on_failure=False,  # else it would fall back to MQTT 3.1 by itself
         manual_ack=True,
     )
+    client.keep(Packets(packet_bytes_max(settings), properties=five))
     client.connect_timeout = CONNECT_SECONDS_MAX
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
     _authenticate(client, settings)
@@ -102,6 +116,7 @@ def _session(settings: MqttSettings, in_work_max: int) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own omission
     properties.SessionExpiryInterval = min(int(settings.session_expiry_seconds), SESSION_EXPIRY_SECONDS_MAX)
     properties.ReceiveMaximum = in_work_max
+    properties.MaximumPacketSize = packet_bytes_max(settings)  # the broker passes over what is larger
     return properties
 
 
@@ -109,13 +124,14 @@ def _password(settings: MqttSettings) -> str | None:
     """Read the password anew for each connection, since it may have been changed."""
     if settings.password_file is None:
         return None
-    lines = settings.password_file.read_text().splitlines()
+    lines = files.read_text(settings.password_file).splitlines()
     if not lines:
         raise ValueError(f"{settings.password_file}: holds no password")
     return lines[0]
 
 
 def _tls(settings: MqttSettings) -> ssl.SSLContext:
+    files.check(settings.tls_ca_file, settings.tls_certificate_file, settings.tls_key_file)
     context = ssl.create_default_context(cafile=settings.tls_ca_file)
     if settings.tls_certificate_file is not None:
         context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file)

@@ -11,11 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.client import Client
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.client import OFFLINE, ONLINE, state_topic
+from agent.mqtt.packets import Message
 
 READS_PER_TURN = 64
 """Packets read before other work in the event loop gets its turn."""
@@ -39,24 +40,22 @@ class Connection:
         self._client = client
         self._state_topic = state_topic(gateway)
         self._filters = list(filters)
-        self._take: Callable[[MQTTMessage], None] | None = None
+        self._take: Callable[[Message], None] | None = None
         self._subscribed = subscribed
         self._loop = asyncio.get_running_loop()
         self._reading: BufferedSocket | None = None
         self._writing = False
-        self._taken = 0
         self._good_bye = 0
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    def open(self, take: Callable[[MQTTMessage], None]) -> None:
+    def open(self, take: Callable[[Message], None]) -> None:
         """Take over the socket; `take` gets each message."""
         self._take = take
         client = self._client
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
-        client.on_message = self._on_message
         client.on_socket_close = self._on_socket_close
         client.on_socket_register_write = self._on_want_write
         client.on_socket_unregister_write = self._on_wrote_all
@@ -122,15 +121,18 @@ class Connection:
         for _ in range(READS_PER_TURN):
             if self._reading is None:
                 return
-            before = self._taken
-            self._client.loop_read()
-            if self._taken == before and not self._buffered():
-                return
+            if (message := self._reading.message()) is not None:
+                assert self._take is not None
+                self._take(message)
+            else:
+                self._run(self._client.loop_read)
+                if not self._buffered():
+                    return
         self._loop.call_soon(self._readable)
 
     def _buffered(self) -> bool:
         sock = self._socket()
-        return sock is not None and sock.pending() > 0
+        return sock is not None and sock.pending()
 
     def _write(self) -> None:
         """Send all that waits in one piece."""
@@ -139,7 +141,7 @@ class Connection:
         self._writing = True
         try:
             with sock.gathering():
-                self._client.loop_write()
+                self._run(self._client.loop_write)
             if self._socket() is not None and sock.flush() and not self._client.want_write():
                 self._loop.remove_writer(sock)
         except OSError as error:
@@ -148,9 +150,16 @@ class Connection:
             self._writing = False
 
     def _turn(self) -> None:
-        self._client.loop_misc()
+        self._run(self._client.loop_misc)
         if not self.ended.done():
             self._timer = self._loop.call_later(LOOP_SECONDS, self._turn)
+
+    def _run(self, step: Callable[[], object]) -> None:
+        """Run a step of paho's; what it raises over the broker's bytes ends this connection and nothing else."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  # paho names no error that it confines itself to
+            self.close(f"the broker's packets cannot be read: {error!r}")
 
     def _end(self, reason: str) -> None:
         if not self.ended.done():
@@ -177,11 +186,6 @@ class Connection:
     def _on_publish(self, client: Client, data: Any, message_id: int, reason: Any, properties: Any) -> None:
         if message_id == self._good_bye:
             client.disconnect()
-
-    def _on_message(self, client: Client, data: Any, message: MQTTMessage) -> None:
-        self._taken += 1
-        assert self._take is not None
-        self._take(message)
 
     def _on_socket_close(self, client: Client, data: Any, sock: Any) -> None:
         self.pause()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from agent.mqtt.packets import Message
 from agent.mqtt.turns import Turn
 
 STRANGERS_MAX = 1_000
@@ -17,7 +18,7 @@ class Held:
 
     turn: Turn
     name: str
-    payload: bytes
+    message: Message
     since: float
     """On the loop's clock."""
 

@@ -7,10 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol
 
-from paho.mqtt.client import MQTTMessage
-
+from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
 from agent.mqtt.holding import Held, Holding
+from agent.mqtt.packets import Message
 from agent.mqtt.routes import Routes
 from agent.mqtt.turns import Turn, Turns
 from agent.mqtt.zigbee_names import Kind
@@ -24,7 +24,8 @@ class Tuning:
 
     in_work_max: int = 1_000
     """Messages; our own bound, since not every broker heeds Receive Maximum."""
-    in_work_bytes_max: int = 8 << 20
+    in_work_bytes_max: int = 256 << 10
+    """Of their payloads. A payload of 12 kB can hold 4,096 events, which take 1.7 MB while they are in work."""
     unknown_seconds: float = 10.0
     """How long a device that no list names is waited for, once there is a list."""
 
@@ -69,22 +70,23 @@ class Reception:
         """How many messages were acknowledged."""
         return self._turns.acknowledged
 
-    def take(self, message: MQTTMessage) -> None:
+    def take(self, message: Message) -> None:
         """Take a message as it comes from the broker."""
-        payload = bytes(message.payload)
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = ""  # which no subscription means
-        learned = self._routes.learn(topic, payload)
+        topic = message.topic
+        learned = self._routes.learn(message)
+        if message.size > self._routes.body_bytes_max:
+            message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
         if self._skipping:
-            self.lost += not (message.qos or message.retain or learned) and self._routes.may_be_event(topic, payload)
+            unheeded = not (message.message_id or message.retain or learned)
+            self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
         else:
-            turn = self._turns.open(message.mid if message.qos else 0, len(payload))
-            if message.retain or learned:  # what was before we came is state, and no event
+            turn = self._turns.open(message.message_id, len(message.payload))
+            if message.fault:
+                self._reject(turn, self._routes.stray(message), f"not a message that can be taken: {message.fault}")
+            elif message.retain or learned:  # what was before we came is state, and no event
                 self._finish(turn)
             else:
-                self._route(turn, topic, payload)
+                self._route(turn, message)
         if learned:
             self._release()
         self._heed_bounds()
@@ -102,14 +104,14 @@ class Reception:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _route(self, turn: Turn, topic: str, payload: bytes) -> None:
-        delivery = self._routes.own(topic, payload)
+    def _route(self, turn: Turn, message: Message) -> None:
+        delivery = self._routes.own(message.topic, message.payload)
         if delivery is not None:
-            self._deliver(turn, delivery)
-        elif (name := self._routes.zigbee_name(topic)) is not None:
-            self._zigbee(turn, name, payload)
+            self._deliver(turn, delivery, message.size)
+        elif (name := self._routes.zigbee_name(message.topic)) is not None:
+            self._zigbee(turn, name, message)
         else:
-            self._ignore(turn, topic)
+            self._ignore(turn, message.topic)
 
     def _ignore(self, turn: Turn, topic: str) -> None:
         """Pass over a message that no subscription means: the session keeps those of former settings."""
@@ -118,22 +120,22 @@ class Reception:
             _log.warning("mqtt=ignored topic=%r reason=%r", topic, "no subscription of the settings means it")
         self._finish(turn)
 
-    def _zigbee(self, turn: Turn, name: str, payload: bytes) -> None:
-        kind, delivery = self._routes.zigbee(name, payload)
+    def _zigbee(self, turn: Turn, name: str, message: Message) -> None:
+        kind, delivery = self._routes.zigbee(name, message.payload)
         if kind is Kind.STATE:
             self._finish(turn)
         elif kind is Kind.DEVICE:
-            self._deliver(turn, delivery)
+            self._deliver(turn, delivery, message.size)
         elif self._holding.is_stranger(name):
             self._reject(turn, delivery, "no device of this name in bridge/devices")
         else:
-            self._holding.hold(Held(turn, name, payload, self._loop.time()))
+            self._holding.hold(Held(turn, name, message, self._loop.time()))
             self._watch()
 
     def _release(self) -> None:
         """Look again at what waits, since a list has come."""
         for held in self._holding.release():
-            self._zigbee(held.turn, held.name, held.payload)
+            self._zigbee(held.turn, held.name, held.message)
         self._return_for_skipped()
 
     def _watch(self) -> None:
@@ -144,7 +146,7 @@ class Reception:
         self._timer = None
         if self._routes.names.told:
             for held in self._holding.overdue(self._loop.time() - self._tuning.unknown_seconds):
-                _, delivery = self._routes.zigbee(held.name, held.payload)
+                _, delivery = self._routes.zigbee(held.name, held.message.payload)
                 self._reject(held.turn, delivery, "no device of this name in bridge/devices")
             self._return_for_skipped()
         elif not self._waiting_is_said:
@@ -153,8 +155,8 @@ class Reception:
         if self._holding:
             self._watch()
 
-    def _deliver(self, turn: Turn, delivery: Delivery) -> None:
-        if len(delivery.body) > self._routes.body_bytes_max:
+    def _deliver(self, turn: Turn, delivery: Delivery, size: int) -> None:
+        if size > self._routes.body_bytes_max:
             self._reject(turn, delivery, f"larger than {self._routes.body_bytes_max} bytes (mqtt.max_body_bytes)")
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -12,10 +13,13 @@ from agent.decode.zigbee2mqtt import said_device
 from agent.delivery import Delivery, Media
 from agent.identity import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
-from agent.mqtt.zigbee_names import DEVICES, GROUPS, Kind, ZigbeeNames
+from agent.mqtt.packets import Message
+from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 from agent.settings import MqttSettings
 
 VIA = "mqtt"
+
+_log = logging.getLogger(__name__)
 
 
 class Routes:
@@ -28,6 +32,7 @@ class Routes:
         self._lists = {f"{self._base}{name}": name for name in (DEVICES, GROUPS)} if self._base else {}
         self.body_bytes_max = settings.max_body_bytes
         self.names = names
+        self._passed_over = False
 
     @property
     def devices_topic(self) -> str:
@@ -51,9 +56,21 @@ class Routes:
             ]
         return [*((topic, 0) for topic in self._lists), *((topic, 1) for topic in events)]
 
-    def learn(self, topic: str, payload: bytes) -> bool:
+    def learn(self, message: Message) -> bool:
         """Take a list of Zigbee2MQTT; False where the message is none."""
-        return topic in self._lists and self.names.learn(self._lists[topic], payload)
+        name = self._lists.get(message.topic)
+        if name is None or message.fault:
+            return False
+        if message.size > LIST_BYTES_MAX:
+            if not self._passed_over:
+                self._passed_over = True
+                _log.warning("mqtt: list=passed-over topic=%s bytes=%d", message.topic, message.size)
+            return False
+        return self.names.learn(name, message.payload)
+
+    def stray(self, message: Message) -> Delivery:
+        """Make a delivery of a packet that is no message, for the record."""
+        return Delivery(message.payload, None, VIA, _bounded(f"mqtt:{message.topic}"))
 
     def own(self, topic: str, payload: bytes) -> Delivery | None:
         """Make a delivery of what [[mqtt.subscriptions]] means; the topic may name the device."""

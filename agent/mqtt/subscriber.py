@@ -16,6 +16,7 @@ from agent.mqtt.reception import Reception, Tuning
 from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import ZigbeeNames
 from agent.settings import MqttSettings
+from agent.telemetry.links import LinkName, Links, LinkState
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ RETRY_SECONDS_MAX = 30.0
 STEADY_SECONDS = 60.0
 """After which a connection counts as good, though it has brought nothing."""
 DRAIN_SECONDS_MAX = 5.0
+CONNECTED = LinkState("connected", up=True)
+DISCONNECTED = LinkState("disconnected", up=False, level=logging.WARNING, logs_each_reason=True)
 
 
 class Subscriber:
@@ -37,6 +40,7 @@ class Subscriber:
         gateway: str,
         receive: Receive,
         record: Record,
+        links: Links,
         random: Random,
         tuning: Tuning | None = None,
     ) -> None:
@@ -44,10 +48,10 @@ class Subscriber:
         self._gateway = gateway
         self._receive = receive
         self._record = record
+        self._links = links
         self._tuning = tuning or Tuning()
         self._backoff = Backoff(random, seconds_max=RETRY_SECONDS_MAX)
         self._names = ZigbeeNames()
-        self._trouble = ""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take messages until told to stop; then finish what was taken."""
@@ -104,11 +108,7 @@ class Subscriber:
             _log.warning("mqtt: left with messages in work; they come again")
 
     def _say_up(self) -> None:
-        self._trouble = ""
-        _log.info("mqtt=connected broker=%s:%d", self._settings.host, self._settings.port)
+        self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")
 
     def _say_down(self, reason: str) -> None:
-        """Log the end of a connection once, and attempts that fail for one reason once."""
-        if reason != self._trouble:
-            self._trouble = reason
-            _log.warning("mqtt=disconnected reason=%r", reason)
+        self._links.report(LinkName.MQTT, DISCONNECTED, reason)

@@ -9,6 +9,8 @@ from agent.decode.zigbee2mqtt import urn
 
 BRIDGE = "bridge"
 DEVICES, GROUPS = "bridge/devices", "bridge/groups"
+LIST_BYTES_MAX = 4 << 20
+"""Of a list: a device takes 5 to 20 kB of it, and a network has at most some hundred."""
 _COMMANDS = ("set", "get")
 _AVAILABILITY = "/availability"
 
@@ -64,9 +66,9 @@ class ZigbeeNames:
 
     def _is_attribute(self, name: str, payload: bytes) -> bool:
         """Tell a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
-        levels = name.split("/")
-        owners = ("/".join(levels[:count]) for count in range(1, len(levels)))
-        return not payload.lstrip().startswith(b"{") and any(owner in self._devices for owner in owners)
+        if payload.lstrip().startswith(b"{"):
+            return False
+        return any(name.startswith(f"{device}/") for device in self._devices)
 
 
 def _entries(payload: bytes) -> list[dict[str, object]] | None:

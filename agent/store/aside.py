@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 _PARTS = ("", "-wal")
 _SALVAGED = ".salvaged-"
+_SALVAGING = ".salvaging"
 _DAMAGED = ".damaged-"
 
 
@@ -29,7 +33,10 @@ def suspicion(path: Path) -> str:
 
 def mark_open(path: Path) -> None:
     """Note that there is a write-ahead log from now on; not flushed, since it is only there to raise suspicion."""
-    _beside(path, ".open").touch()
+    try:
+        _beside(path, ".open").touch()
+    except OSError as error:  # a full disk does not keep a store from opening
+        log.warning("store=open mark=failed reason=%r", str(error))
 
 
 def mark_closed(path: Path) -> None:
@@ -43,13 +50,17 @@ def lacks_log(path: Path) -> bool:
 
 
 def prepare(path: Path) -> Path:
-    """Give the name under which to salvage, with room made: of files set aside, only the latest one is kept."""
+    """Return the name under which to salvage, with room made: of files set aside, only the latest one is kept."""
     for old in set_aside(path):
         old.unlink()
-    new = _beside(path, ".salvaging")
-    for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm")):
-        leftover.unlink(missing_ok=True)
-    return new
+    remove_leftovers(path)
+    return _beside(path, _SALVAGING)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what an unfinished salvage has left."""
+    for part in ("", "-wal", "-shm", "-journal"):
+        _beside(path, f"{_SALVAGING}{part}").unlink(missing_ok=True)
 
 
 def finish(path: Path, new: Path, time: str) -> None:
@@ -62,7 +73,8 @@ def finish(path: Path, new: Path, time: str) -> None:
 
 
 def resume(path: Path) -> None:
-    """Finish a replacement that a kill has interrupted; each step may have happened."""
+    """Finish a replacement that a kill has interrupted, of which each step may have happened, or clear it away."""
+    remove_leftovers(path)
     for salvaged in path.parent.glob(f"{path.name}{_SALVAGED}*"):
         time = salvaged.name.removeprefix(f"{path.name}{_SALVAGED}")
         for part in _PARTS:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from agent.store.database import PAGE_BYTES
-from agent.store.pages import HEADER_BYTES
+from agent.store.pages import HEADER_BYTES, Fetch
 
-Fetch = Callable[[int], bytes]
-"""Reads a page that a row's content goes on in."""
 Value = int | str | bytes | None
 
 _TABLE_LEAF = 0x0D

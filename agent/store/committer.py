@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import content, database, known_rows, letting_go, tables
-from agent.store.copy_count import CopyCount
+from agent.store import content, database, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
-from agent.store.durations import Durations
 from agent.store.gaps import Gap
 from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
-from agent.store.wear import Wear
+from agent.store.transaction import Transactions, UnknownOutcomeError
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +33,6 @@ RETRY_SECONDS = 10
 _CANNOT_WRITE = "the store cannot write: "
 _TRIAL_FACT = "trial"
 """Written to see whether a store that has failed can write again."""
-
-
-class UnknownOutcomeError(Exception):
-    """A COMMIT failed: whether it is on disk is unknown, so the store has to be reopened under a new epoch."""
 
 
 class Committer:
@@ -56,35 +49,30 @@ class Committer:
         announce: Callable[[Answers], None],
     ) -> None:
         self._path = path
-        self._connect = connect
         self._gateway = gateway
         self._clock = clock
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
         memory.fingerprints.connection = self.connection
-        self._connection: sqlite3.Connection | None = None
         self._opening: Opening | None = None
         self._epoch_first = 0
         """Position of the epoch's first event; 0 while nothing of this opening is committed."""
-        self._uncertain_from: int | None = None
         self._service_before = memory.service
         self._opened_at = clock.monotonic()
-        self.copies = CopyCount()
+        self._transactions = Transactions(path, connect, memory, self.service, self._begin_epoch)
+        self.copies = self._transactions.copies
         self.damaged: Callable[[BaseException], None] = lambda _: None
         """Is told of an error that means a damaged file."""
         self.forgotten: Callable[[], None] = lambda: None
         """Is told when events are forgotten, so that their resend is stored as new."""
         self._failing = ""
-        self.wear = Wear(memory.written)
-        self.durations = Durations()
-        """Of the transactions that reached the disk."""
+        self.wear = self._transactions.wear
+        self.durations = self._transactions.durations
 
     def open(self, connection: sqlite3.Connection) -> None:
         """Take the connection, under a new epoch."""
-        self._connection = connection
-        self._epoch_first = 0
-        self._opening = begin(self._clock, self.service())
+        self._transactions.open(connection)
 
     def note_wear(self) -> None:
         """Write how much was written: at the end, when no more transactions come to carry it."""
@@ -92,9 +80,7 @@ class Committer:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._transactions.close()
 
     def service(self) -> int:
         """Count the milliseconds that the service has run in all its life: a clock that no one can set."""
@@ -156,32 +142,7 @@ class Committer:
 
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
-        connection = self.connection()
-        start = time.monotonic()
-        changes = self._memory.progress.pending()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            if self._uncertain_from is not None:
-                tables.discard_from(connection, self._uncertain_from)
-            write(connection)
-            self.wear.note(connection, self.service())
-            for change in changes:
-                change(connection)
-            copies = self.copies.pending()
-            known_rows.count_copies(connection, copies)
-        except BaseException:
-            self._roll_back(connection)
-            raise
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._uncertain_from = self._memory.end + 1
-            self.close()
-            raise UnknownOutcomeError(f"COMMIT failed: {error}") from error
-        self._uncertain_from = None
-        self.durations.add(time.monotonic() - start)
-        self.copies.written(copies)
-        self._memory.progress.written(changes)
+        self._transactions.run(write)
         if self._failing:
             log.warning("store=recovered")
             self._failing = ""
@@ -202,23 +163,16 @@ class Committer:
         self._room.watch_log(self.connection())
 
     def connection(self) -> sqlite3.Connection:
-        """Give the writing connection; open it anew, under a new epoch, where an error has closed it."""
-        if self._connection is None:
-            self.open(self._connect(self._path))
-        assert self._connection is not None
-        return self._connection
+        """Return the writing connection; open it anew, under a new epoch, where an error has closed it."""
+        return self._transactions.connection()
+
+    def _begin_epoch(self) -> None:
+        self._epoch_first = 0
+        self._opening = begin(self._clock, self.service())
 
     def _note(self, decision: Decision, positions: range) -> None:
         """Note the copies of events at these positions: only what is on disk can be repeated."""
         self.copies.note(self._clock.wall(), [place for _, place in decision.duplicates if place in positions])
-
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self._uncertain_from = self._memory.end + 1
-            self.close()
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
         connection = self.connection()

@@ -23,9 +23,11 @@ class DamagedEventError(Exception):
 
 
 def is_damage(error: BaseException, *, opening: bool = False) -> bool:
-    """Tell whether an error means a damaged file; at the opening a wrong schema does, too."""
+    """Whether an error means a damaged file; at the opening a wrong schema does, too."""
     if isinstance(error, DamagedStoreError | DamagedEventError):
         return True
+    if isinstance(error, FileNotFoundError):
+        return str(error.filename).endswith("-wal")  # removed under the open store
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", None)

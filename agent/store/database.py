@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "events.db"
 PAGE_BYTES = 4096
+LOG_HEADER_BYTES = 32
+LOG_FRAME_BYTES = 24 + PAGE_BYTES
+"""A page in the write-ahead log, with its head."""
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
 _BUSY_MS = 5_000

@@ -16,7 +16,7 @@ from typing import Self
 from agent.clock import Clock
 from agent.settings import IdentitySettings, StoreSettings
 from agent.store import aside, database, tables
-from agent.store.committer import Answers, Committer, UnknownOutcomeError
+from agent.store.committer import Answers, Committer
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.durations import Durations
 from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
@@ -27,6 +27,7 @@ from agent.store.lock import lock
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
 from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
+from agent.store.transaction import UnknownOutcomeError
 from agent.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,6 @@ class EventStore:
     async def __aenter__(self) -> Self:
         """Open the store, which may take seconds where it is large."""
         self._loop = asyncio.get_running_loop()
-        self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._lock = lock(self._path)
         try:
             await asyncio.to_thread(self._open)

@@ -53,6 +53,13 @@ def declare(connection: sqlite3.Connection, position: int) -> None:
             _write(connection, number, replace(gap, declared=position))
 
 
+def retract(connection: sqlite3.Connection, first_position: int) -> None:
+    """Note that no event from this position on declares anything: the commit that held them does not count."""
+    for number, gap in _numbered(connection):
+        if gap.declared >= first_position:
+            _write(connection, number, replace(gap, declared=0))
+
+
 def load(connection: Reads) -> list[Gap]:
     """Read the gaps in the order in which they were found."""
     return [gap for _, gap in _numbered(connection)]

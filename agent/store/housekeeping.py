@@ -9,13 +9,14 @@ from itertools import takewhile
 
 from agent.clock import Clock
 from agent.store import database, known_rows, segments
-from agent.store.committer import Committer, UnknownOutcomeError
+from agent.store.committer import Committer
 from agent.store.damage import is_damage
 from agent.store.database import StoreError
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.opening import Memory
 from agent.store.sealing import Sealing
 from agent.store.segments import Segment
+from agent.store.transaction import UnknownOutcomeError
 
 log = logging.getLogger(__name__)
 

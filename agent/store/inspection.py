@@ -1,8 +1,7 @@
-"""Signs of damage that SQLite does not tell of: a wrong header, a cut file, commits lost in the write-ahead log."""
+"""Signs of damage that SQLite does not report: a wrong header, a cut file, commits lost in the write-ahead log."""
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 from agent.store.database import PAGE_BYTES, DamagedStoreError
@@ -12,8 +11,12 @@ _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ROOT_MAX = 64
 """Our tables' roots are among the first pages."""
+_LOCK_PAGE = (1 << 30) // PAGE_BYTES + 1
+"""Holds the bytes that SQLite locks, and is never written."""
 _TORN_COMMITS_MAX = 1
-"""A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the last."""
+"""A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the last.
+
+Of a commit that fails the frames are cut off before the next one is written (log_file.py)."""
 
 
 def inspect_files(path: Path) -> None:
@@ -25,17 +28,24 @@ def inspect_files(path: Path) -> None:
             header = file.read(HEADER_BYTES)
         if not _is_header(header):
             raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
+        _inspect_length(path, header, log)
     if not log.whole:
         raise DamagedStoreError(f"{log.path}: its header is not what SQLite writes")
     if log.commits_behind_damage > _TORN_COMMITS_MAX:
         raise DamagedStoreError(f"{log.path}: damaged, with {log.commits_behind_damage} commits behind it")
 
 
-def inspect_opened(connection: sqlite3.Connection, path: Path) -> None:
-    """Look at what SQLite has opened; raise DamagedStoreError where the file ends before its last page."""
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
-    if path.stat().st_size < pages * PAGE_BYTES:
+def _inspect_length(path: Path, header: bytes, log: Log) -> None:
+    """Raise DamagedStoreError where a page is neither in the file nor in its log.
+
+    The log may hold the file's last pages: a reader, or a full disk, keeps them from being written back.
+    """
+    pages = log.frames[-1].file_pages if log.frames else int.from_bytes(header[28:32], "big")
+    logged = {frame.page for frame in log.frames}
+    behind_the_end = range(path.stat().st_size // PAGE_BYTES + 1, pages + 1)
+    if len(behind_the_end) > len(logged) + 1 or any(
+        page not in logged for page in behind_the_end if page != _LOCK_PAGE
+    ):
         raise DamagedStoreError(f"{path}: cut off, {pages} pages expected")
 
 

@@ -10,8 +10,17 @@ from agent.store import database
 
 
 def lock(path: Path) -> int:
-    """Hold the store against a second agent; the kernel lets go of it when the process ends."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
+    """Hold the store against a second agent, its folder made where it is missing; the kernel ends it with the process.
+
+    Raises StoreError where another agent holds it, or where the folder takes no file.
+    """
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
+    except PermissionError:
+        raise  # the command line says as whom to run
+    except OSError as error:
+        raise database.StoreError(f"{error.filename}: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -6,12 +6,13 @@ The format: https://www.sqlite.org/fileformat2.html
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct, unpack
+from typing import BinaryIO
 
-from agent.store.database import PAGE_BYTES
+from agent.store.database import LOG_FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES
 
 HEADER_BYTES = 100
 """What stands before the first page's own header."""
@@ -19,7 +20,12 @@ _WAL_HEADER = Struct(">IIIIIIII")
 _WAL_MAGIC = (0x377F0682, 0x377F0683)
 _WAL_VERSION = 3_007_000
 _FRAME_HEADER = Struct(">IIIIII")
-_FRAME_BYTES = _FRAME_HEADER.size + PAGE_BYTES
+_SUMMED_BYTES = 8
+"""Of a frame's head, what its checksum covers."""
+
+Sum = tuple[int, int]
+Fetch = Callable[[int], bytes]
+"""Reads a page by its number; empty where the disk cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,51 +35,62 @@ class Frame:
     page: int
     at: int
     """Where its content starts in the log."""
-    commits: bool
-    """Whether it is the last one of a transaction."""
+    file_pages: int
+    """The file's size after the transaction that ends here; 0 in the middle of one."""
+
+    @property
+    def commits(self) -> bool:
+        """Whether it is the last one of a transaction."""
+        return self.file_pages != 0
 
 
 class Log:
-    """The write-ahead log's frames of its current round, as their heads say; older rounds' leftovers are none."""
+    """The write-ahead log's current round, by SQLite's own rule (section 4.1), and what that rule leaves out.
+
+    Current is the unbroken chain of checksums up to its last commit. Frames of the same round behind it are of a
+    transaction that was torn or refused, or are cut off from the chain by damage (decision 29).
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(f"{path}-wal")
         self.exists = self.path.exists()
         self.whole = True
         """Whether its header is right, without which SQLite reads nothing of it."""
-        self.commits_behind_damage = 0
-        """Transactions that SQLite would pass over, since it reads up to the first frame that is not whole."""
         self.frames: list[Frame] = []
+        self.behind: list[Frame] = []
         if self.exists:
-            self._read()
+            with self.path.open("rb") as file:
+                self._read(file)
 
-    def _read(self) -> None:
-        with self.path.open("rb") as file:
-            header = file.read(_WAL_HEADER.size)
-            if len(header) < _WAL_HEADER.size:
-                return
-            magic, version, page_bytes, _, *salts_and_sum = _WAL_HEADER.unpack(header)
-            self.whole = magic in _WAL_MAGIC and version == _WAL_VERSION and page_bytes == PAGE_BYTES
-            order = ">" if magic & 1 else "<"
-            total = _sum(header[:24], order)
-            self.whole = self.whole and total == tuple(salts_and_sum[2:])
-            at = _WAL_HEADER.size
-            head = file.read(_FRAME_HEADER.size)
-            salts = tuple(salts_and_sum[:2]) if self.whole else _FRAME_HEADER.unpack(head.ljust(24, b"\0"))[2:4]
-            unbroken = self.whole
-            while len(head) == _FRAME_HEADER.size:
-                page, size, *rest = _FRAME_HEADER.unpack(head)
-                content = file.read(PAGE_BYTES)
-                if len(content) < PAGE_BYTES:
-                    return
-                if unbroken:
-                    total = _sum(content, order, _sum(head[:8], order, total))
-                    unbroken = tuple(rest) == (*salts, *total)
-                if tuple(rest[:2]) == salts:
-                    self.frames.append(Frame(page, at + _FRAME_HEADER.size, size != 0))
-                    self.commits_behind_damage += size != 0 and not unbroken
-                at += _FRAME_BYTES
-                head = file.read(_FRAME_HEADER.size)
+    @property
+    def commits_behind_damage(self) -> int:
+        """Count the transactions that SQLite passes over, since it reads up to the first frame that is not whole."""
+        return sum(frame.commits for frame in self.behind)
+
+    def _read(self, file: BinaryIO) -> None:
+        header = file.read(LOG_HEADER_BYTES)
+        if len(header) < LOG_HEADER_BYTES:
+            return
+        magic = _WAL_HEADER.unpack(header)[0]
+        order = ">" if magic & 1 else "<"
+        total = _sum(header[:24], order)
+        self.whole = is_log_header(header)
+        salts = header[16:24] if self.whole else b""
+        unbroken, committed = self.whole, 0
+        at = LOG_HEADER_BYTES
+        while len(piece := file.read(LOG_FRAME_BYTES)) == LOG_FRAME_BYTES:
+            head, content = piece[: _FRAME_HEADER.size], piece[_FRAME_HEADER.size :]
+            page, file_pages, *_, first, second = _FRAME_HEADER.unpack(head)
+            salts = salts or head[8:16]
+            if unbroken:
+                total = _sum(content, order, _sum(head[:_SUMMED_BYTES], order, total))
+                unbroken = head[8:16] == salts and total == (first, second) and page > 0
+            if head[8:16] == salts:
+                self.behind.append(Frame(page, at + _FRAME_HEADER.size, file_pages))
+                if unbroken and file_pages:
+                    committed = len(self.behind)
+            at += LOG_FRAME_BYTES
+        self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 
 class Pages:
@@ -84,6 +101,7 @@ class Pages:
         self._log = Log(path)
         self._log_file = os.open(self._log.path, os.O_RDONLY) if self._log.exists else None
         self._newest = {frame.page: frame for frame in self._log.frames}
+        self._behind = {frame.page: frame for frame in self._log.behind}
         self._count = os.fstat(self._file).st_size // PAGE_BYTES + 1
 
     def close(self) -> None:
@@ -92,15 +110,20 @@ class Pages:
         if self._log_file is not None:
             os.close(self._log_file)
 
-    def versions(self) -> Iterator[tuple[int, bytes]]:
-        """Give each page's number with each content of it, the newest first."""
-        for frame in reversed(self._log.frames):
-            yield frame.page, self._logged(frame)
-        for number in range(1, self._count + 1):
-            yield number, self.saved(number)
+    def looks(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
+        """Yield page contents, the most trustworthy first, each time with the way to read what a row goes on in.
+
+        First what SQLite would read, the newest first; then with the file's own pages, since the log's may be damaged;
+        at last with the frames that SQLite leaves out: what they repeat is known by then, so they only fill holes.
+        """
+        yield self._current(), self.newest
+        yield self._current(), self.saved
+        if self._behind:
+            yield self._versions(self._log.behind), self._latest
+            yield self._current(), self._latest
 
     def newest(self, number: int) -> bytes:
-        """Read a page's newest content."""
+        """Read a page's newest content that counts."""
         frame = self._newest.get(number)
         return self.saved(number) if frame is None else self._logged(frame)
 
@@ -108,9 +131,33 @@ class Pages:
         """Read a page's content in the file itself."""
         return _read(self._file, (number - 1) * PAGE_BYTES)
 
+    def _latest(self, number: int) -> bytes:
+        """Read a page's newest content, whether it counts or not."""
+        frame = self._behind.get(number)
+        return self.newest(number) if frame is None else self._logged(frame)
+
+    def _current(self) -> Iterator[tuple[int, bytes]]:
+        yield from self._versions(self._log.frames)
+        for number in range(1, self._count + 1):
+            yield number, self.saved(number)
+
+    def _versions(self, frames: list[Frame]) -> Iterator[tuple[int, bytes]]:
+        for frame in reversed(frames):
+            yield frame.page, self._logged(frame)
+
     def _logged(self, frame: Frame) -> bytes:
         assert self._log_file is not None
         return _read(self._log_file, frame.at)
+
+
+def is_log_header(header: bytes) -> bool:
+    """Whether these bytes are a header that SQLite writes to its log (section 4.1)."""
+    if len(header) < LOG_HEADER_BYTES:
+        return False
+    magic, version, page_bytes, _, _, _, *total = _WAL_HEADER.unpack(header)
+    order = ">" if magic & 1 else "<"
+    known = magic in _WAL_MAGIC and version == _WAL_VERSION and page_bytes == PAGE_BYTES
+    return known and tuple(total) == _sum(header[:24], order)
 
 
 def _read(file: int, at: int) -> bytes:
@@ -122,8 +169,8 @@ def _read(file: int, at: int) -> bytes:
     return page.ljust(PAGE_BYTES, b"\0") if page else b""
 
 
-def _sum(data: bytes, order: str, before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """Go on with the log's checksum (section 4.2)."""
+def _sum(data: bytes, order: str, before: Sum = (0, 0)) -> Sum:
+    """Continue the log's checksum (section 4.2)."""
     first, second = before
     words = iter(unpack(f"{order}{len(data) // 4}I", data))
     for left, right in zip(words, words, strict=True):

@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.clock import Clock
-from agent.store import aside, gaps, tables
+from agent.store import aside, database, disk, gaps, tables
 from agent.store.damage import is_damage
 from agent.store.database import Connect, DamagedStoreError, StoreError
+from agent.store.disk import NoRoomError
 from agent.store.fingerprints import DEFAULT_BOUNDS, IndexBounds
 from agent.store.gaps import Gap
-from agent.store.inspection import inspect_files, inspect_opened
+from agent.store.inspection import inspect_files
 from agent.store.known import Spans
 from agent.store.opening import Memory, load
 from agent.store.salvage import salvage
@@ -21,24 +22,36 @@ from agent.store.salvage import salvage
 log = logging.getLogger(__name__)
 
 
+OPENING_BYTES = 1 << 20
+"""Enough to open a store: the index of its log, and what is declared at once."""
+
+
 def open_store(
     path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds = DEFAULT_BOUNDS
 ) -> tuple[sqlite3.Connection, Memory]:
-    """Open a store for service; damage never keeps it from opening, and nothing is lost by it silently."""
+    """Open a store for service; damage never keeps it from opening, and nothing is lost by it silently.
+
+    Raise NoRoomError where the file system is too full for that; all files are then as they were.
+    """
     aside.resume(path)
     reason = aside.suspicion(path)
-    if not reason:
+    try:
+        if not reason:
+            try:
+                return _open(path, connect, clock, spans, bounds)
+            except (sqlite3.Error, StoreError) as error:
+                if not is_damage(error, opening=True):
+                    raise
+                reason = str(error)
+        _replace(path, clock, reason)
         try:
             return _open(path, connect, clock, spans, bounds)
-        except (sqlite3.Error, StoreError) as error:
-            if not is_damage(error, opening=True):
-                raise
-            reason = str(error)
-    _replace(path, clock, reason)
-    try:
-        return _open(path, connect, clock, spans, bounds)
-    except DamagedStoreError as error:
-        raise StoreError(f"{path}: damaged again at once, so the disk cannot be trusted: {error}") from error
+        except DamagedStoreError as error:
+            raise StoreError(f"{path}: damaged again at once, so the disk cannot be trusted: {error}") from error
+    except (sqlite3.Error, OSError) as error:
+        if disk.lacks_room(error, path):
+            raise NoRoomError(f"{path}: cannot be opened ({error})", OPENING_BYTES, disk.free_bytes(path)) from error
+        raise
 
 
 def _open(
@@ -48,7 +61,6 @@ def _open(
     inspect_files(path)
     connection = connect(path)
     try:
-        inspect_opened(connection, path)
         if lacks_log:
             end = tables.last_position(connection)
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
@@ -64,10 +76,15 @@ def _open(
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
+    bytes_needed = database.bytes_on_disk(path)
     try:
         new = aside.prepare(path)
         found = salvage(path, new, reason)
         aside.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:
+        aside.remove_leftovers(path)
+        if disk.lacks_room(error, path):
+            what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"
+            raise NoRoomError(what, bytes_needed, disk.free_bytes(path)) from error
         raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error
     log.warning("store=salvaged events=%d lost=%d damaged=%s.damaged-%s", found.events, found.lost, path, time)

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from agent.settings import StoreSettings
-from agent.store import database
+from agent.store import database, disk
 from agent.store.decision import STORE_FULL
 from agent.store.gaps import Gap
 from agent.store.opening import Memory
@@ -35,16 +35,14 @@ class Room:
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
+        self._disk_is_low = False
         self._held = False
         """Whether another process keeps the log from being emptied: then nothing that leaves the store makes room."""
 
     def is_full(self, connection: sqlite3.Connection) -> bool:
-        """Whether new events have no room."""
-        # Asked for each commit: SQLite takes several times as long to say it as the file system.
-        if self._bytes_at_most() < self._bytes_max or self._bytes(connection) < self._bytes_max:
-            return False
-        self._empty_log(connection)  # it may hold on to room that nobody needs
-        return self._bytes(connection) >= self._bytes_max
+        """Whether new events have no room: the store is at its bound, or the file system below it is full."""
+        self._disk_is_low = disk.is_low(self._file, connection)
+        return self._is_at_bound(connection) or self._disk_is_low
 
     def stays_full(self, connection: sqlite3.Connection) -> bool:
         """Whether new events have no room, and nothing may leave for them."""
@@ -53,7 +51,7 @@ class Room:
     def refusal(self) -> str:
         """Return why new events have no room, for people."""
         if not self._held:
-            return STORE_FULL
+            return disk.DISK_FULL if self._disk_is_low else STORE_FULL
         return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"
 
     def watch_log(self, connection: sqlite3.Connection) -> None:
@@ -83,6 +81,13 @@ class Room:
             last = first + count - 1
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
+
+    def _is_at_bound(self, connection: sqlite3.Connection) -> bool:
+        # Asked for each commit: SQLite takes several times as long to say it as the file system.
+        if self._bytes_at_most() < self._bytes_max or self._bytes(connection) < self._bytes_max:
+            return False
+        self._empty_log(connection)  # it may hold on to room that nobody needs
+        return self._bytes(connection) >= self._bytes_max
 
     def _empty_log(self, connection: sqlite3.Connection) -> None:
         """Cut the log; of a reader that does not end the writer waits for the first time only."""

@@ -1,7 +1,8 @@
 """Salvage: what can be read of a damaged file goes into a new one, and what cannot is given up in so many words.
 
 Pages are looked through one by one, without SQLite, which gives up at the first wrong one. Every row and every event
-shows by its checksum that it is what was written. Where a page has several versions, the newest whole row counts.
+shows by its checksum that it is what was written. Where a page has several versions, the newest whole row counts of
+those that SQLite would read; what its log holds besides fills holes only.
 """
 
 from __future__ import annotations
@@ -72,12 +73,10 @@ class _Salvage:
         self._processed = Ranges()
 
     def run(self) -> Ranges:
-        """Write what is whole; give the positions whose events were found."""
-        for number, page in self._pages.versions():
-            self._take_page(cells.rows(number, page, self._pages.newest))
-        # Once more with every row's continuation as the file itself has it: the log's may be damaged.
-        for number, page in self._pages.versions():
-            self._take_page(cells.rows(number, page, self._pages.saved))
+        """Write what is whole; return the positions whose events were found."""
+        for versions, fetch in self._pages.looks():
+            for number, page in versions:
+                self._take_page(cells.rows(number, page, fetch))
         tables.replace_processed(self._connection, self._processed)
         return self._kept
 

@@ -24,6 +24,7 @@ from confluent_kafka import KafkaException
 from benchmarks import report
 from benchmarks.cloud import topic
 from benchmarks.cloud.bloom import bloom_figures
+from benchmarks.cloud.delta_log import log_figures
 from benchmarks.cloud.late import late_figures
 from benchmarks.cloud.receipts import receipt_figures
 from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, Bench, Timing
@@ -48,11 +49,12 @@ class Size:
     late_records: int
     receipt_seconds: int
     state_keys: int
+    log_versions: int
 
 
 # A little more than a fifth: Spark rounds down, and a sixth batch of six records would be measured.
-FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000)
-QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000)
+FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000, 129_600)
+QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000, 10_800)
 NAMES = {
     "copy": "Spark, the job's rows without dedup, to Delta",
     "raw": "Spark, Kafka's columns as they are, to Delta",
@@ -63,7 +65,7 @@ NAMES = {
     "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
     "consumer": "plain consumer to PostgreSQL, one process",
 }
-MORE = ("bloom", "late", "receipts", "state")
+MORE = ("bloom", "late", "receipts", "state", "log")
 ALL = (*NAMES, *MORE)
 
 
@@ -113,6 +115,7 @@ def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float, tri
         "late": lambda: late_figures(bench, size.late_rows, size.late_records),
         "receipts": lambda: receipt_figures(bench, size.receipt_seconds),
         "state": lambda: state_figures(bench, size.state_keys),
+        "log": lambda: log_figures(bench, size.log_versions),
     }
     if contest.names:
         contest.prepare()
@@ -147,7 +150,8 @@ class Contest:
         bench.broker.create_topics(bench.topic, partitions=bench.partitions)
         self._first = topic.send(servers, bench.topic, topic.records(10, now, seed=1))
         if "job" in self.names:
-            bench.job(self._born, 0, records=self._first, clock_seconds=-STATE_AGE_SECONDS)
+            bench.job(self._born, 0, records=self._first)
+            bench.spark("age", batch=STATE_AGE_SECONDS, table=self._born / "events")
         now = time.time_ns() // 1_000_000
         sent = topic.send(servers, bench.topic, topic.records(bench.records, now))
         _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")

@@ -25,7 +25,8 @@ def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
     folder = bench.folder / TOPIC
     servers = bench.broker.bootstrap_servers
     first = topic.send(servers, TOPIC, topic.records(10, time.time_ns() // 1_000_000, seed=1))
-    bench.job(folder, 0, topic=TOPIC, records=first, clock_seconds=-STATE_AGE_SECONDS)
+    bench.job(folder, 0, topic=TOPIC, records=first)
+    bench.spark("age", batch=STATE_AGE_SECONDS, table=folder / "events")
     process = bench.start_job(folder, "--trigger", "2s", topic=TOPIC)
     try:
         process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)

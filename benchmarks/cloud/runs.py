@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from simulators.parts import debian, jars, java, session, shifted_clock
+from simulators.parts import debian, jars, java, session
 from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
@@ -96,10 +96,9 @@ class Bench:
         topic: str = "",
         records: int = 0,
         must_be_fresh: bool = False,
-        clock_seconds: int = 0,
     ) -> Timing:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
-        process = self.start_job(folder, topic=topic, clock_seconds=clock_seconds)
+        process = self.start_job(folder, topic=topic)
         with _ending(process):
             process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
@@ -114,14 +113,13 @@ class Bench:
         seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
-    def start_job(self, folder: Path, *options: str, topic: str = "", clock_seconds: int = 0) -> Process:
-        """Start the job, its clock off by so many seconds, and give it before it is ready."""
+    def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
+        """Start the job, and return it before it is ready."""
         name = topic or self.topic
         ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", name, "--group", f"{name}-cloud")
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         pace = ("--window", WINDOW, "--max-offsets-per-trigger", str(self.batch), "--trigger", "1s")
-        clock = shifted_clock.environment(self.folder, clock_seconds) if clock_seconds else {}
-        return submit(JOB, (*ends, *places, *pace, *options), folder, replace(_options(), environment=clock))
+        return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
 
     def streams(self, survivors: str = "") -> Timing:
         """Run the equivalent in Kafka Streams, which leaves the survivors in a topic."""

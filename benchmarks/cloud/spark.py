@@ -3,7 +3,8 @@
 copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, to Delta. dedup:
 dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
 the past into a Delta table, as somebody else's append. state: so many keys (BATCH) into the dedup's state, in large
-steps with small batches between them.
+steps with small batches between them. age: make the job's state older by so many seconds (BATCH), so that its traffic
+is fresh. log: empty commits of a Delta table, as the names of up to so many versions (BATCH) lie in its log.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cloud.commits import Commit, to_json
 from cloud.dedup import drop_duplicates
+from cloud.delta_sink import TABLE
+from cloud.delta_table import DeltaTable
 from cloud.records import Spans, read_records
 from cloud.rows import COLUMNS, decode
 from cloud.session import open_session
@@ -29,6 +34,9 @@ DAYS = 30
 MERGE_BATCHES = 2
 """MERGE of everything is slow, and does not get faster."""
 POLL_SECONDS = 0.1
+LOG_VERSIONS = (10_800, 43_200, 129_600)
+"""At a trigger of 2 s: 6 hours, a day, three days."""
+WARM_UP_COMMITS, TIMED_COMMITS = 5, 50
 STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
@@ -40,6 +48,10 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
         fill(spark, folder, int(batch))
     elif way == "state":
         grow(spark, folder, int(batch))
+    elif way == "age":
+        age(spark, folder, int(batch))
+    elif way == "log":
+        lengthen(spark, folder, int(batch))
     else:
         contend(spark, way, KafkaSettings(servers, topic, "-", int(batch), {}), folder)
     print(FINISHED, flush=True)
@@ -48,7 +60,7 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
 def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
     """Read the topic to its end, in one of the ways."""
     source = read_topic(spark, kafka, "earliest")
-    records = read_records(source, Spans(WINDOW_SECONDS))
+    records = read_records(source, Spans())
     if way == "dedup":
         records = drop_duplicates(records, WINDOW_SECONDS)
     rows = source if way == "raw" else decode(records)
@@ -121,6 +133,43 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
             f"memory={state.memoryUsedBytes} disk={state.customMetrics['rocksdbSstFileSize']}",
             flush=True,
         )
+
+
+def age(spark: SparkSession, table: str, seconds: int) -> None:
+    """Write the job's last commit once more, with an earlier birth: nothing before it has a copy."""
+    last = DeltaTable(spark, table, TABLE).last_commit()
+    assert last is not None
+    assert last.birth is not None
+    aged = to_json(replace(last, birth=last.birth - 1000 * seconds))
+    nothing = spark.createDataFrame([], TABLE.schema).write.format("delta").mode("append").option("userMetadata", aged)
+    nothing.option("txnAppId", "benchmark").option("txnVersion", 1).save(table)
+
+
+def lengthen(spark: SparkSession, folder: str, versions_max: int) -> None:
+    """Time empty commits on a fresh log, and as the names of more and more versions lie beside it."""
+    table = DeltaTable(spark, f"{folder}/table", TABLE)
+    log, nothing = Path(folder) / "table" / "_delta_log", spark.createDataFrame([], TABLE.schema)
+    commit = Commit(table.id, "benchmark", 1, 0, "events", "-", {}, {0: 0}, {0: 0})
+
+    def tell(versions: int) -> None:
+        nonlocal commit
+        for number in range(WARM_UP_COMMITS + TIMED_COMMITS):
+            commit = replace(commit, batch=commit.batch + 1)
+            started = time.monotonic()
+            table.append(nothing, commit)
+            if number >= WARM_UP_COMMITS:
+                print(f"log versions={versions} seconds={time.monotonic() - started:.4f}", flush=True)
+
+    tell(0)
+    made = 0
+    for versions in (*(known for known in LOG_VERSIONS if known < versions_max), versions_max):
+        for number in range(made, versions):
+            for kind in ("json", "crc"):  # each with the file system's own checksum beside it
+                name = f"{0:020}.{number:09}.{kind}"
+                (log / name).touch()
+                (log / f".{name}.crc").touch()
+        made = versions
+        tell(versions)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
     python3 sensor.py ::1 5683 urn:dev:mac:00158d0001a2b3c4
 
-What it needs of MicroPython: socket, json, time, random. A pack is an array of events in one request; one 2.04 answers
-for all of it. After a lost ACK the next pack may be cut otherwise: the gateway knows each event by itself.
+What it needs of MicroPython: socket, json, os, time, random. A pack is an array of events in one request; one 2.04
+answers for all of it. After a lost ACK the next pack may be cut otherwise: the gateway knows each event by itself.
 """
 
 import json
+import os
 import random
 import socket
 import sys
@@ -20,7 +21,7 @@ STRANGER = (0x81, 0x83)  # 4.01, 4.03: the gateway's keeper can change that
 
 
 class Sensor:
-    """Events in a queue that outlives a lost answer; keep `boot` and the queue in flash where there is some."""
+    """Events in a queue that outlives a lost answer; keep the queue in flash, too, where there is some."""
 
     def __init__(self, gateway, port, device, boot):
         self.device = device
@@ -91,8 +92,13 @@ class Sensor:
         return 0
 
 
+def new_boot():
+    """Make the id of this start: ids begin anew at 1, and `boot` tells these events from those of other starts."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
 if __name__ == "__main__":
-    sensor = Sensor(sys.argv[1], int(sys.argv[2]), sys.argv[3], boot=1)
+    sensor = Sensor(sys.argv[1], int(sys.argv[2]), sys.argv[3], new_boot())
     for reading in range(50):
         sensor.measured({"temperature": 20 + reading / 10, "battery": 3012})
     print("sent" if sensor.send() else "kept")

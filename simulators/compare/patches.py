@@ -19,6 +19,8 @@ def job_without_dedup() -> None:
     job.drop_duplicates = lambda records, *_: records
     lookup: Any = import_module("cloud.lookup")
     lookup.without_found = lambda survivors, _found: survivors
+    reuse: Any = import_module("cloud.reuse")
+    reuse.first_of_each = lambda good: good
 
 
 def _replace(module: str, owner: str, method: str, function: Any) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from simulators.demo import report, summary
 from simulators.demo.options import Options, parse
 from simulators.demo.run import Evidence, run
+from simulators.oracle.verdict import sentence
 from simulators.run.command import KNOWN_ERRORS, flat
 from simulators.run.display import Display
 
@@ -18,14 +19,14 @@ FINE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Run the demo and return the exit status: 0 only if nothing was lost, doubled or left without a receipt."""
+    """Run the demo and return the exit status: 0 only where the oracle found no fault."""
     options = parse(arguments, program)
     console = Console()
     console.print(f"seed {options.seed}; everything is kept in {options.folder}")
     try:
         evidence = asyncio.run(_run(options, console))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"interrupted; nothing is left running, the logs are in {options.folder}/logs")
+        console.print(f"interrupted: nothing is judged; nothing is left running, the logs are in {options.folder}/logs")
         return INTERRUPTED
     except KNOWN_ERRORS as error:
         return _fail([error], options, console)
@@ -52,15 +53,14 @@ def _conclude(evidence: Evidence, options: Options, console: Console) -> int:
     console.print()
     console.print(summary.table(figures))
     console.print(summary.kill_table(figures))
-    for violation in evidence.verdict.violations:
+    for violation in figures.verdict.violations:
         console.print(str(violation), style="red", highlight=False, markup=False)
     console.print(f"figures: {options.folder}/summary.json   report: {options.folder}/report.html", soft_wrap=True)
-    if figures.kept:
-        console.print("[bold green]Nothing was lost, nothing was doubled, every event has its receipt.[/]")
+    verdict = figures.verdict
+    console.print(sentence(verdict), style="bold green" if verdict.kept else "bold red", soft_wrap=True)
+    if verdict.kept:
         return FINE
-    console.print(
-        f"[bold red]The promise was broken:[/] {summary.broken(figures)}; the logs are in {options.folder}/logs"
-    )
+    console.print(f"the logs are in {options.folder}/logs", soft_wrap=True)
     return FAILED
 
 

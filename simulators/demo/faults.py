@@ -11,6 +11,7 @@ from simulators.demo.summary import Kill, Outage
 from simulators.ledger import Ledger
 from simulators.run.display import Display
 from simulators.run.error import RunError
+from simulators.run.faults import note_receipts_ahead
 from simulators.run.parts import Parts
 
 WORK_SECONDS_MAX = 180.0
@@ -74,6 +75,7 @@ class Faults:
             await asyncio.to_thread(job.process.kill)
             # Its log tells what it was really in, a moment later than when we looked.
             await self._record("job", moment, unacked, job.stage())
+            await note_receipts_ahead(self._parts, self._ledger, self._display)
             await asyncio.sleep(random.uniform(*JOB_DOWN_SECONDS))
             await asyncio.to_thread(job.start)
             self._parts.down.discard("job")

@@ -12,6 +12,7 @@ from simulators.demo import summary
 from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
 from simulators.demo.run import Evidence
 from simulators.demo.summary import Summary
+from simulators.oracle.verdict import DECLARED, sentence
 from simulators.report import pictures
 from simulators.report.timeline import Timeline, timeline, transmissions_per_event
 
@@ -39,16 +40,16 @@ def write(evidence: Evidence, path: Path) -> None:
 
 
 def _verdict(figures: Summary) -> str:
-    if figures.kept:
-        return '<p class="verdict good">Nothing was lost, nothing was doubled, every event has its receipt.</p>'
-    return f'<p class="verdict bad">The promise was broken: {summary.broken(figures)}.</p>'
+    kind = "good" if figures.verdict.kept else "bad"
+    return f'<p class="verdict {kind}">{escape(sentence(figures.verdict))}</p>'
 
 
 def _story(figures: Summary) -> str:
-    equal = figures.equal_readings / max(1, figures.events)
+    events = figures.verdict.events
+    equal = figures.equal_readings / max(1, events)
     killed = [sum(kill.process == process for kill in figures.kills) for process in ("agent", "job")]
     return (
-        f"{SENSORS} CoAP sensors reported {figures.events:,} events over a radio that loses {REQUEST_LOSS:.0%} of the "
+        f"{SENSORS} CoAP sensors reported {events:,} events over a radio that loses {REQUEST_LOSS:.0%} of the "
         f"requests and {ANSWER_LOSS:.0%} of the ACKs; each sent its event again until it was acked, with the waiting "
         f"times of RFC 7252 divided by {FASTER}. {equal:.0%} of the readings were equal to an earlier one of the same "
         f"sensor. Meanwhile the agent was killed {_times(killed[0])}, the job {_times(killed[1])}, and the broker was "
@@ -61,18 +62,20 @@ def _times(count: int) -> str:
 
 
 def _stations(figures: Summary) -> list[tuple[str, int]]:
+    counts = figures.figures()
     return [
-        ("transmissions", figures.transmissions),
-        ("acked", figures.acked),
-        ("accepted by the agent", figures.accepted),
-        ("records in Kafka", figures.kafka_records),
-        ("rows in the table", figures.rows),
+        ("transmissions", counts["transmissions"]),
+        ("acked", counts["acked"]),
+        ("accepted by the agent", counts["accepted"]),
+        ("records in Kafka", counts["kafka_records"]),
+        ("rows in the table", counts["rows"]),
     ]
 
 
 def _figures(figures: Summary) -> str:
-    rows = ((label, f"{getattr(figures, name):,}") for name, label in summary.LABELS.items())
-    return "".join(f"<tr><td>{escape(label)}</td><td class=number>{count}</td></tr>" for label, count in rows)
+    declared = {f"declared, {limit}: {DECLARED[limit]}": count for limit, count in figures.verdict.declared.items()}
+    rows = {**{summary.LABELS[name]: count for name, count in figures.figures().items()}, **declared}
+    return "".join(f"<tr><td>{escape(label)}</td><td class=number>{count:,}</td></tr>" for label, count in rows.items())
 
 
 def _kills(figures: Summary, line: Timeline) -> str:
@@ -85,7 +88,7 @@ def _kills(figures: Summary, line: Timeline) -> str:
 
 
 def _violations(evidence: Evidence) -> str:
-    violations = evidence.verdict.violations
+    violations = evidence.summary.verdict.violations
     if not violations:
         return ""
     items = "".join(f"<li>{escape(str(violation))}</li>" for violation in violations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simulators import fleet
@@ -24,12 +24,14 @@ from simulators.demo.summary import Summary
 from simulators.evidence import delta, topic
 from simulators.ledger import Ledger, Line, Told
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
 from simulators.run import folder
 from simulators.run.display import Display
 from simulators.run.error import RunError
+from simulators.run.faults import note_receipts_ahead
 from simulators.run.gateway import GatewayStatus
 from simulators.run.parts import Parts, Seams, started
 from simulators.run.play import clock, link_to
@@ -44,7 +46,6 @@ class Evidence:
     """What a run leaves to be looked at."""
 
     summary: Summary
-    verdict: Verdict
     ledger: Path
     first_times: list[int]
     """When each event arrived in Kafka for the first time, by the broker's clock, in milliseconds."""
@@ -63,6 +64,7 @@ async def run(options: Options, display: Display) -> Evidence:
             faults = Faults(parts, ledger, options.seed, clock, display)
             await watched(parts, _play(options, parts, ledger, faults, display))
             (status,) = await watched(parts, receipts(parts.gateways, display))
+            await watched(parts, note_receipts_ahead(parts, ledger, display))
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(parts.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
@@ -73,10 +75,20 @@ async def run(options: Options, display: Display) -> Evidence:
             casebook.add_ledger(ledgers.read(ledger_file))
             casebook.add_records(topic.read(parts.broker.bootstrap_servers))
             casebook.add_rows(delta.read(parts.job.table))
-            verdict = judge(casebook)
+            verdict = judge(casebook, Scope(one_clock=True))
             first_times = casebook.first_times()
-    summary = _summary(options, ledger, faults, status, verdict, equal_readings, time.monotonic() - begin)
-    return Evidence(summary, verdict, ledger_file, first_times, delta.read_commits(parts.job.table))
+    summary = Summary(
+        verdict=complete(verdict, status),
+        requests=ledger.counts.transmissions,
+        accepted=status.accepted,
+        duplicates=status.duplicates,
+        equal_readings=equal_readings,
+        seconds=round(time.monotonic() - begin, 1),
+        seed=options.seed,
+        kills=tuple(faults.kills),
+        outages=tuple(faults.outages),
+    )
+    return Evidence(summary, ledger_file, first_times, delta.read_commits(parts.job.table))
 
 
 async def _play(options: Options, parts: Parts, ledger: Ledger, faults: Faults, display: Display) -> None:
@@ -111,31 +123,6 @@ def _equal_readings(lines: Iterable[Line]) -> int:
     return len(said) - len(set(said))
 
 
-def _summary(
-    options: Options,
-    ledger: Ledger,
-    faults: Faults,
-    status: GatewayStatus,
-    verdict: Verdict,
-    equal_readings: int,
-    seconds: float,
-) -> Summary:
-    return Summary(
-        events=verdict.events,
-        transmissions=ledger.counts.transmissions,
-        acked=verdict.acked,
-        accepted=status.accepted,
-        duplicates=status.duplicates,
-        kafka_records=verdict.records or 0,
-        rows=verdict.rows or 0,
-        lost=verdict.lost,
-        doubled=verdict.doubled,
-        invented=verdict.invented,
-        changed=verdict.changed,
-        unreceipted=status.outbox,
-        equal_readings=equal_readings,
-        seconds=round(seconds, 1),
-        seed=options.seed,
-        kills=tuple(faults.kills),
-        outages=tuple(faults.outages),
-    )
+def complete(verdict: Verdict, status: GatewayStatus) -> Verdict:
+    """Add what only the parts know: in the demo every event must have its ACK and its receipt."""
+    return replace(verdict, unacked=verdict.events - verdict.acked, unreceipted=status.outbox)

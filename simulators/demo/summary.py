@@ -1,4 +1,4 @@
-"""The figures of a run: as JSON, as a table for people, and whether they keep the promise."""
+"""The figures of a run, as JSON and as a table for people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.table import Table
+
+from simulators.oracle.verdict import BROKEN, DECLARED, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +36,46 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What went in, what came out, and what is missing between them."""
+    """The verdict, and the figures around it."""
 
-    events: int
-    transmissions: int
-    acked: int
+    verdict: Verdict
+    requests: int
+    """Transmissions of the sensors, resends included."""
     accepted: int
     duplicates: int
-    kafka_records: int
-    rows: int
-    lost: int
-    doubled: int
-    invented: int
-    changed: int
-    unreceipted: int
     equal_readings: int
     seconds: float
     seed: int
     kills: tuple[Kill, ...]
     outages: tuple[Outage, ...]
 
-    @property
-    def faults(self) -> dict[str, int]:
-        """What must not be, by name: counts that are zero where the promise is kept."""
+    def figures(self) -> dict[str, int]:
+        """Return the counts by name: the path's stations, then everything that must be nought."""
+        verdict = self.verdict
         return {
-            "lost": self.lost,
-            "doubled": self.doubled,
-            "invented": self.invented,
-            "changed": self.changed,
-            "unreceipted": self.unreceipted,
-            "unacked": self.events - self.acked,
+            "events": verdict.events,
+            "transmissions": self.requests,
+            "acked": verdict.acked,
+            "accepted": self.accepted,
+            "duplicates": self.duplicates,
+            "kafka_records": verdict.records or 0,
+            "rows": verdict.rows or 0,
+            **{name: getattr(verdict, name) for name in BROKEN},
         }
-
-    @property
-    def kept(self) -> bool:
-        """Whether every event came through once, and everybody who should knows it."""
-        return not any(self.faults.values())
 
     def write(self, path: Path) -> None:
         """Write the figures as one JSON object."""
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        document = {
+            **self.figures(),
+            "kept": self.verdict.kept,
+            "declared": dict(self.verdict.declared),
+            "equal_readings": self.equal_readings,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "kills": [asdict(kill) for kill in self.kills],
+            "outages": [asdict(outage) for outage in self.outages],
+        }
+        path.write_text(json.dumps(document, indent=2) + "\n")
 
 
 LABELS = {
@@ -84,16 +86,8 @@ LABELS = {
     "duplicates": "copies that the agent recognised",
     "kafka_records": "records in Kafka",
     "rows": "rows in the table",
-    "lost": "lost: acked, and not in the table",
-    "doubled": "doubled: more rows than events",
-    "unreceipted": "still without a receipt",
+    **BROKEN,
 }
-_MUST_BE_ZERO = ("lost", "doubled", "unreceipted")
-
-
-def broken(summary: Summary) -> str:
-    """Say for people what must not be."""
-    return ", ".join(f"{count:,} {name}" for name, count in summary.faults.items() if count)
 
 
 def table(summary: Summary) -> Table:
@@ -101,10 +95,11 @@ def table(summary: Summary) -> Table:
     laid_out = Table(title=f"Demo, seed {summary.seed}, {summary.seconds:.0f} s", title_justify="left")
     laid_out.add_column("")
     laid_out.add_column("count", justify="right")
-    for name, label in LABELS.items():
-        count = getattr(summary, name)
-        bad = name in _MUST_BE_ZERO and count
-        laid_out.add_row(label, f"{count:,}", style="bold red" if bad else None, end_section=name == "rows")
+    for name, count in summary.figures().items():
+        bad = name in BROKEN and count
+        laid_out.add_row(LABELS[name], f"{count:,}", style="bold red" if bad else None, end_section=name == "rows")
+    for limit, count in summary.verdict.declared.items():
+        laid_out.add_row(f"declared, {limit}: {DECLARED[limit]}", f"{count:,}")
     return laid_out
 
 

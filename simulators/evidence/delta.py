@@ -20,18 +20,20 @@ _COLUMNS = (
     *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),
     *("kafka_partition", "kafka_offset", "encode(fingerprint, 'hex') AS fingerprint"),
     _MILLISECONDS.format("processed_at"),
+    "gateway",
 )
-_OF_SENSORS = f"FROM events WHERE device NOT LIKE '{DEVICE_RESERVED_PREFIX}%'"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM events WHERE NOT starts_with(device, '{DEVICE_RESERVED_PREFIX}')"
 
 
-def read(folder: Path) -> Iterator[Row]:
-    """Give the rows of all sensors, in no order; a table that is not there has none."""
-    for device, type_, id_, time, data, *more in _select(folder, f"SELECT {', '.join(_COLUMNS)} {_OF_SENSORS}"):
+def read(folder: Path, devices: str = "") -> Iterator[Row]:
+    """Yield the rows of sensors whose names begin so, in no order; a table that is not there has none."""
+    query = f"{_SELECT} AND starts_with(device, '{devices.replace(chr(39), chr(39) * 2)}')"
+    for device, type_, id_, time, data, *more in _select(folder, query):
         yield Row(device, type_, id_, time, None if data is None else orjson.loads(data), *more)
 
 
 def read_commits(folder: Path) -> list[tuple[int, int]]:
-    """Give for each commit its moment, in milliseconds since 1970 UTC, and how many rows it added."""
+    """Return for each commit its moment, in milliseconds since 1970 UTC, and how many rows it added."""
     try:
         history = DeltaTable(folder).history()
     except TableNotFoundError:
@@ -46,7 +48,7 @@ def _metrics(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _select(folder: Path, query: str) -> Iterator[tuple[Any, ...]]:
-    """Give the result a batch at a time, so that a large table needs little memory."""
+    """Yield the result a batch at a time, so that a large table needs little memory."""
     try:
         table = DeltaTable(folder)
     except TableNotFoundError:

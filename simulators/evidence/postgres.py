@@ -16,24 +16,25 @@ _MILLISECONDS = "floor(extract(epoch FROM {0}) * 1000)::bigint"
 _COLUMNS = (
     *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),
     *("kafka_partition", "kafka_offset", "encode(fingerprint, 'hex')", _MILLISECONDS.format("processed_at")),
+    "gateway",
 )
 _BATCH = 5_000
 
 
 class PostgresError(Exception):
-    """Say why the table could not be read."""
+    """The table could not be read."""
 
 
-def read(connection_file: Path, table: str) -> Iterator[Row]:
-    """Give the rows of all sensors, in no order; the file holds libpq's connection string."""
-    query = sql.SQL("SELECT {} FROM {} WHERE NOT starts_with(device, %s)").format(
+def read(connection_file: Path, table: str, devices: str = "") -> Iterator[Row]:
+    """Yield the rows of sensors whose names begin so, in no order; the file holds libpq's connection string."""
+    query = sql.SQL("SELECT {} FROM {} WHERE NOT starts_with(device, %s) AND starts_with(device, %s)").format(
         sql.SQL(", ".join(_COLUMNS)), sql.Identifier(*table.split("."))
     )
     try:
         # A named cursor leaves the rows at the server, so that a large table needs little memory.
         with psycopg.connect(connection_file.read_text().strip()) as opened, opened.cursor("oncegate_sim") as cursor:
             cursor.itersize = _BATCH
-            cursor.execute(query, (DEVICE_RESERVED_PREFIX,))
+            cursor.execute(query, (DEVICE_RESERVED_PREFIX, devices))
             for device, type_, id_, time, data, *more in cursor:
                 yield Row(device, type_, id_, time, None if data is None else orjson.loads(data), *more)
     except (OSError, psycopg.Error) as error:

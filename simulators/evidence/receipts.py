@@ -18,12 +18,13 @@ PAUSE_SECONDS = 0.2
 
 
 def ahead(bootstrap_servers: str, table: Path, group: str = GROUP) -> int:
-    """Count the records that have a receipt and that no commit of the table covers: there must never be any."""
+    """Count the records that have a receipt and that no commit of the table covers: there must never be any.
+
+    The receipts are read first: a job that works meanwhile can only move the table ahead of them.
+    """
+    receipts = _committed(bootstrap_servers, group)
     ends = _ends(table)
-    return sum(
-        max(0, committed.offset - ends.get(committed.partition, 0))
-        for committed in _committed(bootstrap_servers, group)
-    )
+    return sum(max(0, committed.offset - ends.get(committed.partition, 0)) for committed in receipts)
 
 
 def behind(bootstrap_servers: str, table: Path) -> int:
@@ -41,16 +42,16 @@ def _committed(bootstrap_servers: str, group: str) -> list[TopicPartition]:
     # Never a member, since it subscribes to nothing. Not by AdminClient, which crashes before there is a coordinator
     # (librdkafka issue 5040).
     with Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False}) as reader:
-        partitions = reader.list_topics(EVENTS, timeout=ANSWER_SECONDS_MAX).topics[EVENTS].partitions
-        asked = [TopicPartition(EVENTS, partition) for partition in partitions]
-        return [one for one in _answer(reader, asked) if one.offset > 0]
+        return [one for one in _answer(reader) if one.offset > 0]
 
 
-def _answer(reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
-    """Ask until there is a coordinator: the first question about a new cluster's groups makes it."""
+def _answer(reader: Consumer) -> list[TopicPartition]:
+    """Ask until there is an answer: the first question makes a new cluster's coordinator, and a broker may restart."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while True:
         try:
+            partitions = reader.list_topics(EVENTS, timeout=ANSWER_SECONDS_MAX).topics[EVENTS].partitions
+            asked = [TopicPartition(EVENTS, partition) for partition in partitions]
             return reader.committed(asked, timeout=ANSWER_SECONDS_MAX)
         except KafkaException:
             if time.monotonic() > deadline:
@@ -59,7 +60,7 @@ def _answer(reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartitio
 
 
 def _ends(table: Path) -> dict[int, int]:
-    """Give where each partition is to be read on, as the table's latest commit of the job says."""
+    """Return where each partition is to be read on, as the table's latest commit of the job says."""
     try:
         history = DeltaTable(table).history()
     except TableNotFoundError:

@@ -8,20 +8,23 @@ from contract.event import Value
 
 
 class Row(NamedTuple):
-    """One row of a sensor's event; what the place where it was found does not tell is None."""
+    """A sensor's event as a row or a record has it; what the place where it was found does not tell is None."""
 
     device: str
     type: str
-    id: str | None
+    id: int | str | None
+    """In a table always text."""
     time: int | None
     """Milliseconds since 1970 UTC."""
     data: Value
-    boot: str | None = None
+    boot: int | str | None = None
+    """In a table always text."""
     epoch: str | None = None
     sequence: int | None = None
     partition: int | None = None
     offset: int | None = None
     fingerprint: str | None = None
-    """32 hex digits; never used to tell events apart, only to ask the agent for its trace."""
+    """32 hex digits; compared between row and record, and never used to tell events apart."""
     at: int | None = None
     """When it got there, in milliseconds since 1970 UTC."""
+    gateway: str | None = None

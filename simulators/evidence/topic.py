@@ -8,21 +8,19 @@ from collections.abc import Iterator
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from contract.event import DEVICE_RESERVED_PREFIX
 from contract.topics import EVENTS
 from simulators.evidence.row import Row
 
 READ_SECONDS_MAX = 120.0
 _BATCH = 5_000
-_GATEWAY_KEY = DEVICE_RESERVED_PREFIX.encode()
 
 
 class TopicError(Exception):
-    """Say why the topic could not be read."""
+    """The topic could not be read."""
 
 
-def read(bootstrap_servers: str, topic: str = EVENTS) -> Iterator[Row]:
-    """Give the records of sensors' events from the topic's beginning to its end; copies included."""
+def read(bootstrap_servers: str, topic: str = EVENTS, devices: str = "") -> Iterator[Row]:
+    """Yield the records of devices whose names begin so, from the topic's beginning to its end; copies included."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -37,7 +35,9 @@ def read(bootstrap_servers: str, topic: str = EVENTS) -> Iterator[Row]:
         if known.error is not None:
             raise TopicError(f"kafka: {topic} at {bootstrap_servers}: {known.error}")
         consumer.assign([TopicPartition(topic, partition, 0) for partition in known.partitions])
-        yield from _read_to_ends(consumer, topic, len(known.partitions))
+        for record in _read_to_ends(consumer, topic, len(known.partitions)):
+            if record.device.startswith(devices):
+                yield record
     finally:
         consumer.close()
 
@@ -51,13 +51,13 @@ def _read_to_ends(consumer: Consumer, topic: str, partitions: int) -> Iterator[R
         for message in consumer.consume(_BATCH, timeout=1.0):
             if not _is_record(message, topic):
                 ends.add(message.partition())
-            elif not _bytes(message.key()).startswith(_GATEWAY_KEY):
+            else:
                 deadline = time.monotonic() + READ_SECONDS_MAX
                 yield _row(message)
 
 
 def _is_record(message: Message, topic: str) -> bool:
-    """Tell a record from the end of a partition."""
+    """Whether it is a record, and not the end of a partition."""
     error = message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise TopicError(f"kafka: reading {topic}: {error}")
@@ -69,16 +69,17 @@ def _row(message: Message) -> Row:
     return Row(
         device=value["device"],
         type=value["type"],
-        id=None if value.get("id") is None else str(value["id"]),
+        id=value.get("id"),
         time=value.get("time"),
         data=value.get("data"),
-        boot=None if value.get("boot") is None else str(value["boot"]),
+        boot=value.get("boot"),
         epoch=value["epoch"],
         sequence=int(value["sequence"]),
         partition=message.partition(),
         offset=message.offset(),
         fingerprint=value["fingerprint"],
         at=message.timestamp()[1],
+        gateway=value["gateway"],
     )
 
 

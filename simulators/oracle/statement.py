@@ -14,7 +14,8 @@ from simulators.evidence.row import Row
 
 _INTEGER_MIN, _INTEGER_END = -(1 << 63), 1 << 64
 _DIGEST_BYTES = 16
-_LABELS = ("", "", "id=", "boot=", "time=", "data=")
+_LABELS = ("id", "boot", "time")
+_NO_DATA = "null"
 
 
 def canonical(data: Value) -> bytes:
@@ -23,28 +24,42 @@ def canonical(data: Value) -> bytes:
 
 
 def statement(said: Event | Row, time: int | None = None) -> bytes:
-    """Write what was said: device, type, id, boot, time, data; with `time`, as if it had been said with that time."""
-    # Id and boot as text: the table has them so.
-    head = f"{said.device}\0{said.type}\0{said.id}\0{said.boot}\0{said.time if time is None else time}\0"
+    """Write what was said: device, type, id, boot, time, data; with `time`, as if it had been said with that time.
+
+    Id and boot are written as text, since the table has them so; `form` tells what they were.
+    """
+    moment = said.time if time is None else time
+    head = f"{said.device}\0{said.type}\0{_text(said.id)}\0{_text(said.boot)}\0{_text(moment)}\0"
     return head.encode() + canonical(said.data)
 
 
+def form(said: Event | Row) -> int:
+    """Return a number from 0 to 3: 1 is added where the id is a text, 2 where the boot count is one."""
+    return (type(said.id) is str) + 2 * (type(said.boot) is str)
+
+
 def digest(said: bytes) -> bytes:
-    """Give 16 bytes that stand for a statement."""
+    """Return 16 bytes that stand for a statement."""
     return blake2b(said, digest_size=_DIGEST_BYTES).digest()
 
 
 def name(said: bytes) -> bytes | None:
-    """Give what names the event beside its data; None where it has neither id nor time."""
+    """Return what names the event beside its data; None where it has neither id nor time."""
     head, _, _ = said.rpartition(b"\0")
     _, _, id_, _, time = head.split(b"\0")
-    return None if id_ == time == b"None" else head
+    return None if id_ == time == b"" else head
 
 
 def words(said: bytes) -> str:
     """Write a statement for people."""
-    parts = said.decode(errors="replace").split("\0", 5)
-    return " ".join(label + part for label, part in zip(_LABELS, parts, strict=True) if part != "None")
+    device, type_, *named, data = said.decode(errors="replace").split("\0", 5)
+    labelled = (f"{label}{part}" for label, part in zip(_LABELS, named, strict=True) if part)
+    return " ".join((device, type_, *labelled, *([] if data == _NO_DATA else [f"data={data}"])))
+
+
+def _text(value: int | str | None) -> str:
+    """Write a value so that none and every text differ."""
+    return "" if value is None else f"={value}"
 
 
 def _reduced(value: Value) -> Value:

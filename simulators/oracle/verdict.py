@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-BROKEN = ("lost", "doubled", "invented", "changed", "disordered", "mislabelled", "premature", "unreceipted")
-"""What must be nought where the promise is kept."""
+BROKEN = {
+    "lost": "lost: acked, and not in the table",
+    "doubled": "doubled: more rows than events",
+    "invented": "invented: rows that no sensor has sent",
+    "changed": "changed: rows whose data is not what the sensor said",
+    "disordered": "disordered: a device's events in another order than it reported them",
+    "mislabelled": "mislabelled: labels, offsets or fingerprints that contradict one another",
+    "misdeclared": "misdeclared: declared as given up, and in the topic",
+    "premature": "premature: a receipt before the table had it",
+    "unreceipted": "unreceipted: still without a receipt",
+    "unacked": "unacked: the sensor does not know that its event is safe",
+}
+"""What must be nought where the promise is kept, and how it is named for people."""
 DECLARED = {
     "equal-events": "a sensor said the same twice and meant two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
@@ -58,11 +69,15 @@ class Verdict:
     changed: int = 0
     disordered: int = 0
     mislabelled: int = 0
-    """Labels that two events have, and events that have two labels though one gateway heard them."""
+    """Labels, offsets and fingerprints that contradict one another."""
+    misdeclared: int = 0
+    """Labels that a gateway has declared as given up, and that are in the topic."""
     premature: int = 0
     """Records that had a receipt before the table had them."""
     unreceipted: int = 0
     """Events of the gateways' stores whose receipt has not come."""
+    unacked: int = 0
+    """Events whose sensor still waited for an ACK when its time to settle was over."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """Limits that guarantees.md states, by name, and how often they showed."""
     violations: tuple[Violation, ...] = ()
@@ -71,19 +86,19 @@ class Verdict:
     """False where the run was interrupted: what is missing may still have been on its way."""
 
     @property
+    def vacuous(self) -> bool:
+        """Whether there is nothing to judge: no event was acked, and the table has none."""
+        return self.acked == 0 and not self.rows
+
+    @property
     def kept(self) -> bool:
         """Whether table and truth agree."""
-        return not self.faults
+        return not self.faults and not self.vacuous
 
     @property
     def faults(self) -> dict[str, int]:
-        """Give what must not be, by name."""
+        """Return the counts that must be nought and are not, by name."""
         return {name: count for name in BROKEN if (count := getattr(self, name))}
-
-    @property
-    def unacked(self) -> int:
-        """Events that no sensor knows to be safe."""
-        return self.events - self.acked
 
     def document(self) -> dict[str, Any]:
         """Give the verdict as JSON's types."""
@@ -101,8 +116,13 @@ def from_document(document: Mapping[str, Any]) -> Verdict:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Say the verdict in one sentence."""
-    if not verdict.kept:
+    """Return the verdict as a sentence or two."""
+    if verdict.vacuous:
+        return (
+            f"No verdict: of {verdict.events:,} events none was acked and none is in the table. Does the gateway run, "
+            "and does it take events of these sensors?"
+        )
+    if verdict.faults:
         return f"The promise was broken: {', '.join(f'{count:,} {name}' for name, count in verdict.faults.items())}."
     if verdict.rows is None:
         return (
@@ -112,5 +132,8 @@ def sentence(verdict: Verdict) -> str:
     known = ", ".join(f"{count:,} {name}" for name, count in verdict.declared.items() if count)
     limits = f" Declared limits showed: {known}." if known else ""
     if not verdict.complete:
-        return f"So far nothing is doubled or invented; the run was interrupted, and the rest is not judged.{limits}"
-    return f"Nothing was lost, nothing was doubled.{limits}"
+        return (
+            "So far the promise was kept. The run was interrupted: events that may still have been under way, missing "
+            f"ACKs and missing receipts are not judged.{limits}"
+        )
+    return f"Nothing was lost, nothing was doubled, and no other fault was found.{limits}"

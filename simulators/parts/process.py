@@ -96,11 +96,15 @@ class Process:
         """Wait until the condition holds; the child's end and the time's end are errors that show the log's tail."""
         deadline = time.monotonic() + seconds
         while not condition():
-            if not self.alive:
-                raise PartError(self._message(f"ended with status {self.exit_status} before {what}"))
+            self.require_alive(what)
             if time.monotonic() > deadline:
                 raise PartTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
             time.sleep(POLL_SECONDS)
+
+    def require_alive(self, what: str) -> None:
+        """Raise an error that shows the log's tail where the child has ended before something came."""
+        if not self.alive:
+            raise PartError(self._message(f"ended with status {self.exit_status} before {what}"))
 
     def wait_for_log(self, text: str, seconds: float = START_SECONDS_MAX) -> None:
         """Wait until the text stands in what the child has logged since its latest start."""
@@ -152,6 +156,12 @@ class Process:
         except FileNotFoundError:
             return ""
 
+    def log_tail(self) -> str:
+        """Return the end of what the child has logged since its latest start, with the name of the file."""
+        lines = self.log()[-_LOG_TAIL_BYTES:].splitlines()[-LOG_TAIL_LINES:]
+        tail = "\n  ".join(lines) if lines else "(empty)"
+        return f"the end of {self.command.log_file}:\n  {tail}"
+
     def _spawn(self, log_file: Path) -> subprocess.Popen[bytes]:
         with log_file.open("ab") as log:
             return subprocess.Popen(
@@ -174,6 +184,4 @@ class Process:
         self._guard = None
 
     def _message(self, what: str) -> str:
-        lines = self.log()[-_LOG_TAIL_BYTES:].splitlines()[-LOG_TAIL_LINES:]
-        tail = "\n  ".join(lines) if lines else "(empty)"
-        return f"{self.command.name}: {what}; the end of {self.command.log_file}:\n  {tail}"
+        return f"{self.command.name}: {what}; {self.log_tail()}"

@@ -62,8 +62,9 @@ def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
 def _verdict_of(ledger_file: Path) -> Verdict:
     from simulators import ledger
     from simulators.oracle.casebook import Casebook
+    from simulators.oracle.findings import Scope
     from simulators.oracle.judge import judge
 
     with Casebook() as casebook:
         casebook.add_ledger(ledger.read(ledger_file))
-        return judge(casebook, has_table=False)
+        return judge(casebook, Scope(has_table=False))

@@ -70,7 +70,8 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
     )
     times = verdict.transmissions / max(1, verdict.events)
     said = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
-    unacked = f" Of {verdict.unacked:,} no sensor knows what became of them." if verdict.unacked else ""
+    unknown = verdict.events - verdict.acked
+    unacked = f" Of {unknown:,} no sensor knows what became of them." if unknown else ""
     return f"{played}seed {seen.run.get('seed', 'unknown')}. {said}{unacked}"
 
 

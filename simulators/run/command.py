@@ -28,14 +28,17 @@ KNOWN_ERRORS = (RunError, PartError, LedgerError, PostgresError, TopicError, Fle
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Run a scenario and return the exit status: 0 only where nothing was lost, doubled, invented or changed."""
+    """Run a scenario and return the exit status: 0 only where a whole run was judged and nothing was broken."""
     options = parse(arguments, program)
     console = Console()
     console.print(f"seed {options.seed}; the truth goes to {options.ledger_file}", soft_wrap=True)
     try:
         verdict = asyncio.run(_run(options, console))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"interrupted; nothing is left running, the ledger is {options.ledger_file}", soft_wrap=True)
+        console.print(
+            f"interrupted: nothing is judged; nothing is left running, the ledger is {options.ledger_file}",
+            soft_wrap=True,
+        )
         return INTERRUPTED
     except KNOWN_ERRORS as error:
         return _fail([error], console)
@@ -46,7 +49,9 @@ def main(arguments: Sequence[str], program: str) -> int:
         return _fail(list(flat(known)), console)
     show(verdict, options.scenario.name, console)
     console.print(f"report: {options.folder / REPORT_FILE}", soft_wrap=True)
-    return FINE if verdict.kept else FAILED
+    if not verdict.kept:
+        return FAILED
+    return FINE if verdict.complete else INTERRUPTED
 
 
 def show(verdict: Verdict, name: str, console: Console) -> None:

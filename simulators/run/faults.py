@@ -29,6 +29,15 @@ async def play(faults: Sequence[Fault], parts: Parts, ledger: Ledger, display: D
             tasks.create_task(_Player(part, parts, ledger, display).play(of_part), name=f"faults of {part}")
 
 
+async def note_receipts_ahead(parts: Parts, ledger: Ledger, display: Display) -> None:
+    """Look whether Kafka has receipts for what the table has not, and note their number in the ledger."""
+    if Part.KAFKA in parts.down:
+        return  # nobody can be asked
+    if ahead := await asyncio.to_thread(receipts.ahead, parts.broker.bootstrap_servers, parts.job.table):
+        ledger.happened(Part.JOB, f"{AHEAD}{ahead}")
+        display.fact(f"{Part.JOB}: {AHEAD}{ahead}")
+
+
 class _Player:
     """The faults of one part, one after the other."""
 
@@ -89,7 +98,7 @@ class _Player:
         self._say(what)
         await end()
         if self._part is Part.JOB:
-            await self._check_receipts()
+            await note_receipts_ahead(self._parts, self._ledger, self._display)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(self._start)
         self._parts.down.discard(self._part)
@@ -105,13 +114,6 @@ class _Player:
                 if job.in_a_batch:
                     return
             await asyncio.sleep(POLL_SECONDS)
-
-    async def _check_receipts(self) -> None:
-        """Look, while the job is down, whether Kafka has receipts for what the table has not."""
-        if Part.KAFKA not in self._parts.down:
-            kafka, table = self._parts.broker.bootstrap_servers, self._parts.job.table
-            if ahead := await asyncio.to_thread(receipts.ahead, kafka, table):
-                self._say(f"{AHEAD}{ahead}")
 
     async def _kill(self) -> None:
         await asyncio.to_thread(self._process.kill)

@@ -74,8 +74,11 @@ async def link_to(
         yield ways, radio
 
 
-async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, stop: Stop) -> None:
-    """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop."""
+async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, stop: Stop, number: int = 0) -> None:
+    """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop.
+
+    The number keeps their devices apart from those of other runs (`voice.address`).
+    """
     field = Field(
         ledger=ledger,
         seed=seed,
@@ -83,6 +86,7 @@ async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, sto
         timing=Timing().faster(scenario.speed),
         is_over=lambda moment: moment >= scenario.seconds or stop.asked.is_set(),
         clock=clock,
+        run=number,
     )
     playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
     stopping = asyncio.ensure_future(stop.asked.wait())

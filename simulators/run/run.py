@@ -8,6 +8,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from random import SystemRandom
 from typing import TypeVar
 
 from simulators import ledger as ledgers
@@ -15,6 +16,7 @@ from simulators.evidence import delta, postgres, topic
 from simulators.evidence.receipts import behind
 from simulators.ledger import Ledger
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
@@ -27,6 +29,7 @@ from simulators.run.gateway import Gateway, GatewayStatus
 from simulators.run.options import Options, Place
 from simulators.run.parts import Parts, started
 from simulators.run.play import Stop
+from simulators.voice import RUNS, devices_of
 
 LOOK_SECONDS = 0.5
 RECEIPT_SECONDS_MAX = 180.0
@@ -53,8 +56,9 @@ async def _run_there(options: Options, home: Path, display: Display, stop: Stop)
     """Test a gateway in the field: only what it says to its sensors can be seen, and what a table holds."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")
+    number = SystemRandom().randrange(1, RUNS)
     with Ledger(options.ledger_file, play.clock) as ledger:
-        _begin(options, ledger)
+        _begin(options, ledger, devices_of(number))
         links = play.link_to(
             options.scenario,
             options.seed,
@@ -67,7 +71,7 @@ async def _run_there(options: Options, home: Path, display: Display, stop: Stop)
             display.phase(f"{options.scenario.name}: sensors report to {_targets(options)}")
             statuses = [http] if http else []
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
-            await play.sensors(options.scenario, options.seed, ledger, ways, stop)
+            await play.sensors(options.scenario, options.seed, ledger, ways, stop, number)
             watching.cancel()
     display.phase("holding what is there against the ledger")
     return await asyncio.to_thread(judge_there, options.ledger_file, options.place, not stop.asked.is_set())
@@ -83,6 +87,7 @@ async def _run_here(options: Options, home: Path, display: Display, stop: Stop) 
             statuses = await watched(parts, receipts(parts.gateways, display, stop))
             accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
             ledger.sample({"accepted": accepted, "copies": copies})
+            await watched(parts, faults.note_receipts_ahead(parts, ledger, display))
             if options.seams.delivery == "at-most-once":
                 await watched(parts, _caught_up(parts, display))
         display.phase("stopping the job and the agent")
@@ -154,17 +159,20 @@ async def watched(parts: Parts, work: Coroutine[None, None, T]) -> T:
 
 
 def judge_there(ledger_file: Path, place: Place, complete: bool) -> Verdict:
-    """Judge a ledger by what stands at the end of the path; without a place, the sensors' side alone."""
+    """Judge a ledger by what stands at the end of the path; without a place, the sensors' side alone.
+
+    Only the run's own devices are looked at: the table may be one in use.
+    """
     with Casebook() as casebook:
         casebook.add_ledger(ledgers.read(ledger_file))
         if place.table is not None:
-            casebook.add_rows(delta.read(place.table))
+            casebook.add_rows(delta.read(place.table, casebook.devices))
         elif place.postgres is not None:
-            casebook.add_rows(postgres.read(place.postgres, place.postgres_table))
+            casebook.add_rows(postgres.read(place.postgres, place.postgres_table, casebook.devices))
         elif place.kafka is not None:
-            casebook.add_topic_as_rows(topic.read(place.kafka, place.topic))
+            casebook.add_topic_as_rows(topic.read(place.kafka, place.topic, casebook.devices))
         has_table = bool(place.table or place.postgres or place.kafka)
-        verdict = judge(casebook, has_table=has_table, complete=complete)
+        verdict = judge(casebook, Scope(has_table=has_table, complete=complete, settled=complete))
         return with_histories(verdict, casebook, ledger_file)
 
 
@@ -177,19 +185,27 @@ def _judge_here(
         casebook.add_rows(delta.read(parts.job.table))
         arrivals = {"kafka": casebook.arrivals(), "table": delta.read_commits(parts.job.table)}
         (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")
-        verdict = judge(casebook, gateways=len(parts.gateways), complete=complete)
         unreceipted = sum(status.outbox for status in statuses)
+        scope = Scope(
+            gateways=len(parts.gateways),
+            complete=complete,
+            settled=complete or unreceipted == 0,
+            # What Zigbee2MQTT publishes may be in Kafka before our witness has heard it.
+            one_clock=parts.zigbee2mqtt is None,
+        )
+        verdict = judge(casebook, scope)
         verdict = replace(verdict, unreceipted=unreceipted if complete else 0)
         return with_histories(verdict, casebook, ledger_file, parts.gateways)
 
 
-def _begin(options: Options, ledger: Ledger) -> None:
+def _begin(options: Options, ledger: Ledger, devices: str = "") -> None:
     ledger.begin(
         {
             "scenario": asdict(options.scenario),
             "seed": options.seed,
             "targets": "all parts on one machine" if options.local else _targets(options),
             "delivery": options.seams.delivery,
+            "devices": devices,
         }
     )
 

@@ -48,6 +48,8 @@ class Field:
     is_over: Callable[[float], bool]
     """Whether a moment, in seconds since the field began, is after the last report."""
     clock: Callable[[], int]
+    run: int = 0
+    """Keeps the devices of one run apart from those of another (`voice.address`)."""
     begin: float = 0.0
     begin_ms: int = 0
 

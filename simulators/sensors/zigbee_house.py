@@ -20,10 +20,12 @@ from paho.mqtt.reasoncodes import ReasonCode
 from contract.event import Event, Value
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
+from simulators.voice import SENSORS_MAX, address
 
 BASE_TOPIC = "zigbee2mqtt"
 CONNECT_SECONDS_MAX = 30.0
-_FIRST_ADDRESS = 0x02005E1000000000
+PLACES_MAX = 1 << 11
+"""Devices of one house."""
 NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """What Zigbee2MQTT says of the radio and of itself."""
 _VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_temperature"})
@@ -64,7 +66,11 @@ class House:
     def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
         chosen = field.random(f"house {number}").sample(models(), k=min(plan.sensors, len(models())))
         self._devices = [
-            Device(f"{model['model']}-{place}".replace("/", "_"), _address(number, place), dict(model["published"]))
+            Device(
+                f"{model['model']}-{place}".replace("/", "_"),
+                _address(field.run, number, place),
+                dict(model["published"]),
+            )
             for place, model in enumerate(chosen[place % len(chosen)] for place in range(plan.sensors))
         ]
         self._field = field
@@ -123,5 +129,5 @@ class House:
             self._loop.call_soon_threadsafe(act, *arguments)
 
 
-def _address(house: int, place: int) -> int:
-    return _FIRST_ADDRESS + (house << 16) + place
+def _address(run: int, house: int, place: int) -> int:
+    return address(SENSORS_MAX + house * PLACES_MAX + place, run)

@@ -3,7 +3,9 @@
 import errno
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +139,42 @@ def test_a_store_that_is_not_ours_to_read_is_no_traceback(
         status, _, said = oncegate(command, "--config", str(file))
         assert status == 1
         assert "Permission denied; run it as root" in said
+
+
+def start(file: Path, folder: Path) -> tuple[int, str]:
+    """Run the agent on a folder that cannot hold a store, and return its status and what it says."""
+    done = subprocess.run(
+        (sys.executable, "-m", "agent.command_line", "run", "--config", str(file)),
+        env={**os.environ, "ONCEGATE_GATEWAY__STATE_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_start_where_the_folder_cannot_be_made_is_refused_in_a_sentence(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    status, said = start(file, tmp_path / "taken" / "state")
+    assert status == 1
+    assert f"oncegate: {tmp_path}/taken/state: Not a directory" in said
+    assert "Traceback" not in said
+
+
+def test_a_start_on_a_read_only_file_system_is_refused_in_a_sentence(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(folder))
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        status, said = start(file, folder)
+    finally:
+        subprocess.run(("umount", "--lazy", str(folder)), check=True)
+    assert status == 1
+    assert f"oncegate: {folder}/events.db.lock: Read-only file system" in said
+    assert "Traceback" not in said
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(

@@ -26,6 +26,11 @@ def test_defaults_are_those_of_the_documents() -> None:
     assert (settings.receipts.group, settings.receipts.poll_seconds) == ("oncegate-cloud", 30)
 
 
+@pytest.mark.parametrize("bind", ["[::]:5683", "[fe80::1%eth0]:5683", "0.0.0.0:0", "127.0.0.1:65535"])
+def test_an_address_to_listen_on_is_read(bind: str) -> None:
+    assert read({"coap": {"bind": bind}}).coap.bind == bind
+
+
 def test_every_key_is_read() -> None:
     settings = read(
         {
@@ -124,6 +129,20 @@ def test_the_environment_overrides_the_file() -> None:
         ({"coap": 3}, "expected a table"),
         ({"devices": {"allow": "urn:a,,urn:b"}}, r"\[devices\] allow: expected a list of patterns"),
         ({"mqtt": {"version": 4}}, "expected one of 5, 3.1.1; found 4"),
+        *[
+            ({section: {"bind": bind}}, rf"\[{section}\] bind: expected an address and a port such as .* found")
+            for section in ("coap", "http")
+            for bind in (
+                "5683",
+                "gateway.local:5683",
+                ":15683",
+                "[::]:99999",
+                "::1:5683",
+                "[127.0.0.1]:1",
+                "1.2.3:4",
+                5683,
+            )
+        ],
         ({"mqtt": {"port": 0}}, "expected a port"),
         ({"mqtt": {"session_expiry": 0}}, "session_expiry: expected a second at least"),
         ({"mqtt": {"tls_ca_file": "/ca"}}, r"\[mqtt\] tls_ca_file.*expected only with tls = true"),

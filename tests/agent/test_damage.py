@@ -91,8 +91,9 @@ def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
 def _page_of(path: Path, position: int) -> int:
     """Find the page that holds a commit."""
     with closing(Pages(path)) as pages:
-        for number, page in pages.versions():
-            for row in cells.rows(number, page, pages.newest):
+        versions, fetch = next(pages.looks())
+        for number, page in versions:
+            for row in cells.rows(number, page, fetch):
                 if row[0] == position and len(row) == 3 and isinstance(row[2], bytes):
                     return number
     raise AssertionError(f"no commit at position {position}")

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from agent.clock import SystemClock
 from agent.forward.receipts import JITTER, Receipts
 from agent.identity import identify
 from agent.mqtt import client
 from agent.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
 from agent.store.event_store import EventStore
+from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import Clock as Trust
 from simulators.parts.process import Command, Process
@@ -125,7 +127,9 @@ def test_receipts_are_asked_for_as_often_as_configured() -> None:
 
     stop = Stop()
     settings = ReceiptSettings(poll_seconds=7.0)
-    receipts = Receipts(KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), random.Random(1))
+    receipts = Receipts(
+        KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), Links(SystemClock()), random.Random(1)
+    )
     receipts.run(stop)
     assert all(7 * (1 - JITTER) <= wait <= 7 * (1 + JITTER) for wait in stop.waits)
     assert len(set(stop.waits)) > 10

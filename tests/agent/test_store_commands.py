@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent import command_line
+from agent.forward.held import HELD_FACT, Held, write_held
+from agent.forward.hold import HOLD_FACT, Hold
 from agent.store import database
 from contract.event import Event
 from contract.fingerprint import fingerprint
@@ -178,3 +180,23 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
         (fingerprint(ONE).hex(), 2, "processed")
     ] * 2
     assert len(run("events", "--duplicates", "--limit", "1")[1]) == 1
+
+
+def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
+    async def note() -> None:
+        async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
+            store.set_fact(HELD_FACT, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
+            store.set_fact(HOLD_FACT, str(Hold(1, "a foreign consumer has committed")))
+
+    asyncio.run(note())
+    code, lines = run("status")
+    text = "\n".join(lines)
+
+    assert code == 0
+    assert "2 events refused by Kafka" in text
+    assert "above 3,000 bytes" in text
+    assert "held for" in text
+    assert "a foreign consumer has committed" in text
+    document = json.loads(run("status", "--json")[1][0])
+    assert (document["oversized"], document["oversized_since"], document["oversized_bytes"]) == (2, 1, 3_000)
+    assert (document["receipts_held"], document["receipts_held_since"]) == ("a foreign consumer has committed", 1)

@@ -20,14 +20,19 @@ from simulators.parts.postgres import Postgres
 from tests.cloud.consuming import ConsumerSide
 from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
 
+TEST_SECONDS_MAX = 900
+"""Several jobs, each with a Spark of its own, and batches that may take a minute each on a busy machine."""
 _FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let py4j leave its sockets to the garbage collector, in this folder's tests alone."""
+    """Allow this folder's tests their time, and py4j to leave its sockets to the garbage collector."""
     for item in items:
-        if _FOLDER in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+        if _FOLDER not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+        if item.get_closest_marker("heavy") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
 
 
 @pytest.fixture(scope="package")

@@ -14,6 +14,7 @@ from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Command, Process
 from tests.cloud.gateway import Record, send
+from tests.support.waiting import wait_for_work
 
 WAIT_SECONDS_MAX = 120.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ class ConsumerSide:
         self.members[-1].wait_for_log(text, WAIT_SECONDS_MAX)
 
     def wait_for_rows(self, count: int) -> None:
-        self.members[-1].wait_until(lambda: len(self.ids()) >= count, f"{count} rows", WAIT_SECONDS_MAX)
+        wait_for_work(self.members[-1], lambda: len(self.ids()), count, "rows", WAIT_SECONDS_MAX)
 
     def ids(self) -> list[int]:
         with psycopg.connect(self.server.connection) as connection:

@@ -30,6 +30,8 @@ class Gateway:
     epoch: str = "00000000000000a1"
     sequence: int = 0
     clock: Clock = Clock.TRUSTED
+    horizon: int | None = None
+    """After how many milliseconds no sensor resends."""
 
     def record(self, event: Event, received: int | None = None, label: Label | None = None) -> Record:
         """Accept an event now, or at another moment, and give its record."""
@@ -39,10 +41,17 @@ class Gateway:
             label = Label(self.epoch, self.sequence)
         needs = needs_label(event)
         mark = fingerprint(event, label=label if needs else None)
-        acceptance = Acceptance(received, "coap", self.clock, *_bound(event, received))
+        acceptance = Acceptance(received, "coap", self.clock, *self._bound(event, received))
         value = encode_value(mark, self.name, label, encode_tail(event, received, "coap"))
         headers = encode_headers(mark, self.name, label, event.device, event.type, event.time, acceptance)
         return Record(event.device.encode(), value, headers)
+
+    def _bound(self, event: Event, received: int) -> tuple[Shared, int | None]:
+        if event.time is not None:
+            return Shared.TIME, event.time
+        if event.id is not None:
+            return Shared.NONE, None if self.horizon is None else received - self.horizon
+        return Shared.LABEL, received
 
     def records(self, events: Iterable[Event], received: int | None = None) -> list[Record]:
         """Accept several."""
@@ -71,11 +80,3 @@ def without_header(record: Record, name: str) -> Record:
 
 def now() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _bound(event: Event, received: int) -> tuple[Shared, int | None]:
-    if event.time is not None:
-        return Shared.TIME, event.time
-    if event.id is not None:
-        return Shared.NONE, None
-    return Shared.LABEL, received

@@ -15,12 +15,12 @@ from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
 
-from agent.forward.group import read_metadata
-from contract.receipt import Receipt, parse
+from agent.forward.group import read_receipt
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Record, send
+from tests.support.waiting import wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 BATCH_SECONDS_MAX = 180.0
@@ -98,7 +98,11 @@ class CloudSide:
 
     def wait_for_receipts(self, records: int) -> None:
         """Wait until the receipts cover so many records."""
-        self.wait(lambda: self.receipted() >= records, f"{records} records receipted")
+        wait_for_work(self.jobs[-1], self.receipted, records, "records are receipted", BATCH_SECONDS_MAX)
+
+    def wait_for_rows(self, count: int) -> None:
+        """Wait until the table has so many rows."""
+        wait_for_work(self.jobs[-1], lambda: len(self.rows()), count, "rows", BATCH_SECONDS_MAX)
 
     @property
     def group(self) -> str:
@@ -156,18 +160,13 @@ class CloudSide:
 
     def named(self) -> set[tuple[str, int]]:
         """Give table and first offset of the receipts."""
-        said = [_read(one) for one in self.receipts()]
+        said = [read_receipt(one) for one in self.receipts()]
         return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
 
     def receipted(self) -> int:
         """Count the records that the receipts cover."""
-        both = [(one.offset, _read(one)) for one in self.receipts()]
+        both = [(one.offset, read_receipt(one)) for one in self.receipts()]
         return sum(offset - receipt.first for offset, receipt in both if receipt is not None)
-
-
-def _read(place: TopicPartition) -> Receipt | None:
-    """Read what stands beside an offset, without the bytes that the client gives beyond its end."""
-    return parse(read_metadata(place))
 
 
 def _select(postgres: Postgres, query: str) -> list[dict[str, Any]]:

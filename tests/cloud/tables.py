@@ -18,12 +18,12 @@ _SCHEMA = (
 )
 
 
-def topic(spark: SparkSession, records: Sequence[Record], appended: int | None = None) -> DataFrame:
-    """Lay records into partition 0, from offset 0 on."""
+def topic(spark: SparkSession, records: Sequence[Record], appended: int | None = None, first: int = 0) -> DataFrame:
+    """Lay records into partition 0, from an offset on."""
     moment = datetime.fromtimestamp((now() if appended is None else appended) / 1000, UTC)
     rows = [
         (record.key, record.value, 0, offset, moment, [(name, value) for name, value in record.headers])
-        for offset, record in enumerate(records)
+        for offset, record in enumerate(records, first)
     ]
     return spark.createDataFrame(rows, _SCHEMA)
 

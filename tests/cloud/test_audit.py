@@ -114,13 +114,14 @@ class Side:
         rows = rows.withColumn("kafka_offset", F.col("kafka_offset") + self.sent)
         rows.write.format("delta").mode("append").save(f"{self.folder}/events")
         bad = read.filter(F.col("reason").isNotNull()).select(
+            F.lit(self.admin.topic_id()).alias("topic_id"),
             F.lit(self.topic).alias("topic"),
             "kafka_partition",
             (F.col("kafka_offset") + self.sent).alias("kafka_offset"),
         )
         bad.write.format("delta").mode("append").save(f"{self.folder}/events_quarantine")
         self.sent += len(records)
-        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0))})
+        self.admin.commit("g", {0: self.sent}, {0: str(Receipt(self.table.id, 0, self.admin.topic_id()))}, {})
 
     def audit(self, *options: str) -> Findings:
         ends = ("--bootstrap-servers", self.servers, "--topic", self.topic, "--group", "g")
@@ -187,6 +188,25 @@ def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Si
 
 
 @pytest.mark.kafka
+def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_to_audit(side: Side) -> None:
+    gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
+    side.send([*gateway.records(readings(10)), *other.records(readings(3, start=100))])
+    assert side.audit().is_whole
+    table = f"delta.`{side.folder}/events`"
+    side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-1' AND sequence IN (3, 4, 9)")
+    side.send(gateway.records(readings(2, start=10)))
+    for _ in range(2):
+        found = side.audit()
+        assert not found.is_whole
+        assert found.counts == {"accepted": 12, "vanished": 3}
+        assert [(one.status, one.first, one.last) for one in found.wrong] == [("vanished", 3, 4), ("vanished", 9, 9)]
+        assert "Not whole: 3 labels missing." in audit_report.page(found)
+    side.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
+    side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-2'")
+    assert side.audit().counts == {"accepted": 10, "vanished": 5}
+
+
+@pytest.mark.kafka
 @pytest.mark.heavy
 def test_a_doubled_event_is_flagged(side: Side) -> None:
     events = readings(2)
@@ -211,7 +231,7 @@ def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, coun
     big_topic.send(told, side.servers, side.topic)
     kept = big_topic.rows(told.filter(F.col("number") != missing))
     kept.write.format("delta").mode("append").save(f"{side.folder}/events")
-    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0))})
+    side.admin.commit("g", {0: count}, {0: str(Receipt(side.table.id, 0, side.admin.topic_id()))}, {})
     findings = side.audit()
     assert findings.read == count
     assert findings.counts == {"accepted": count - 1, "unwritten": 1}

@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud import delta_history
-from cloud.commits import to_json
+from cloud.commits import CLAIM_ONLY, to_json
 from cloud.delta_history import DeltaHistory
 from cloud.delta_sink import TABLE
 from cloud.delta_table import DeltaTable
+from cloud.errors import StopError
 from tests.cloud.tables import append_as_another
 from tests.cloud.test_look_up import COMMIT
 
@@ -76,3 +77,59 @@ def test_a_commit_behind_very_many_others_is_found(spark: SparkSession, folder: 
         (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")) + "\n")
     append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
     assert history.find(replace(COMMIT, batch=1)) is not None
+
+
+TAKING_AWAY = {
+    "RESTORE": "RESTORE TABLE {table} TO VERSION AS OF {before}",
+    "DELETE": "DELETE FROM {table} WHERE id = '2'",
+    "WRITE": "INSERT OVERWRITE {table} SELECT * FROM {table} WHERE id = '1'",
+    "CREATE OR REPLACE TABLE AS SELECT": "CREATE OR REPLACE TABLE {table} USING delta AS SELECT * FROM {table} LIMIT 1",
+}
+
+
+def filled(spark: SparkSession, folder: Path) -> DeltaTable:
+    """Return a table with two batches of two rows each, as the job leaves it."""
+    table = DeltaTable(spark, str(folder), TABLE)
+    for batch in (1, 2):
+        numbers = spark.range(2 * batch - 1, 2 * batch + 1)
+        rows = numbers.selectExpr("cast(id AS string) AS id", "date'2026-01-01' AS day")
+        table.append(rows, replace(COMMIT, batch=batch))
+    return table
+
+
+@pytest.mark.parametrize("operation", TAKING_AWAY)
+def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
+    spark: SparkSession, folder: Path, operation: str
+) -> None:
+    filled(spark, folder).check_rows()
+    before = max(int(file.stem) for file in (folder / "_delta_log").glob("*.json")) - 1
+    spark.sql(TAKING_AWAY[operation].format(table=f"delta.`{folder}`", before=before))
+    for _ in range(2):
+        with pytest.raises(StopError, match=f"a {operation} by somebody else.*--read-again"):
+            DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
+    table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        table.append(nothing, replace(COMMIT, batch=3))
+    restarted = DeltaTable(spark, str(folder), TABLE)
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        restarted.check_rows()
+    # A new checkpoint's claim goes over it.
+    restarted.append(nothing, replace(COMMIT, claim=2, batch=CLAIM_ONLY))
+    restarted.check_rows()
+    restarted.append(nothing, replace(COMMIT, claim=2, batch=0))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path) -> None:
+    table = filled(spark, folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
+    spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
+    append_as_another(spark, folder, "somebody's own words")
+    assert table.keep_last_commit(after_seconds=0)
+    table.compact()
+    table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
+    DeltaTable(spark, str(folder), TABLE).check_rows()

@@ -125,14 +125,14 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     # Aborted transactions leave nothing, and a zombie is fenced; the receipts go over both.
     aborted(cloud, live.records(readings(30, start=7000)))
     ledger.tell(live.records(readings(30, start=7100)))
-    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows after the aborted")
+    cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
 
     # More partitions than before.
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
-    admin.create_partitions([NewPartitions(cloud.topic, 5)])[cloud.topic].result(30)
+    admin.create_partitions([NewPartitions(cloud.topic, 5)])[cloud.topic].result(60)
     ledger.tell(live.records(readings(30, start=8000)), 4)
-    cloud.wait(lambda: len(cloud.marks()) == len(ledger.marks), "the rows of a new partition")
+    cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
     assert cloud.stop() == 0
 
@@ -180,7 +180,7 @@ def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None
     cloud.send(gateway.records(readings(10, start=10)), 0)
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
     for answer in admin.delete_records([TopicPartition(cloud.topic, 0, 15)]).values():
-        answer.result(30)
+        answer.result(60)
     assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
     assert "records are lost" in cloud.jobs[-1].log()
     assert (len(cloud.marks()), cloud.receipted()) == (10, 10)
@@ -200,7 +200,7 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
 
 
 @on_both
-def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothing(
+def test_a_drivers_clock_a_day_ahead_and_right_again_is_waited_for_and_receipts_nothing(
     cloud: CloudSide, tmp_path: Path
 ) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
@@ -213,9 +213,10 @@ def test_a_drivers_clock_a_day_ahead_and_right_again_stops_it_and_receipts_nothi
     assert cloud.stop() == 0
     cloud.environment = {}
     ledger.tell(gateway.records(readings(20, start=20)))
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
-    assert "clock has gone back" in cloud.jobs[-1].log()
+    cloud.start()
+    cloud.wait_for_log("clock=behind")
     assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
+    assert cloud.stop() == 0
     cloud.checkpoint = "checkpoint-2"
     cloud.start()
     ledger.check()

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.spark
 BIRTH = 1_700_000_000_000
 MINUTE = 60_000
 BATCH_TIME = BIRTH + 60 * MINUTE
+SCHEMA = "bound timestamp, received timestamp, appended timestamp, clock string, shared string"
 HORIZON = Horizon(BATCH_TIME, BIRTH, window_seconds=40 * 60)  # skew: 10 minutes
 
 
@@ -23,11 +24,14 @@ class Case:
     received: int = BATCH_TIME - MINUTE
     appended: int = BATCH_TIME
     clock: str = "trusted"
+    shared: str = "time"
 
 
 CASES = {
     "a minute ago": (Case(), True),
     "clock not trusted": (Case(clock="untrusted"), False),
+    "its day is its label's": (Case(shared="label"), True),
+    "an id without a time": (Case(shared="none"), False),
     "bound unknown": (Case(bound=None), False),
     "bound just inside the window": (Case(bound=BATCH_TIME - 30 * MINUTE + 1), True),
     "bound just outside": (Case(bound=BATCH_TIME - 30 * MINUTE), False),
@@ -35,18 +39,23 @@ CASES = {
     "bound further ahead": (Case(bound=BATCH_TIME + 10 * MINUTE + 1), False),
     "accepted after its append by more than a skew": (Case(received=BATCH_TIME + 10 * MINUTE + 1), False),
     "accepted after its append by a skew": (Case(received=BATCH_TIME + 10 * MINUTE), True),
+    "appended just before this batch can have been read": (Case(appended=BATCH_TIME + 10 * MINUTE - 1), True),
+    "appended after that: the driver's clock is behind": (Case(appended=BATCH_TIME + 10 * MINUTE), False),
     "bound before 1970": (Case(bound=-1), False),
 }
 
 
 def judge(spark: SparkSession, horizon: Horizon, cases: list[Case]) -> list[bool]:
     rows = [
-        (place, None if case.bound is None else at(case.bound), at(case.received), at(case.appended), case.clock)
+        (place, None if case.bound is None else at(case.bound), at(case.received), at(case.appended), *said(case))
         for place, case in enumerate(cases)
     ]
-    schema = "place int, bound timestamp, received timestamp, appended timestamp, clock string"
-    frame = spark.createDataFrame(rows, schema).withColumn("fresh", is_fresh(horizon))
+    frame = spark.createDataFrame(rows, f"place int, {SCHEMA}").withColumn("fresh", is_fresh(horizon))
     return [row["fresh"] for row in frame.orderBy("place").collect()]
+
+
+def said(case: Case) -> tuple[str, str]:
+    return case.clock, case.shared
 
 
 def at(milliseconds: int) -> datetime:
@@ -70,10 +79,10 @@ def test_a_batch_that_overlaps_is_late_as_a_whole(spark: SparkSession) -> None:
 
 
 def test_spark_compiles_the_same_code_in_every_batch(spark: SparkSession) -> None:
-    cases = spark.createDataFrame([], "bound timestamp, received timestamp, appended timestamp, clock string")
+    cases = spark.createDataFrame([], SCHEMA)
 
     def code(horizon: Horizon) -> list[str]:
-        judged = cases.select("clock", is_fresh(horizon).alias("fresh"))
+        judged = cases.select("clock", "shared", is_fresh(horizon).alias("fresh"))
         gateway: Any = spark.sparkContext
         text = str(gateway._jvm.PythonSQLUtils.explainString(judged._jdf.queryExecution(), "codegen"))
         return [line for line in text.splitlines() if line.startswith("/* ")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -9,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud import census, lookup, quarantine, reuse
-from cloud.commits import Commit, is_kept, to_json
-from cloud.delta_sink import QUARANTINE, TABLE
+from cloud.commits import CLAIM_ONLY, Commit, is_kept, to_json
+from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
 from cloud.delta_table import DeltaTable
+from cloud.devices import Devices
 from cloud.errors import StopError
+from cloud.freshness import Horizon
 from cloud.records import Spans, read_records
 from cloud.rows import decode
 from contract.event import Event
@@ -25,6 +29,7 @@ DEVICE = "urn:dev:mac:0000000000000001"
 DAY = 86_400_000
 ACCEPTED = 1_700_000_000_000
 COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
+ALL_LATE = Horizon(ACCEPTED + 30 * DAY, ACCEPTED, 3600, overlaps=True)
 
 
 def late(spark: SparkSession, records: list[Record]) -> DataFrame:
@@ -45,7 +50,7 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
     gateway = Gateway()
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
     survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
-    counts = census.count(survivors)
+    counts = census.count(survivors, ALL_LATE)
     found = lookup.find(survivors, table.rows(), counts.late_days)
     assert (counts.rows, counts.late, counts.bad, counts.late_days, found.count) == (2, 2, 0, None, 1)
     assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
@@ -55,7 +60,7 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
     events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
     survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
-    counts = census.count(survivors)
+    counts = census.count(survivors, ALL_LATE)
     assert counts.late_days is not None
     assert set(counts.late_days) == {date(2023, 11, 14), date(2023, 11, 23)}
     assert lookup.find(survivors, table.rows(), counts.late_days).count == 2
@@ -72,7 +77,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
     ]
     survivors = late(spark, again)
     found = lookup.find(survivors, table.rows(), None)
-    reused = reuse.reused_ids(survivors, found.rows, 7 * 86400, is_aged=False)
+    reused = reuse.reused_ids(survivors, found.rows, 7 * 86400, has_equals=False)
     assert found.count == 3
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
 
@@ -88,12 +93,29 @@ def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spar
     ]
     read = read_records(topic(spark, backlog, appended=now), Spans()).withColumn("fresh", F.lit(False))
     survivors = read.dropDuplicates(["key"])
-    counts = census.count(survivors)
-    assert counts.aged > 0
+    counts = census.count(survivors, ALL_LATE)
+    assert counts.has_equals
     nothing = read.limit(0)
-    reused = reuse.reused_ids(survivors, nothing, 7 * 86400, is_aged=True)
+    reused = reuse.reused_ids(survivors, nothing, 7 * 86400, has_equals=True)
     assert sorted(row["kafka_offset"] for row in reused.collect()) == [3, 4]
     assert sorted(row["kafka_offset"] for row in reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
+
+
+@pytest.mark.parametrize("horizon", [None, 60_000])
+def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
+    spark: SparkSession, tmp_path: Path, horizon: int | None
+) -> None:
+    sink, gateway = sink_of(spark, tmp_path), Gateway(horizon=horizon)
+    times = [ACCEPTED, ACCEPTED + 60_000, ACCEPTED + 8 * DAY, ACCEPTED + 16 * DAY]
+    backlog = [gateway.record(counters(1)[0], time) for time in times]
+    read = read_records(topic(spark, backlog, appended=ACCEPTED + 20 * DAY), Spans()).dropDuplicates(["key"])
+    sink.write(read, COMMIT, Horizon(ACCEPTED + 20 * DAY, ACCEPTED, 3600))
+    fresh = ACCEPTED + 24 * DAY
+    later = read_records(topic(spark, [gateway.record(counters(1)[0], fresh)], appended=fresh, first=9), Spans())
+    sink.write(later, replace(COMMIT, batch=1, starts={0: 9}, ends={0: 10}), Horizon(fresh, ACCEPTED, 3600))
+    assert [row["received"].timestamp() * 1000 for row in sink._table.rows().collect()] == [ACCEPTED]
+    reused = sink._quarantine_table.rows().orderBy("appended", "kafka_offset").collect()
+    assert [(row["reason"], row["kafka_offset"]) for row in reused] == [("id_reused", n) for n in (2, 3, 9)]
 
 
 def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -106,6 +128,33 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
     assert quarantine.put(table, records, later) == 1
     rows = table.rows().orderBy("kafka_offset").collect()
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
+
+
+def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bad = replace(Gateway().record(counters(5)[0], ACCEPTED), headers=[])
+    gateway = Gateway()
+    first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
+    read = read_records(topic(spark, [bad, wrapped, first]), Spans())
+    # Killed after the quarantine's commit: the table never got the rest of offsets 0 and 1.
+    quarantined = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
+    assert quarantine.put(quarantined, quarantine.bad_records(read), killed) == 1
+    sink = sink_of(spark, tmp_path)
+    sink.write(read, replace(COMMIT, claim=2, checkpoint="new", starts={0: 0}, ends={0: 3}), ALL_LATE)
+    assert [row["kafka_offset"] for row in sink._table.rows().collect()] == [2]
+    rows = quarantined.rows().orderBy("kafka_offset").collect()
+    assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "id_reused")]
+
+
+def test_the_quarantine_takes_a_batch_of_very_many_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1))])
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    for batch in (0, 1):
+        ends = dict.fromkeys(range(1000), batch + 1)
+        starts = dict.fromkeys(range(1000), 0)
+        assert quarantine.put(table, records, replace(COMMIT, batch=batch, starts=starts, ends=ends)) == 1 - batch
 
 
 def test_an_empty_commit_is_a_commit(spark: SparkSession, tmp_path: Path) -> None:
@@ -141,6 +190,35 @@ def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSes
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
 
 
+def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [])
+    spark.sql(f"ALTER TABLE delta.`{tmp_path}/events` SET TBLPROPERTIES ('delta.checkpointInterval' = '4')")
+    nothing = spark.createDataFrame([], TABLE.schema)
+    for batch in range(1, 7):
+        table.append(nothing, replace(COMMIT, batch=batch))
+    log = tmp_path / "events" / "_delta_log"
+    for age, file in enumerate(sorted(log.glob("*.json"), reverse=True)):
+        moment = time.time() - age * 3 * 3600
+        os.utime(file, (moment, moment))
+    before = len(list(log.glob("*.json")))
+    table.clean_log()
+    kept = sorted(int(file.stem) for file in log.glob("*.json"))
+    assert len(kept) < before
+    assert kept[-3:] == list(range(kept[-1] - 2, kept[-1] + 1))
+    assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == replace(COMMIT, batch=6)
+    assert table.append(nothing, replace(COMMIT, batch=7)) == 0
+
+
+def test_a_table_made_without_a_property_gets_it_and_keeps_what_its_owner_has_set(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "events")
+    DeltaTable(spark, folder, replace(TABLE, properties={"delta.checkpointInterval": "7"}))
+    DeltaTable(spark, folder, TABLE)
+    properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
+    assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
+
+
 def test_a_commit_beside_a_kept_one_counts(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, Gateway().records(counters(1)))
     nothing = spark.createDataFrame([], TABLE.schema)
@@ -156,3 +234,32 @@ def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Pat
     table = table_of(spark, tmp_path, Gateway().records(counters(1, 2)))
     spark.sql(f"DELETE FROM delta.`{tmp_path}/events` WHERE id = '1'")
     assert table.last_commit() == COMMIT
+
+
+def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
+    tables = DeltaTable(spark, str(folder / "events"), TABLE), DeltaTable(spark, str(folder / "quarantine"), QUARANTINE)
+    sink = DeltaSink(spark, *tables, Devices(spark, None), 7 * 86400)
+    sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
+    return sink
+
+
+def test_what_a_slow_clock_let_into_the_state_is_looked_up_once_the_clock_is_right(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    now, hour = ACCEPTED, 3_600_000
+    sink = sink_of(spark, tmp_path)
+    told = [event._replace(time=now) for event in counters(1, 2)]
+
+    def write(gateway: Gateway, commit: Commit, time: int, appended: int) -> Commit:
+        records = read_records(topic(spark, gateway.records(told, now), appended=appended), Spans())
+        sink.write(records, commit, Horizon(time, commit.birth or time, 3600))
+        last = sink.last_commit()
+        assert last is not None
+        return last
+
+    slow = write(Gateway(), replace(COMMIT, birth=now - 3 * hour), now - 2 * hour, now)
+    assert slow.birth == now
+    later = now + hour // 10
+    last = write(Gateway("gw-2"), replace(slow, batch=1), later, later)
+    assert last.birth == now
+    assert sink._table.rows().count() == 2

@@ -28,6 +28,7 @@ LAST = Commit(
     first={0: 3, 1: 0},
     birth=1000,
     window_seconds=60,
+    epochs={0: 3},
 )
 PLANNED = Planned(batch=7, time=5000, watermark=0, starts={0: 10, 1: 20}, ends={0: 12, 1: 20})
 
@@ -92,19 +93,19 @@ def test_versions_grow_with_claims_and_batches() -> None:
 
 
 def test_the_next_commit_keeps_first_and_birth() -> None:
-    commit = next_commit(LAST, replace(PLANNED, starts={0: 10, 1: 20, 2: 0}, ends={0: 12, 1: 20, 2: 3}), 60)
+    commit = next_commit(LAST, replace(PLANNED, starts={0: 10, 1: 20, 2: 0}, ends={0: 12, 1: 20, 2: 3}), 60, {0: 4})
     assert (commit.batch, commit.ends, commit.first) == (7, {0: 12, 1: 20, 2: 3}, {0: 3, 1: 0, 2: 0})
-    assert (commit.birth, commit.window_seconds) == (1000, 60)
+    assert (commit.birth, commit.window_seconds, commit.epochs) == (1000, 60, {0: 4})
 
 
 def test_a_batch_that_overlaps_takes_nothing_back() -> None:
-    commit = next_commit(LAST, replace(PLANNED, starts={0: 5, 1: 5}, ends={0: 12, 1: 6}), 60)
+    commit = next_commit(LAST, replace(PLANNED, starts={0: 5, 1: 5}, ends={0: 12, 1: 6}), 60, {})
     assert commit.ends == {0: 12, 1: 20}
 
 
 @pytest.mark.parametrize(("window_seconds", "birth"), [(61, 5000), (60, 1000), (59, 1000)])
 def test_a_window_that_grows_is_a_new_birth(window_seconds: int, birth: int) -> None:
-    assert next_commit(LAST, PLANNED, window_seconds).birth == birth
+    assert next_commit(LAST, PLANNED, window_seconds, {}).birth == birth
 
 
 def test_a_batch_time_at_the_watermark_stops() -> None:
@@ -126,6 +127,10 @@ REQUIRED = ("--bootstrap-servers", "k:9092", "--table", "/t/", "--checkpoint", "
 def test_the_quarantine_stands_beside_the_table() -> None:
     assert parse_settings(REQUIRED).quarantine == "/t_quarantine"
     assert parse_settings([*REQUIRED, "--quarantine", "/q"]).quarantine == "/q"
+
+
+def test_whatever_a_receipt_vouches_for_is_flushed() -> None:
+    assert parse_settings([*REQUIRED, "--quarantine", "/q"]).folders == ("/t", "/q", "/c")
 
 
 @pytest.mark.parametrize(
@@ -151,16 +156,21 @@ def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFi
 def test_receipts_are_repeated_when_due() -> None:
     given: list[dict[int, str]] = []
 
-    class Group:
-        def commit(self, _group: str, _offsets: dict[int, int], metadata: dict[int, str]) -> None:
+    class Kafka:
+        def commit(
+            self, _group: str, _offsets: dict[int, int], metadata: dict[int, str], _epochs: dict[int, int]
+        ) -> None:
             given.append(metadata)
 
+        def check(self, read: Commit, _ends: dict[int, int]) -> dict[int, int]:
+            return read.epochs
+
     moment = 0.0
-    receipts = Receipts(Group(), "g", "old", (), lambda: moment)  # type: ignore[arg-type]  # what it needs of an admin
+    receipts = Receipts(Kafka(), Kafka(), "g", "old", (), lambda: moment)  # type: ignore[arg-type]  # what it needs
     receipts.repeat()
     receipts.give(LAST)
     moment = 3599.0
     receipts.repeat()
     moment = 3600.0
     receipts.repeat()
-    assert given == [{0: str(Receipt("t", 3, "old")), 1: str(Receipt("t", 0, "old"))}] * 2
+    assert given == [{0: str(Receipt("t", 3, "id", "old")), 1: str(Receipt("t", 0, "id", "old"))}] * 2

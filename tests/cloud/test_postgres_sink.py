@@ -99,6 +99,13 @@ def test_a_task_that_ran_twice_changes_nothing(side: Side) -> None:
     assert side.write([*records, Record(b"k", b"v", [])], twice=True) == Written(rows=2, late=2, bad=1, found=0)
 
 
+@pytest.mark.parametrize("moment", [b"0000-01-01T00:00:00.000Z", b"10000-01-01T00:00:00.00Z"])
+def test_a_moment_that_postgres_lacks_takes_no_good_record_along(side: Side, moment: bytes) -> None:
+    good, other = Gateway().records(counters(1, 2), ACCEPTED)
+    bad = [(name, moment if name in ("ce_time", "ce_recordedtime") else value) for name, value in other.headers]
+    assert side.write([good, replace(other, headers=bad)]) == Written(rows=1, late=1, bad=1, found=0)
+
+
 def test_the_older_claim_commits_nothing(side: Side) -> None:
     side.open().claim(replace(CLAIM, claim=2, checkpoint="younger"))
     with pytest.raises(StopError, match="another job has claimed it"):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cloud.records import COLUMNS, Spans, read_records
 from contract.event import Event
@@ -44,6 +45,22 @@ def test_an_unknown_bound_is_null_and_no_fault(spark: SparkSession) -> None:
     assert (row["reason"], row["bound"]) == (None, None)
 
 
+def test_equal_ids_accepted_a_retention_apart_have_keys_of_their_own_however_young_they_are(
+    spark: SparkSession,
+) -> None:
+    week, gateway = 7 * 86_400_000, Gateway(horizon=60_000)
+    moments = (4 * week, 4 * week + 1, 5 * week + 1)
+    frame = topic(spark, [gateway.record(UNBOUND, moment) for moment in moments], appended=5 * week + 1)
+    first, copy, reused = (bytes(row["key"]) for row in read_records(frame, Spans()).orderBy("kafka_offset").collect())
+    assert first == copy != reused
+
+
+def test_a_moment_of_kafka_that_databases_lack_is_null_and_no_fault(spark: SparkSession) -> None:
+    frame = topic(spark, [good()]).withColumn("timestamp", F.expr("timestamp'+12026-01-01T00:00:00Z'"))
+    row = read_records(frame, Spans()).selectExpr("reason", "appended is null as gone").collect()[0]
+    assert (row["reason"], row["gone"]) == (None, True)
+
+
 def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: SparkSession) -> None:
     record = good()
     shuffled = replace(record, headers=[("x", b"1"), *reversed(record.headers), ("traceparent", b"2")])
@@ -72,6 +89,10 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "epoch not hex": (lambda: with_header("ce_epoch", b"z" * 16), "label"),
     "bound no moment": (lambda: with_header("ce_bound", b"yesterday"), "moments"),
     "acceptance a date alone": (lambda: with_header("ce_recordedtime", b"2026-01-01"), "moments"),
+    "acceptance in the year 0": (lambda: with_header("ce_recordedtime", b"0000-01-01T00:00:00.000Z"), "moments"),
+    "acceptance after 9999": (lambda: with_header("ce_recordedtime", b"10000-01-01T00:00:00.00Z"), "moments"),
+    "time in the year 0": (lambda: with_header("ce_time", b"0000-01-01T00:00:00.000Z"), "moments"),
+    "bound after 9999": (lambda: with_header("ce_bound", b"10000-01-01T00:00:00.00Z"), "moments"),
     "clock unheard of": (lambda: with_header("ce_clock", b"sundial"), "clock"),
     "shared unheard of": (lambda: with_header("ce_shared", b"maybe"), "shared"),
     "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),

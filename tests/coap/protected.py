@@ -24,7 +24,7 @@ CLIENT_SECONDS = 120
 
 def sensor_folder(folder: Path, credential: Credential = CREDENTIAL) -> Path:
     """Give a sensor its side of the credentials."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "settings.json").write_text(json.dumps(sensor_side(credential)))
     return folder
 
@@ -39,16 +39,23 @@ def posted_by_aiocoap(folder: Path, port: int, bodies: Iterable[bytes]) -> list[
 
 
 class ProtectedSensor:
-    """Writes protected requests and reads protected answers; sending is the test's."""
+    """Writes protected requests and reads protected answers; sending is the test's.
 
-    def __init__(self, folder: Path) -> None:
+    Like libcoap's and Zephyr's clients it sends the latest Echo value that it has read with each request; with
+    `keeps_echo` off it sends one only in answer to a 4.01, as aiocoap's does.
+    """
+
+    def __init__(self, folder: Path, *, keeps_echo: bool = True) -> None:
         self.context = FilesystemSecurityContext(str(folder))
+        self.echo: bytes | None = None
+        self._keeps_echo = keeps_echo
         self._mid = 0
 
     def request(
         self, payload: bytes = BODY, echo: bytes | None = None, code: object = Code.POST, path: str = "e"
     ) -> tuple[bytes, object]:
-        """Write a request; give the datagram, and what its answer is read with."""
+        """Write a request; return the datagram, and what its answer is read with."""
+        echo = self.echo if echo is None else echo
         return self.sealed(Message(code=code, uri_path=(path,), payload=payload, content_format=60, echo=echo))
 
     def sealed(self, message: Message) -> tuple[bytes, object]:
@@ -62,13 +69,15 @@ class ProtectedSensor:
     def read(self, raw: bytes, reference: object) -> Message:
         """Open a protected answer."""
         answer, _ = self.context.unprotect(Message.decode(raw), reference)
+        if self._keeps_echo and answer.opt.echo is not None:
+            self.echo = answer.opt.echo
         return answer
 
     async def post(self, sensor: Sensor, payload: bytes = BODY) -> tuple[Message, bytes]:
-        """Post, with an Echo where it is asked for; give the answer and the last datagram."""
+        """Post, with an Echo where it is asked for; return the answer and the last datagram."""
         raw, reference = self.request(payload)
         answer = self.read(await sensor.ask_raw(raw), reference)
-        if answer.opt.echo is not None:
+        if answer.code == Code.UNAUTHORIZED and answer.opt.echo is not None:
             raw, reference = self.request(payload, answer.opt.echo)
             answer = self.read(await sensor.ask_raw(raw), reference)
         return answer, raw

@@ -36,7 +36,7 @@ class Recorder:
         """Wait until so many deliveries have come."""
         arrived = asyncio.Event()
         self._wake = arrived.set
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.deliveries) < count:
                 arrived.clear()
                 await arrived.wait()

@@ -89,7 +89,7 @@ class Sensor:
         self._socket.send(raw)
 
     async def hear(self) -> Heard:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return Heard.of(await asyncio.get_running_loop().sock_recv(self._socket, 65_535))
 
     async def hear_raw(self) -> bytes:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agent.coap.credentials import create_credential, read_credentials
+from agent.coap.credentials import CredentialFiles, create_credential, read_credentials
 from agent.coap.errors import CredentialsError
+from tests.agent.odd_files import ODD, outcome
 from tests.docs.pages import ROOT, blocks
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -51,6 +57,13 @@ def test_a_file_gives_a_credential(tmp_path: Path) -> None:
         ({"relay": '"yes"'}, "relay: expected true or false"),
         ({"sercet": '"00"'}, "unknown key 'sercet'"),
         ({"device": "urn"}, "not TOML"),
+        ({"device": '"urn:a\\u0000b"'}, "device holds a control character"),
+        ({"device": '"urn:a\\u000ab"'}, "device holds a control character"),
+        ({"device": f'"{"x" * 257}"'}, "longer than 256 characters"),
+        ({"device": "[" * 6_000}, "not TOML: nested too deeply"),
+        ({"device": "9" * 5_000}, "not TOML: Exceeds the limit"),
+        ({"device": f'"{"x" * 20_000}"'}, "larger than 16384 bytes"),
+        ({"x" * 300: "1"}, f"unknown key {'x' * 64!r};"),
     ],
 )
 def test_a_bad_file_is_named_and_stops_no_other(tmp_path: Path, changes: dict[str, str | None], reason: str) -> None:
@@ -77,6 +90,74 @@ def test_two_files_with_one_sensor_id_are_both_named(tmp_path: Path) -> None:
     assert len(files.credentials) == 1
     assert str(first) in files.errors[0]
     assert str(second) in files.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "good"),
+    [
+        ({"sensor_id": '"02"'}, 1),
+        ({"sensor_id": '"02"', "gateway_id": '"67"'}, 1),
+        ({"sensor_id": '"02"', "salt": '"0a"'}, 2),
+        ({"sensor_id": '"02"', "id_context": '"0a"'}, 2),
+    ],
+)
+def test_two_sensors_whose_keys_would_be_derived_from_the_same_are_not_both_served(
+    tmp_path: Path, changes: dict[str, str | None], good: int
+) -> None:
+    first, _ = written(tmp_path, "a", {}), written(tmp_path, "b", changes)
+    files = read_credentials(tmp_path)
+    assert len(files.credentials) == good
+    assert [f"its secret stands in {first}, too" in error for error in files.errors] == [True] * (2 - good)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_file_of_any_kind_is_left_out_with_a_reason(tmp_path: Path, kind: str) -> None:
+    ODD[kind][0](tmp_path / "odd.toml")
+    written(tmp_path, "sound", {})
+    found = outcome(read_credentials, tmp_path)
+    assert isinstance(found, CredentialFiles)
+    assert [credential.device for credential in found.credentials] == [DEVICE]
+    assert len(found.errors) == (kind != "missing")
+    assert all(error.startswith(str(tmp_path / "odd.toml")) for error in found.errors)
+
+
+def test_a_name_that_is_no_text_or_has_line_ends_is_shown_escaped(tmp_path: Path) -> None:
+    for name in (b"\xff.toml", b"a\nb.toml"):
+        (Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))).write_bytes(b"?")
+    errors = read_credentials(tmp_path).errors
+    assert len(errors) == 2
+    assert all(error.isprintable() and error.encode() for error in errors)
+
+
+KEYS = ("device", "secret", "salt", "sensor_id", "gateway_id", "id_context", "relay", "other")
+VALUES = (
+    '"urn:a"',
+    f'"{bytes(16).hex()}"',
+    '"01"',
+    '""',
+    "true",
+    "1",
+    "[[]]",
+    "{a = 1}",
+    "1979-05-27",
+    '"\\u0007"',
+)
+SOME = st.sampled_from(VALUES)
+ENTRIES = st.lists(st.tuples(st.sampled_from(KEYS), SOME | st.text(max_size=8)), max_size=8)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300) | ENTRIES.map(lambda each: "".join(f"{a} = {b}\n" for a, b in each).encode()))
+def test_whatever_a_file_holds_it_is_a_credential_or_has_its_reason(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("credentials")
+    file = folder / "any.toml"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    found = read_credentials(folder)
+    assert len(found.credentials) + len(found.errors) == 1
+    assert all(error.startswith(str(file)) for error in found.errors)
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -106,11 +187,54 @@ def test_a_new_credential_is_written_once_and_has_an_id_of_its_own(tmp_path: Pat
         create_credential(tmp_path, DEVICE, relay=False)
 
 
-@pytest.mark.parametrize("step", ["fchmod", "fchown", "fsync", "link"])
+def test_those_made_at_once_have_ids_of_their_own(tmp_path: Path) -> None:
+    devices = [f"urn:dev:mac:{number:016x}" for number in range(16)]
+    with ThreadPoolExecutor(len(devices)) as pool:
+        made = list(pool.map(lambda device: create_credential(tmp_path, device, relay=False)[1], devices))
+    assert len({credential.sensor_id for credential in made}) == len(devices)
+    assert read_credentials(tmp_path).errors == ()
+
+
+@pytest.mark.parametrize("device", ["urn:a:b", "urn_a:b", "urn:a/b", "../../urn", "\u00e9", "x" * 256, "\u6f22" * 256])
+def test_each_device_has_a_file_of_its_own_in_the_folder(tmp_path: Path, device: str) -> None:
+    other, _ = create_credential(tmp_path, "urn:a_b", relay=False)
+    file, credential = create_credential(tmp_path, device, relay=False)
+    assert file.parent == tmp_path
+    assert credential in read_credentials(tmp_path).credentials
+    assert sorted(tmp_path.iterdir()) == sorted((file, other))
+
+
+def test_a_new_credential_is_on_disk_under_its_name_before_its_secret_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def recorded_fsync(descriptor: int) -> None:
+        calls.append(f"fsync {'folder' if stat.S_ISDIR(os.fstat(descriptor).st_mode) else 'file'}")
+        fsync(descriptor)
+
+    def recorded_link(source: Path, target: Path) -> None:
+        calls.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "link", recorded_link)
+    create_credential(tmp_path, DEVICE, relay=False)
+    assert calls == ["fsync file", "link", "fsync folder"]
+
+
+@pytest.mark.parametrize("step", ["fchmod", "fchown", "fsync", "link", "fsync folder"])
 def test_a_credential_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def fail(*_: object) -> None:
+    step, _, folder = step.partition(" ")
+    real = getattr(os, step)
+
+    def fail(*arguments: Any) -> None:
+        if folder and not stat.S_ISDIR(os.fstat(*arguments).st_mode):
+            real(*arguments)
+            return
         raise PermissionError(1, "Operation not permitted")
 
     with monkeypatch.context() as patched:

@@ -12,7 +12,7 @@ from agent.coap.tuning import Tuning
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import CHANGED, Sensor, post
 from tests.coap.serving import serving
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
@@ -67,6 +67,7 @@ async def test_two_may_wait_for_the_end() -> None:
             await until(lambda: server.in_work == 1, "a request in work")
             recorder.respond()
             await asyncio.gather(*waiting)
+            assert server.in_work == 0
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:

@@ -12,7 +12,7 @@ from agent.coap.endpoint import endpoint_of
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import CHANGED, NON, Sensor, post
 from tests.coap.serving import serving
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 LOOPBACK = socket.if_nametoindex("lo")
 

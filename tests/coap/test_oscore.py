@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from pathlib import Path
 from random import Random
 
@@ -60,29 +59,25 @@ async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
                     assert heard.code == CHANGED  # outside: the refusal is inside, and no one else can read it
                 raw, reference = sensor.request()
                 challenge = sensor.read(await socket.ask_raw(raw), reference)
-                assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 8)
+                assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 12)
                 raw, reference = sensor.request(echo=challenge.opt.echo)
                 captured = raw
                 assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert len(recorder.deliveries) == 2
 
 
-async def test_an_answer_without_a_number_is_a_refusal_in_the_plain_and_the_next_is_served(
-    tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
+async def test_a_challenge_without_a_number_is_a_refusal_in_the_plain_and_the_next_is_served(
+    tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
-    monkeypatch.setattr("agent.coap.sender_numbers.BLOCK", 1)
     numbers = tmp_path / "numbers"
-    async with serving(Recorder(), oscore=offering(tmp_path)) as server:
+    numbers.write_text("in the way")
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
-            raw, reference = sensor.request()
-            challenge = sensor.read(await socket.ask_raw(raw), reference)
-            shutil.rmtree(numbers)
-            numbers.write_text("in the way")
-            raw, _ = sensor.request(echo=challenge.opt.echo)
-            assert (await socket.ask(raw)).code == UNAVAILABLE
+            assert (await socket.ask(sensor.request()[0])).code == UNAVAILABLE
             numbers.unlink()
-            raw, reference = sensor.request()
-            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    assert len(recorder.deliveries) == 1
 
 
 async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(
@@ -97,6 +92,43 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
             assert await socket.ask_raw(raw) == first
             assert (await stranger.ask(raw)).code == UNAUTHORIZED
     assert len(recorder.deliveries) == 2
+
+
+async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    """It may be that event's: the sensor has to say it again, as a new request, and then it is stored again."""
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            _, acked = await sensor.post(socket)
+            recorder.answer = None
+            in_work, reference = sensor.request()
+            socket.send(in_work)
+            await recorder.received(2)
+            server.forget_answers()
+            assert (await socket.ask(acked)).code == UNAUTHORIZED
+            socket.send(in_work)
+            await socket.expect_silence()
+            recorder.respond()
+            answer = await socket.hear_raw()
+            assert sensor.read(answer, reference).code == Code.CHANGED
+            assert await socket.ask_raw(in_work) == answer
+    assert len(recorder.deliveries) == 2
+
+
+async def test_requests_in_flight_at_once_are_each_served_after_a_challenge_of_their_own(tmp_path: Path) -> None:
+    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            bodies = [BODY + bytes((number,)) for number in range(8)]
+            first = [(body, *sensor.request(body)) for body in bodies]
+            challenges = [(body, sensor.read(await socket.ask_raw(raw), reference)) for body, raw, reference in first]
+            for body, challenge in reversed(challenges):
+                raw, reference = sensor.request(body, challenge.opt.echo)
+                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
 
 
 async def test_a_retransmission_of_a_request_in_work_waits_for_its_answer(
@@ -182,7 +214,7 @@ async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, s
             ):
                 raw, reference = sensor.request(code=code, path=path)
                 assert sensor.read(await socket.ask_raw(raw), reference).code == expected
-            message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"])
+            message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"], echo=sensor.echo)
             raw, reference = sensor.sealed(message)
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.BAD_OPTION
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused(tmp_
     _, credential = create_credential(credentials, DEVICE, relay=False)
     _, other = create_credential(credentials, "urn:dev:mac:00158d0001a2b3c5", relay=False)
     (credentials / "broken.toml").write_text("device =")
+    (credentials / "deep.toml").write_text("a = " + "[" * 6_000)
+    os.mkfifo(credentials / "fifo.toml", 0o600)
     configuration = tmp_path / "oncegate.toml"
     configuration.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:{port}"\n'
@@ -72,4 +75,6 @@ def test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused(tmp_
     assert sorted((event["device"], event["id"]) for event in events) == sorted(
         [(credential.device, 30 + life) for life in range(3)] + [(other.device, 40 + life) for life in range(3)]
     )
-    assert f"{credentials / 'broken.toml'}: not TOML" in (tmp_path / "agent.log").read_text()
+    log = (tmp_path / "agent.log").read_text()
+    for name, reason in (("broken", "not TOML"), ("deep", "not TOML: nested too deeply"), ("fifo", "cannot be read")):
+        assert f"{credentials / name}.toml: {reason}" in log

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.sender_numbers import BLOCK, LEAP_MAX, NUMBER_END, NumbersExhaustedError, SenderNumbers
+from agent.coap.sender_numbers import BLOCK, LEAP_SHARE, NUMBER_END, NumbersExhaustedError, SenderNumbers
+
+
+class Shortest(Random):
+    """Always chance's smallest number."""
+
+    def randrange(self, *_: int) -> int:  # type: ignore[override]
+        return 0
+
+
+def reserved(file: Path) -> int:
+    return int(file.read_text().split()[0])
+
+
+def kept(file: Path, number: int) -> None:
+    """Have a file that says so, as an agent of that number would have left it."""
+    numbers = SenderNumbers(file, Shortest())
+    numbers._next = numbers._reserved = number - BLOCK
+    numbers.take()
+    assert reserved(file) == number
 
 
 @settings(max_examples=30, deadline=None)
@@ -31,7 +52,54 @@ def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> 
     file = tmp_path / "a.number"
     numbers = SenderNumbers(file, Random(1))
     for _ in range(2 * BLOCK + 1):
-        assert numbers.take() < int(file.read_text())
+        assert numbers.take() < reserved(file)
+
+
+def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content before the name, the name before the number; a new folder's name, too."""
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def recorded_fsync(descriptor: int) -> None:
+        target = os.fstat(descriptor)
+        folders = {tmp_path.stat().st_ino: "state folder", (tmp_path / "oscore").stat().st_ino: "folder"}
+        calls.append(f"fsync {folders[target.st_ino] if stat.S_ISDIR(target.st_mode) else 'file'}")
+        fsync(descriptor)
+
+    def recorded_replace(source: Path, target: Path) -> None:
+        calls.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_replace)
+    numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
+    block = ["fsync file", "replace", "fsync folder"]
+    numbers.take()
+    assert calls == ["fsync state folder", *block]
+    for _ in range(BLOCK):
+        numbers.take()
+    assert calls == ["fsync state folder", *block, *block]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_takes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    numbers = SenderNumbers(tmp_path / "a.number", Random(1))
+    given = [numbers.take() for _ in range(BLOCK)]
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, failing, fail)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                numbers.take()
+    given += [numbers.take() for _ in range(BLOCK)]
+    assert len(set(given)) == 2 * BLOCK
 
 
 def test_what_cannot_be_reserved_is_not_given(tmp_path: Path) -> None:
@@ -43,24 +111,64 @@ def test_what_cannot_be_reserved_is_not_given(tmp_path: Path) -> None:
 
 def test_two_lives_of_one_backup_go_different_ways(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
-    file.write_text("1000")
+    kept(file, 1_000_000)
+    backup = file.read_bytes()
     one = SenderNumbers(file, Random(1)).take()
-    file.write_text("1000")
+    file.write_bytes(backup)
     other = SenderNumbers(file, Random(2)).take()
     assert one != other
-    assert 1000 <= min(one, other) <= max(one, other) < 1000 + LEAP_MAX
+    assert 1_000_000 <= min(one, other) <= max(one, other) < 1_000_000 + NUMBER_END // LEAP_SHARE
 
 
-@pytest.mark.parametrize("content", [None, "", "damaged"])
-def test_without_a_file_it_begins_anywhere(tmp_path: Path, content: str | None) -> None:
+def test_an_agent_that_starts_for_ever_does_not_leap_to_the_end(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
-    if content is not None:
-        file.write_text(content)
-    assert SenderNumbers(file, Random(3)).take() > LEAP_MAX
+    random = Random(1)
+    kept(file, 1 << 39)
+    numbers = [SenderNumbers(file, random).take() for _ in range(100)]
+    assert numbers == sorted(set(numbers))
+    left = NUMBER_END - numbers[-1]
+    assert left > (NUMBER_END - (1 << 39)) * (1 - 1 / LEAP_SHARE) ** 100 - 100 * BLOCK
 
 
-def test_at_the_end_no_number_is_given(tmp_path: Path) -> None:
+@given(st.binary(max_size=60) | st.integers().map(lambda number: str(number).encode()))
+@example(b"")
+@example(b"-1")
+@example(b"9" * 5_000)
+@example(b"1000")
+@example(b"1000 00000000\n")
+@example(str(NUMBER_END).encode())
+@example("\u0661".encode())
+def test_a_file_that_holds_something_else_counts_as_none(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    file = tmp_path_factory.mktemp("numbers") / "a.number"
+    file.write_bytes(content)
+    random = Random(3)
+    assert SenderNumbers(file, random).take() == Random(3).randrange(1 << 39)
+    assert reserved(file) == Random(3).randrange(1 << 39) + BLOCK
+
+
+def test_no_flipped_bit_makes_another_number(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
-    file.write_text(str(NUMBER_END))
-    with pytest.raises(NumbersExhaustedError):
-        SenderNumbers(file, Random(1)).take()
+    kept(file, 123_456_789)
+    sound = file.read_bytes()
+    for bit in range(8 * len(sound)):
+        flipped = bytearray(sound)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        assert SenderNumbers(file, Random(3)).take() == Random(3).randrange(1 << 39)
+
+
+def test_without_a_file_it_begins_anywhere(tmp_path: Path) -> None:
+    assert SenderNumbers(tmp_path / "a.number", Random(3)).take() == Random(3).randrange(1 << 39)
+
+
+def test_the_last_numbers_are_given_and_then_none(tmp_path: Path) -> None:
+    file = tmp_path / "a.number"
+    kept(file, NUMBER_END - BLOCK)
+    numbers = SenderNumbers(file, Random(1))
+    assert [numbers.take() for _ in range(BLOCK)] == list(range(NUMBER_END - BLOCK, NUMBER_END))
+    for again in (numbers, SenderNumbers(file, Random(1))):
+        with pytest.raises(NumbersExhaustedError, match="new credentials"):
+            again.take()
+    assert reserved(file) == NUMBER_END

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from agent.coap.counters import Counters
+from agent.coap.endpoint import endpoint_of
+from agent.coap.separate import SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
-from tests.coap.recorder import Recorder
-from tests.coap.sensor import ACK, CON, NON, RST, Heard, Sensor, datagram, post
+from tests.coap.recorder import DURABLE, Recorder
+from tests.coap.sensor import ACK, CHANGED, CON, NON, RST, Heard, Sensor, datagram, post
 from tests.coap.serving import serving
-from tests.coap.waiting import until
+from tests.coap.stepped_loop import SteppedLoop
+from tests.support.waiting import until
 
 SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
 PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
+
+ENDPOINT = endpoint_of(("::1", 5_683, 0, 0), b"")
+A_MOMENT = 0.2
+"""More than the machine takes for a step, less than any wait."""
+
+
+class Chance(Random):
+    """Always the same factor."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
+    def uniform(self, a: float, b: float) -> float:
+        assert (a, b) == (1, Tuning().ack_random_factor)
+        return self._factor
+
 
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
 
@@ -98,6 +121,41 @@ async def test_requests_that_came_one_after_the_other_are_acknowledged_each_in_i
         with Sensor(server.port) as sensor:
             for mid in (5, 6, 7):
                 assert await sensor.ask(post(mid=mid)) == Heard(ACK, 0, mid, b"", b"")
+
+
+@pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
+async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> None:
+    """RFC 7252 section 4.2: the first lasts ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR seconds."""
+    tuning, counters, sent = Tuning(), Counters(), []
+    with SteppedLoop() as clock:
+        responses = SeparateResponses(lambda *what: sent.append(what), tuning, counters, Chance(chance))
+        responses.send(b"\x40\x44\x00\x07", ENDPOINT)
+        for transmissions, waits in enumerate((1, 2, 4, 8, 16), 1):
+            await clock.advance(tuning.ack_timeout_seconds * chance * waits - A_MOMENT)
+            assert (len(sent), len(responses), counters.given_up) == (transmissions, 1, 0)
+            await clock.advance(2 * A_MOMENT)
+        assert sent == [(b"\x40\x44\x00\x07", ENDPOINT)] * (1 + tuning.retransmits_max)
+        assert (len(responses), counters.given_up) == (0, 1)
+
+
+async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_work() -> None:
+    tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
+    recorder = Recorder(answer=None)
+    async with serving(recorder, tuning) as server:
+        with Sensor(server.port) as sensor, Sensor(server.port) as other:
+            late = []
+            for mid in range(3):
+                await sensor.ask(post(mid=mid))
+                recorder.respond()
+                late.append(await sensor.hear())
+            recorder.answer = DURABLE
+            assert (await other.ask(post(mid=8))).code == 0xA3
+            assert server.counters.refused == 1
+            sensor.send(settled(ACK, late[0].mid))
+            await sensor.expect_silence()
+            assert (await other.ask(post(mid=9))).code == CHANGED
+            assert (await other.ask(post(mid=10))).code == CHANGED
+    assert len(recorder.deliveries) == 5
 
 
 def test_by_default_the_empty_ack_is_very_late() -> None:

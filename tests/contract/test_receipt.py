@@ -2,25 +2,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.receipt import Receipt, parse
+from contract.receipt import TOPIC_ID_CHARACTERS, Receipt, parse
 
-tables = st.text(st.characters(codec="ascii", exclude_characters=":"), min_size=1)
+TOPIC = "nDCRGbaQT4C6Yy0VbBGzCg"
+NAME = st.text("0123456789abcdefABCDEF-", min_size=1)
+TOPICS = st.text("0123456789abcXYZ_-", min_size=TOPIC_ID_CHARACTERS, max_size=TOPIC_ID_CHARACTERS)
 
 
-@given(tables, st.integers(0, (1 << 63) - 1), st.none() | tables)
-def test_a_receipt_is_read_as_it_was_written(table: str, first: int, succeeds: str | None) -> None:
-    receipt = Receipt(table, first, succeeds)
+@given(NAME, st.integers(0, (1 << 63) - 1), TOPICS, st.none() | NAME)
+def test_a_receipt_is_read_as_it_was_written(table: str, first: int, topic_id: str, succeeds: str | None) -> None:
+    receipt = Receipt(table, first, topic_id, succeeds)
     assert parse(str(receipt)) == receipt
 
 
 def test_a_receipt_looks_as_documented() -> None:
-    assert str(Receipt("t1", 7)) == "oncegate:t1:00000000000000000007"
-    assert str(Receipt("t2", 9, "t1")) == "oncegate:t2:00000000000000000009:t1"
+    assert str(Receipt("t1", 7, TOPIC)) == f"oncegate:t1:00000000000000000007:{TOPIC}"
+    assert str(Receipt("t2", 9, TOPIC, "t1")) == f"oncegate:t2:00000000000000000009:{TOPIC}:t1"
 
 
-def test_a_first_offset_without_leading_zeros_is_read_too() -> None:
-    assert parse("oncegate:t1:7") == Receipt("t1", 7)
-    assert parse("oncegate:t2:9:t1") == Receipt("t2", 9, "t1")
+@given(TOPICS, st.text(st.characters(exclude_characters=":"), max_size=40))
+def test_what_stands_beyond_a_receipt_changes_nothing(topic_id: str, beyond: str) -> None:
+    receipt = Receipt("t1", 7, topic_id)
+    assert parse(f"{receipt}{beyond}") == receipt
 
 
 @pytest.mark.parametrize(
@@ -30,19 +33,19 @@ def test_a_first_offset_without_leading_zeros_is_read_too() -> None:
         "",
         "oncegate",
         "oncegate:t1",
-        "oncegate::7",
-        "oncegate:t1:",
-        "oncegate:t1:x",
-        "oncegate:t1:-1",
-        "oncegate:t1:\u0663",
-        "other:t1:7",
-        "oncegate:t1:7:t0:more",
+        f"oncegate:t1:00000000000000000007:{TOPIC[1:]}",
+        "oncegate:t1:00000000000000000007",
+        f"oncegate:t1:7:{TOPIC}",
+        f"oncegate::00000000000000000007:{TOPIC}",
+        f"oncegate:t1:0000000000000000000\u0663:{TOPIC}",
+        f"other:t1:00000000000000000007:{TOPIC}",
     ],
 )
 def test_what_is_not_ours_is_no_receipt(metadata: str | None) -> None:
     assert parse(metadata) is None
 
 
-@given(st.text())
-def test_any_text_is_read_without_an_error(metadata: str) -> None:
-    parse(metadata)
+@given(st.text() | st.builds("{}{}".format, st.builds(Receipt, NAME, st.integers(0), TOPICS), st.text()))
+def test_any_text_begins_with_what_is_read_of_it(metadata: str) -> None:
+    found = parse(metadata)
+    assert found is None or metadata.startswith(str(found))

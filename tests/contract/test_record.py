@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
@@ -12,6 +13,8 @@ from contract.fingerprint import fingerprint
 from contract.moment import rfc3339
 from contract.record import (
     HEADERS,
+    SOURCE_CHARACTERS_KEPT,
+    SOURCES_KEPT,
     VALUE_PREFIX,
     Acceptance,
     Clock,
@@ -119,3 +122,13 @@ def test_the_first_and_last_moments_can_be_written() -> None:
 
 def test_a_gateway_speaks_under_its_own_name() -> None:
     assert gateway_device("gw-1") == "urn:oncegate:gateway:gw-1"
+
+
+@pytest.mark.parametrize("characters", [SOURCE_CHARACTERS_KEPT, 256])
+def test_names_of_devices_that_strangers_choose_take_bounded_memory(characters: int) -> None:
+    tracemalloc.start()
+    for number in range(SOURCES_KEPT + 2_000):
+        encode_source(f"{number:06d}".ljust(characters, "\U0001f600"))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 12 << 20

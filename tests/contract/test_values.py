@@ -1,5 +1,6 @@
 import json
 
+import cbor2
 import pytest
 from hypothesis import given
 
@@ -10,7 +11,7 @@ from contract.values import DEPTH_MAX, VALUES_MAX, Invalid, InvalidValue, check_
 from tests.contract.strategies import maps, values
 
 
-def nested(levels: int, inner: object = 1) -> dict[str, object]:
+def nested(levels: int, inner: Value = 1) -> dict[str, Value]:
     """Give data whose innermost list is at this level, the data itself being the first."""
     for _ in range(levels - 1):
         inner = [inner]
@@ -20,8 +21,9 @@ def nested(levels: int, inner: object = 1) -> dict[str, object]:
 @given(maps(values))
 def test_what_is_checked_can_be_encoded_by_every_later_step(data: dict[str, Value]) -> None:
     check_data(data)
-    cbor.encode(data)
-    json.loads(json_text(data))
+    encoded = cbor.encode(data)
+    assert cbor.encode(cbor2.loads(encoded)) == encoded
+    assert json.loads(json_text(data)).keys() >= {key for key, value in data.items() if value is not None}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,10 @@ def test_a_wrong_value_is_refused_with_its_reason(data: object, reason: str) -> 
         {"x": [0] * (VALUES_MAX - 1)},
     ],
 )
-def test_the_last_value_within_each_bound_is_kept(data: dict[str, object]) -> None:
+def test_the_last_value_within_each_bound_is_kept(data: dict[str, Value]) -> None:
     check_data(data)
+    encoded = cbor.encode(data)
+    assert cbor.encode(cbor2.loads(encoded)) == encoded
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,10 @@ def test_wrong_event_is_rejected_beside_valid_ones(entries: object, reason: str)
     ],
 )
 def test_the_last_value_within_each_bound_is_taken(entries: dict[str, object]) -> None:
-    only(deliver_json(entries))
+    event = only(deliver_json(entries))
+    assert {name: getattr(event, name) for name in entries if name != "units"} == {
+        name: entry for name, entry in entries.items() if name != "units"
+    }
 
 
 def test_names_are_in_nfc() -> None:

@@ -30,6 +30,8 @@ SHOWN_BY = {
     "coap.oscore.credentials_dir": "tests/coap/test_oscore_process.py::"
     "test_after_a_kill_the_client_goes_on_and_a_captured_datagram_is_refused",
     "coap.oscore.required": "tests/coap/test_oscore.py::test_where_oscore_is_required_a_plain_request_is_refused",
+    "coap.oscore.freshness": "tests/coap/test_oscore_copies.py::"
+    "test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent",
     "http.enabled": "tests/http/test_process.py::test_http_that_is_switched_off_is_not_served",
     "http.bind": ENVIRONMENT,
     "http.token_file": "tests/http/test_access.py::test_a_device_posts_under_its_own_identity_and_no_other",
@@ -71,6 +73,8 @@ SHOWN_BY = {
     "test_a_broker_that_does_not_answer_is_named_with_the_reason",
     "kafka.topic": "tests/doctor/test_kafka.py::test_a_topic_that_is_missing_comes_with_the_command_that_creates_it",
     "kafka.delivery": "tests/forward/test_exactly_once.py::test_a_backlog_and_what_comes_meanwhile_is_there_once",
+    "kafka.oversized_after": "tests/forward/test_oversized.py::"
+    "test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on",
     "kafka.properties": "tests/forward/test_client.py::"
     "test_the_users_properties_win_over_ours_and_never_over_the_modes",
     "kafka.properties_file": "tests/forward/test_client.py::"

@@ -33,7 +33,7 @@ def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Proces
     port = re.findall(r"coap=\[.*\]:(\d+)", agent.log())[0]
     sensor = blocks(README, "python")[0].replace("5683", port)
     for _ in range(2):
-        said = subprocess.run([sys.executable, "-c", sensor], capture_output=True, text=True, check=True, timeout=30)
+        said = subprocess.run([sys.executable, "-c", sensor], capture_output=True, text=True, check=True, timeout=120)
         assert said.stdout == "2.04\n"
     events = oncegate("events", "--config", "oncegate.toml", folder=tmp_path)
     assert events.count(FINGERPRINT) == 1

@@ -122,20 +122,23 @@ def test_the_sensor_in_c_says_what_it_has_to_keep(
     assert (done.returncode, done.stdout) == (status, said)
 
 
-def test_the_sensor_in_python_brings_each_of_its_events_once_though_answers_are_lost(
+def test_the_sensor_in_python_brings_each_event_of_each_start_once_though_answers_are_lost(
     agent: Process, tmp_path: Path
 ) -> None:
     with link(agent, lambda number, is_answer: is_answer and number in (1, 3)) as port:
         command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), DEVICE]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == "sent\n"
-    assert [event["id"] for event in events(tmp_path)] == list(range(1, 51))
+        for _ in range(2):
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=tmp_path)
+            assert done.stdout == "sent\n"
+    stored = events(tmp_path)
+    assert [event["id"] for event in stored] == [*range(1, 51)] * 2
+    assert len({event["boot"] for event in stored}) == 2
 
 
-def test_the_sensor_in_python_keeps_its_events_where_it_is_not_let_in(agent: Process) -> None:
+def test_the_sensor_in_python_keeps_its_events_where_it_is_not_let_in(agent: Process, tmp_path: Path) -> None:
     with link(agent, lambda number, is_answer: False) as port:
         command = [sys.executable, str(EXAMPLES / "sensor.py"), "::1", str(port), "urn:stranger"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=tmp_path)
     assert done.stdout == "kept\n"
 
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,8 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from agent.doctor import receipts
 from agent.doctor.finding import Condition, Finding
-from agent.doctor.kafka import Connection, check_broker, check_rights, check_settings, check_topic
+from agent.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
 from agent.settings import KafkaSettings, ReceiptSettings
+from agent.status import EventCounts, Status
 from contract import topics
 from simulators.parts.kafka import Broker
 from tests.forward.kafka_side import KafkaSide
@@ -105,7 +107,7 @@ def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit
 def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
     silent = judge(kafka, "silent")
     kafka.commit(0, "", group="foreign")
-    kafka.commit(0, "oncegate:table-1:0", group="ours")
+    kafka.commit(0, kafka.receipt(), group="ours")
     assert (silent.condition, "nothing yet" in silent.text) == (Condition.WARNING, True)
     foreign = judge(kafka, "foreign")
     assert (foreign.condition, "foreign consumer" in foreign.text) == (Condition.WRONG, True)
@@ -138,7 +140,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
     asyncio.run(pin("old"))
     nothing = doctor("--repin")
     assert (nothing.returncode, "no receipt" in nothing.stderr) == (1, True)
-    kafka.commit(0, "oncegate:new:0")
+    kafka.commit(0, kafka.receipt("new"))
     before = doctor("--json")
     findings = [json.loads(line) for line in before.stdout.splitlines()]
     assert before.returncode == 1
@@ -148,3 +150,13 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
     assert doctor("--repin").stdout == "pinned new instead of old\n"
     after = doctor()
     assert (after.returncode, "receipts of table new" in after.stdout) == (0, True), after.stdout
+
+
+def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
+    empty = Status("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    assert list(check_oversized("t", empty)) == []
+    assert list(check_oversized("t", None)) == []
+    (finding,) = check_oversized("t", replace(empty, oversized=3, oversized_bytes=2_000_000))
+    assert (finding.condition, "3 events refused" in finding.text) == (Condition.WRONG, True)
+    assert "--entity-name t --add-config max.message.bytes=4000000" in finding.hint
+    assert "message.max.bytes in kafka.properties" in finding.hint

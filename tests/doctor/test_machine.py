@@ -11,10 +11,18 @@ import pytest
 from agent.clock import SystemClock
 from agent.doctor.examination import examine
 from agent.doctor.finding import Condition
-from agent.doctor.machine import check_clock, check_mount, check_space, check_sqlite, mount_of
+from agent.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
 from agent.doctor.ports import check_ports
 from agent.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
-from agent.settings import CoapSettings, GatewaySettings, HttpSettings, KafkaSettings, Settings, StoreSettings
+from agent.settings import (
+    CoapSettings,
+    GatewaySettings,
+    HttpSettings,
+    IdentitySettings,
+    KafkaSettings,
+    Settings,
+    StoreSettings,
+)
 from agent.store import database
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
@@ -84,10 +92,22 @@ def test_an_older_sqlite_is_fine_with_one_writer() -> None:
 
 
 def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
-    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1_000))
+    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1 << 20))
     (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
     assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
     assert "lower store.max_bytes" in large.hint
+
+
+def test_a_store_that_holds_next_to_nothing_is_warned_about(tmp_path: Path) -> None:
+    (tiny,) = check_space(tmp_path, StoreSettings(max_bytes=1))
+    assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
+
+
+def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
+    (fits,) = check_memory(IdentitySettings(), 256 << 20)
+    (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), 256 << 20)
+    assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
+    assert "lower identity.memory" in too_large.hint
 
 
 def test_years_left_follow_from_the_rate() -> None:

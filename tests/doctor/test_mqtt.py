@@ -47,6 +47,11 @@ def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broke
     assert {"persistence true", "autosave_interval 1", "max_queued_messages 0"} <= {one.text for one in findings}
 
 
+def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, tmp_path: Path) -> None:
+    (tmp_path / "mosquitto" / "mosquitto.conf").write_bytes(b"persistence \xff\n")
+    assert ("mosquitto", Condition.WARNING) in unlike(examine(broker.port, tmp_path))
+
+
 @pytest.mark.parametrize(
     ("section", "key", "value", "text"),
     [

@@ -21,10 +21,10 @@ from simulators.oracle.verdict import Verdict
 from simulators.voice import Kind, kind_of
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
 RUN_SECONDS_MAX = 400
 END_SECONDS_MAX = 60
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(RUN_SECONDS_MAX + 4 * END_SECONDS_MAX)]
 
 
 def _demo(folder: Path, *arguments: str) -> list[str]:

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 
 from tests.forward.kafka_side import KafkaSide, sequence
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count
 
 
 def wait_until_forwarded(outbox: MemoryOutbox) -> None:
-    wait_until(lambda: outbox.new == 0, "everything is forwarded")
+    wait_for_count(lambda: outbox.new, 0, "everything is forwarded")
 
 
 def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:

@@ -38,4 +38,4 @@ def gateway(kafka: KafkaSide) -> str:
 
 @pytest.fixture(autouse=True)
 def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
+    caplog.set_level(logging.INFO, "agent")

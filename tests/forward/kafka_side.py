@@ -23,15 +23,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ConfigResource,
     NewPartitions,
     NewTopic,
+    PartitionMetadata,
 )
 
 from agent.forward.client import LastError
 from agent.forward.metadata import raw_metadata
-from agent.forward.topic import TopicWatch, topic_id
+from agent.forward.topic import LeaderEpochs, TopicWatch, topic_id
 from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
 from agent.settings import KafkaSettings
 from contract import topics
-from tests.support.waiting import wait_until
+from contract.receipt import Receipt
+from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
@@ -94,6 +96,10 @@ class KafkaSide:
         request = ConsumerGroupTopicPartitions(group, offsets)
         wait_until(lambda: self._takes(request), "the group takes the offsets")
 
+    def receipt(self, table: str = "table-1", first: int = 0, succeeds: str | None = None) -> str:
+        """Return what the cloud job writes beside an offset of this topic."""
+        return str(Receipt(table, first, str(self.topic_id()), succeeds))
+
     def forget_offsets(self, group: str = GROUP) -> None:
         """Let a group's offsets be gone, as after their time."""
         self._admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
@@ -102,11 +108,10 @@ class KafkaSide:
         """Read everything as a console consumer in the group does, which commits by itself."""
         settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
         missing = sum(self.ends().values())
-        deadline = time.monotonic() + READ_SECONDS_MAX
+        progress = Progress(0, "records to read")
         with Consumer(settings) as consumer:
             consumer.subscribe([self.topic])
-            while missing:
-                assert time.monotonic() < deadline, f"{missing} records did not come"
+            while not progress.reached(missing, time.monotonic()):
                 missing -= len(consumer.consume(missing, 0.5))
 
     def abort_commit(self, metadata: str, group: str = GROUP) -> None:
@@ -165,13 +170,22 @@ class KafkaSide:
 
     def leader(self, partition: int) -> int:
         """Give the number of the broker that leads a partition."""
-        found = self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[partition].leader
-        return int(found)
+        return int(self._partition(partition).leader)
 
-    def leader_epochs(self) -> dict[int, int | None]:
+    def replicas(self, partition: int) -> set[int]:
+        """Return the numbers of the brokers that keep a partition."""
+        return set(self._partition(partition).replicas)
+
+    def in_sync(self, partition: int) -> set[int]:
+        """Return the numbers of those that have all of it."""
+        return set(self._partition(partition).isrs)
+
+    def _partition(self, number: int) -> PartitionMetadata:
+        return self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[number]
+
+    def leader_epochs(self) -> LeaderEpochs:
         """Give each partition's leader epoch as it is now."""
-        ends = TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).ends
-        return {number: end.leader_epoch for number, end in ends.items()}
+        return TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).leader_epochs
 
     def _takes(self, request: ConsumerGroupTopicPartitions) -> bool:
         """Tell whether the group took the offsets; a coordinator that has just come back loads its group first."""

@@ -13,6 +13,7 @@ from agent.forward.forwarder import Forwarder
 from agent.forward.receipts import Receipts
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Outbox
+from agent.telemetry.links import Links
 
 STOP_SECONDS_MAX = 60.0
 SILENCE_MS = 1_000
@@ -21,21 +22,25 @@ GATEWAY = "gw-1"
 
 
 @contextmanager
-def forwarding(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> Iterator[Forwarder]:
-    """Forward while the block runs."""
-    forwarder = Forwarder(settings, gateway, outbox, SystemClock(), Random(7), silence_ms=SILENCE_MS)
-    with running(forwarder.run):
-        yield forwarder
+def forwarding(
+    settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, silence_ms: int = SILENCE_MS
+) -> Iterator[Links]:
+    """Forward while the block runs; yield what it reports of its connection."""
+    clock = SystemClock()
+    links = Links(clock)
+    with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms).run):
+        yield links
 
 
 @contextmanager
 def receipting(
     kafka: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, enabled: bool = True, any_commit: bool = False
-) -> Iterator[None]:
-    """Ask for receipts, often, while the block runs."""
+) -> Iterator[Links]:
+    """Ask for receipts, often, while the block runs; yield what is reported of them."""
+    links = Links(SystemClock())
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
-    with running(Receipts(kafka, settings, gateway, outbox, Random(7)).run):
-        yield
+    with running(Receipts(kafka, settings, gateway, outbox, links, Random(7)).run):
+        yield links
 
 
 @contextmanager

@@ -13,13 +13,18 @@ from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide, sequence
 from tests.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 MODE = "at-most-once"
 
 
 def account(outbox: MemoryOutbox) -> Account:
     return read_account(outbox.fact(UNSURE_FACT))
+
+
+def unsettled(outbox: MemoryOutbox) -> int:
+    """Return how many events wait or are in flight."""
+    return outbox.new + account(outbox).in_flight
 
 
 def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
@@ -37,8 +42,8 @@ def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaS
     outbox.append(*readings(3_000))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_until(lambda: outbox.new == 0, "everything is released")
-        wait_until(lambda: account(outbox) == Account(), "nothing is in flight")
+        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        assert account(outbox) == Account()
 
     assert_each_once(kafka, outbox)
     assert outbox.forwarded() == []
@@ -52,13 +57,15 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
     outbox.append(*readings(100))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_until(lambda: outbox.new == 0 and account(outbox) == Account(), "everything has arrived")
+        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        assert account(outbox) == Account()
         broker.stop()
         outbox.append(*readings(100, 100))
         wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
         assert outbox.new == 100
         broker.start()
-        wait_until(lambda: outbox.new == 0 and account(outbox) == Account(), "the rest has arrived")
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        assert account(outbox) == Account()
 
     assert_each_once(kafka, outbox)
 
@@ -77,7 +84,7 @@ def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_i
             broker.kill()
             broker.start()
             outbox.append(*readings(5_000))
-        wait_until(lambda: outbox.new == 0 and not account(outbox).in_flight, "everything is released")
+        wait_for_count(lambda: unsettled(outbox), 0, "everything is released")
 
     seen = Counter(sequence(record) for record in kafka.records())
     assert set(seen.values()) == {1}
@@ -95,7 +102,7 @@ def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
     outbox.release(1, 7, (UNSURE_FACT, str(Account().sending(1, 7))))
 
     with forwarding(kafka.settings(MODE), outbox):
-        wait_until(lambda: outbox.new == 0 and not account(outbox).in_flight, "the rest has arrived")
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
 
     assert "in_flight_at_most=7" in caplog.text
     assert account(outbox).unsure == 7
@@ -110,7 +117,7 @@ def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: Ka
     outbox.append(*readings(5), LARGE, *readings(5, 5))
 
     with forwarding(kafka.settings(MODE, message_max_bytes="3000", batch_size="3000"), outbox):
-        wait_until(lambda: outbox.new == 0 and not account(outbox).in_flight, "the rest has arrived")
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
 
     assert list(outbox.given_up) == [6]
     assert_each_once(kafka, outbox)

@@ -10,11 +10,11 @@ import pytest
 from simulators.parts.cluster import Cluster
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
-from tests.forward.kafka_side import KafkaSide
+from tests.forward.kafka_side import KafkaSide, sequence
 from tests.forward.running import forwarding, receipting
-from tests.forward.test_receipts import OURS, processed
+from tests.forward.test_receipts import processed
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -51,9 +51,9 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: Ka
     assert_nothing_lost(kafka, outbox)
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
-    kafka.commit(None, OURS)
+    kafka.commit(None, kafka.receipt())
     with receipting(kafka.settings(), outbox, f"gw-{mode}"):
-        wait_until(lambda: processed(outbox) == 6_000, "all are processed, though leaders have changed")
+        wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,3 +77,45 @@ def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
     assert_nothing_lost(kafka, outbox)
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
+
+
+def await_leader(kafka: KafkaSide, number: int) -> None:
+    wait_until(lambda: kafka.leader(0) == number, f"node {number} leads")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(cluster: Cluster, mode: str) -> None:
+    cluster.start()
+    kafka = KafkaSide(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
+    kafka.partitions = 1
+    kafka.create_topic()
+    kafka.configure_topic("min.insync.replicas", "1")
+    kafka.configure_topic("unclean.leader.election.enable", "true")
+    leader = kafka.leader(0)
+    (follower,) = kafka.replicas(0) - {leader}
+    outbox = MemoryOutbox()
+    outbox.append(*readings(50))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+        wait_until_forwarded(outbox)
+        cluster.node(follower).kill()
+        wait_until(lambda: kafka.in_sync(0) == {leader}, "the leader is alone")
+        outbox.append(*readings(50, 50))
+        wait_until_forwarded(outbox)
+        cluster.node(leader).kill()
+        cluster.node(follower).start()
+        await_leader(kafka, follower)
+        outbox.append(*readings(200, 100))
+        wait_until_forwarded(outbox)
+        cluster.start()
+        kafka.commit(None, kafka.receipt())
+        with receipting(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+
+            def settled() -> bool:
+                if outbox.new == 0 and outbox.forwarded():
+                    kafka.commit(None, kafka.receipt())
+                return processed(outbox) == 300
+
+            wait_until(settled, "all are processed")
+
+    assert {sequence(record) for record in kafka.records()} == set(range(1, 301))

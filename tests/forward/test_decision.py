@@ -8,7 +8,7 @@ from agent.forward.decision import PartitionView, Rules, Verdict, View, choose_t
 from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
 
-OURS = Receipt("table", 0)
+OURS = Receipt("table", 0, "topic-1")
 BATCH = Batch(1, 9, "topic-1", {0: Offsets(10, 14), 1: Offsets(20, 23)})
 DONE = PartitionView(24, OURS, 30)
 PINNED = Rules("table")
@@ -18,13 +18,18 @@ def view(first: PartitionView, second: PartitionView = DONE, topic_id: str = "to
     return View(topic_id, {0: first, 1: second})
 
 
+def receipt(table: str, first: int) -> Receipt:
+    return Receipt(table, first, "topic-1")
+
+
 CASES = [
     ("all below committed", view(PartitionView(15, OURS, 15)), PINNED, Verdict.PROCESSED),
     ("the highest is the next to be read", view(PartitionView(14, OURS, 15)), PINNED, Verdict.WAIT),
     ("the group has committed nothing yet", view(PartitionView(None, None, 15)), PINNED, Verdict.WAIT),
     ("offsets went back", view(PartitionView(3, OURS, 15)), PINNED, Verdict.WAIT),
-    ("first is our lowest", view(PartitionView(15, Receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
-    ("first is above our lowest", view(PartitionView(15, Receipt("table", 11), 15)), PINNED, Verdict.RETURN),
+    ("first is our lowest", view(PartitionView(15, receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
+    ("first is above our lowest", view(PartitionView(15, receipt("table", 11), 15)), PINNED, Verdict.RETURN),
+    ("another topic's receipt", view(PartitionView(15, Receipt("table", 0, "topic-2"), 15)), PINNED, Verdict.HOLD),
     ("a foreign commit", view(PartitionView(99, None, 99)), PINNED, Verdict.HOLD),
     (
         "a foreign commit that counts",
@@ -33,14 +38,45 @@ CASES = [
         Verdict.PROCESSED,
     ),
     ("one that counts, but not yet", view(PartitionView(14, None, 99)), Rules("table", any_commit=True), Verdict.WAIT),
-    ("another table", view(PartitionView(99, Receipt("other", 0), 99)), PINNED, Verdict.HOLD),
+    ("another table", view(PartitionView(99, receipt("other", 0), 99)), PINNED, Verdict.HOLD),
     (
         "another table where any commit counts",
-        view(PartitionView(99, Receipt("other", 0), 99)),
+        view(PartitionView(99, receipt("other", 0), 99)),
         Rules("table", any_commit=True),
         Verdict.HOLD,
     ),
-    ("another table that starts above us", view(PartitionView(99, Receipt("other", 50), 99)), PINNED, Verdict.HOLD),
+    (
+        "another table that starts above us",
+        view(PartitionView(99, receipt("other", 50), 99)),
+        PINNED,
+        Verdict.HOLD,
+    ),
+    ("an offset beyond the log's end", view(PartitionView(31, OURS, 30)), PINNED, Verdict.HOLD),
+    ("one far beyond it", view(PartitionView(10**12, OURS, 30)), PINNED, Verdict.HOLD),
+    (
+        "one beyond it where any commit counts",
+        view(PartitionView(31, None, 30)),
+        Rules("table", any_commit=True),
+        Verdict.HOLD,
+    ),
+    (
+        "a first above the offset itself",
+        view(PartitionView(3, receipt("table", 4), 30)),
+        PINNED,
+        Verdict.HOLD,
+    ),
+    (
+        "a first beyond everything",
+        view(PartitionView(20, receipt("table", 10**12), 30)),
+        PINNED,
+        Verdict.HOLD,
+    ),
+    (
+        "a table that begins at the end",
+        view(PartitionView(30, receipt("table", 30), 30)),
+        PINNED,
+        Verdict.RETURN,
+    ),
     ("no table pinned", view(PartitionView(15, OURS, 15)), Rules(None), Verdict.HOLD),
     ("the log ends at our highest", view(PartitionView(99, OURS, 14)), PINNED, Verdict.RETURN),
     ("the log ends below us under a foreign commit", view(PartitionView(99, None, 2)), PINNED, Verdict.RETURN),
@@ -65,7 +101,9 @@ def test_cases(seen: View, rules: Rules, verdict: Verdict) -> None:
 
 
 OFFSET = st.integers(0, 12)
-RECEIPTS = st.none() | st.builds(Receipt, st.sampled_from(["table", "other"]), OFFSET)
+RECEIPTS = st.none() | st.builds(
+    Receipt, st.sampled_from(["table", "other"]), OFFSET, st.sampled_from(["topic-1", "topic-2"])
+)
 PARTITIONS = st.dictionaries(
     st.integers(0, 2), st.builds(PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET)
 )
@@ -94,8 +132,10 @@ def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_to
         known = seen.partitions[partition]
         assert known.receipt is not None
         assert known.receipt.table == table
+        assert known.receipt.topic_id == batch.topic_id
         assert known.committed is not None
-        assert known.receipt.first <= span.lowest <= span.highest < known.committed
+        assert known.log_end is not None
+        assert known.receipt.first <= span.lowest <= span.highest < known.committed <= known.log_end
 
 
 @given(batch=BATCHES, seen=VIEWS, more=OFFSET)
@@ -118,12 +158,12 @@ def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, seen: 
     ("pinned", "receipts", "table"),
     [
         (None, [], None),
-        (None, [Receipt("a", 0), Receipt("b", 0)], "a"),
-        ("a", [Receipt("b", 0)], "a"),
-        ("a", [Receipt("b", 0, succeeds="a")], "b"),
-        ("a", [Receipt("b", 0, succeeds="c")], "a"),
-        ("a", [Receipt("a", 0), Receipt("b", 0, succeeds="a")], "b"),
-        ("b", [Receipt("a", 0), Receipt("b", 0, succeeds="a")], "b"),
+        (None, [receipt("a", 0), receipt("b", 0)], "a"),
+        ("a", [receipt("b", 0)], "a"),
+        ("a", [Receipt("b", 0, "topic-1", succeeds="a")], "b"),
+        ("a", [Receipt("b", 0, "topic-1", succeeds="c")], "a"),
+        ("a", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
+        ("b", [receipt("a", 0), Receipt("b", 0, "topic-1", succeeds="a")], "b"),
     ],
 )
 def test_the_first_table_is_pinned_and_only_its_successor_takes_over(

@@ -11,9 +11,10 @@ from confluent_kafka import Producer
 from agent.clock import SystemClock
 from agent.forward.exactly_once import INTENT_FACT, SETTLED_FACT
 from agent.forward.forwarder import Forwarder
-from agent.forward.link import STOPPED_FACT
+from agent.forward.link import CLONED, REACHABLE, STOPPED_FACT
 from agent.forward.transaction import read_intent
 from agent.store.port import Batch, OutboxError
+from agent.telemetry.links import LinkName, Links
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide
@@ -53,7 +54,9 @@ class MortalOutbox(MemoryOutbox):
 
 def run_until_death(kafka: KafkaSide, outbox: MemoryOutbox, gateway: str) -> None:
     with pytest.raises(DeathError):
-        Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Random(7)).run(threading.Event())
+        Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Links(SystemClock()), Random(7)).run(
+            threading.Event()
+        )
 
 
 def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gateway: str) -> None:
@@ -124,14 +127,14 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     original, clone = MemoryOutbox(), MemoryOutbox()
     original.append(*readings(10))
 
-    with forwarding(kafka.settings(MODE), original, gateway) as first:
+    with forwarding(kafka.settings(MODE), original, gateway) as links:
         wait_until_forwarded(original)
         clone.reopen("c" * 16)
         clone.append(*readings(10))
         with forwarding(kafka.settings(MODE), clone, gateway):
             wait_until_forwarded(clone)
             original.append(*readings(10, 10))
-            wait_until(lambda: first.link.state == "cloned", "the original stops")
+            wait_until(lambda: links.state(LinkName.KAFKA) == CLONED, "the original stops")
             clone.append(*readings(10, 10))
             wait_until_forwarded(clone)
         assert original.new == 10
@@ -147,14 +150,14 @@ def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaSide, g
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
 
-    with forwarding(kafka.settings(MODE), outbox, gateway) as forwarder:
+    with forwarding(kafka.settings(MODE), outbox, gateway) as links:
         wait_until_forwarded(outbox)
         for start in (10, 20):
             other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
             other.init_transactions(60)
             outbox.append(*readings(10, start))
             wait_until_forwarded(outbox)
-        assert forwarder.link.state == "reachable"
+        assert links.state(LinkName.KAFKA) == REACHABLE
 
     assert_each_once(kafka, outbox)
 

@@ -15,13 +15,14 @@ from agent.clock import SystemClock
 from agent.forward.error import KafkaSettingsError
 from agent.forward.forwarder import Forwarder
 from agent.settings import KafkaSettings
+from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
 from simulators.parts.kafka import Broker
-from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence
-from tests.forward.running import GATEWAY, forwarding
+from tests.forward.running import GATEWAY, SILENCE_MS, forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
 
@@ -83,11 +84,12 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaSide) -> None:
 def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "agent.forward")
+    caplog.set_level(logging.INFO, "agent")
     outbox = MemoryOutbox()
     outbox.append(*readings(500))
 
-    with forwarding(kafka.settings(), outbox):
+    # Longer than a producer needs to find its way to a broker that has just come back.
+    with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
         wait_until_forwarded(outbox)
         broker.stop()
         outbox.append(*readings(500, 500))
@@ -135,6 +137,27 @@ def test_a_frozen_broker_expires_batches_which_are_sent_again(
     assert_nothing_lost(kafka, outbox)
 
 
+def test_a_request_whose_answer_is_lost_is_repeated_and_its_records_are_there_once(
+    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    # The frozen broker still finds the first request in its socket, and then gets the second one.
+    with forwarding(kafka.settings(socket_timeout_ms="1000"), outbox, silence_ms=3 * SILENCE_MS):
+        wait_until_forwarded(outbox)
+        broker.pause()
+        try:
+            outbox.append(*readings(100, 100))
+            wait_until(lambda: "timed out" in caplog.text, "the client gives the first request up")
+        finally:
+            broker.resume()
+        wait_until_forwarded(outbox)
+
+    assert "session=" not in caplog.text, "the one session went on"
+    assert_each_once(kafka, outbox)
+
+
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     kafka: KafkaSide, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,6 +187,25 @@ def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(k
         wait_until_forwarded(outbox)
 
     assert {sequence(record) for record in kafka.records()} == set(range(11, 21))
+    assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
+    kafka: KafkaSide, partitions: int
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+        kafka.delete_topic()
+        kafka.partitions = partitions
+        anew = kafka.create_topic()
+        outbox.append(*readings(30, 10))
+        wait_until_forwarded(outbox)
+
+    assert {sequence(record) for record in kafka.records()} == set(range(11, 41))
     assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
 
 
@@ -225,7 +267,7 @@ def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaSide) -> None:
 )
 def test_a_property_that_cannot_work_is_refused_at_the_start(name: str, value: str) -> None:
     settings = KafkaSettings("127.0.0.1:1", properties={name: value})
-    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Random(7))
+    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Links(SystemClock()), Random(7))
 
     with pytest.raises(KafkaSettingsError, match=name):
         forwarder.run(threading.Event())

@@ -1,6 +1,7 @@
 """Reading the metadata of a committed offset, with what the client reads beyond its end."""
 
 import threading
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -8,27 +9,31 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.forward.client import LastError
-from agent.forward.group import Group, read_metadata
+from agent.forward.group import Group, read_receipt
+from contract.receipt import Receipt
 
 TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"
+
+
+RECEIPT = Receipt(TABLE, 17, "nDCRGbaQT4C6Yy0VbBGzCg")
+SUCCESSOR = replace(RECEIPT, succeeds=TABLE)
 
 
 @pytest.mark.parametrize(
     ("metadata", "read"),
     [
-        (f"oncegate:{TABLE}:0", f"oncegate:{TABLE}:0"),
-        (f"oncegate:{TABLE}:17", f"oncegate:{TABLE}:17"),
-        (f"oncegate:{TABLE}:0\x01", f"oncegate:{TABLE}:0"),
-        (f"oncegate:{TABLE}:07", f"oncegate:{TABLE}:0"),
-        (f"oncegate:{TABLE}:17é", f"oncegate:{TABLE}:17"),
-        (f"oncegate:{TABLE}:17:{TABLE}", f"oncegate:{TABLE}:17:{TABLE}"),
-        (f"oncegate:{TABLE}:17:{TABLE}\x02", f"oncegate:{TABLE}:17:{TABLE}"),
+        (str(RECEIPT), RECEIPT),
+        (f"{RECEIPT}\x01", RECEIPT),
+        (f"{RECEIPT}7", RECEIPT),
+        (f"{RECEIPT}é", RECEIPT),
+        (str(SUCCESSOR), SUCCESSOR),
+        (f"{SUCCESSOR}\x02", SUCCESSOR),
         ("a consumer's own words", None),
         ("", None),
     ],
 )
-def test_what_stands_beyond_the_end_is_not_taken_for_a_receipt(metadata: str, read: str | None) -> None:
-    assert read_metadata(TopicPartition("topic", 0, 1, metadata)) == read
+def test_what_stands_beyond_the_end_is_not_taken_for_a_receipt(metadata: str, read: Receipt | None) -> None:
+    assert read_receipt(TopicPartition("topic", 0, 1, metadata)) == read
 
 
 class Overread:
@@ -36,11 +41,11 @@ class Overread:
 
     @property
     def metadata(self) -> str:
-        return f"oncegate:{TABLE}:0".encode().__add__(b"\xff").decode()
+        return str(RECEIPT).encode().__add__(b"\xff").decode()
 
 
 def test_bytes_that_are_no_text_are_cut_off() -> None:
-    assert read_metadata(Overread()) == f"oncegate:{TABLE}:0"
+    assert read_receipt(Overread()) == RECEIPT
 
 
 class Unsettled:

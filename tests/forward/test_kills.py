@@ -22,7 +22,7 @@ from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.mortal_agent import EVENTS_PER_TRANSACTION, TRANSACTIONS_MAX
 from tests.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count
 
 SECONDS_PER_KILL_MAX = 20
 EVENTS_A_COMMIT = 500
@@ -58,7 +58,7 @@ async def test_each_label_is_there_once_whenever_the_agent_is_killed(
     assert lives.stdout.count("signal=9") == kills
     with agent_process(configuration) as agent:
         agent.start()
-        wait_until(lambda: read_status(tmp_path / "state", gateway).events.new == 0, "all is forwarded", 300)
+        wait_for_count(lambda: read_status(tmp_path / "state", gateway).events.new, 0, "all is forwarded")
 
     seen = Counter((header(one, "ce_epoch").decode(), int(header(one, "ce_sequence"))) for one in kafka.records())
     assert Counter(seen.values()) == Counter({1: len(seen)})

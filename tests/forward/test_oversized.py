@@ -1,90 +1,231 @@
-"""Records that are too large for Kafka become a gap, wherever they are refused, and the rest goes on."""
+"""Records that Kafka refuses for their size wait while the rest goes on, and are lost only after a long time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from agent.forward.error import SessionError
-from agent.forward.oversized import REASON, Suspects, give_up
+from agent.forward import oversized
+from agent.forward.held import HELD_FACT, read_held
+from agent.forward.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
+from agent.settings import KafkaSettings
 from agent.store.port import StoredEvent
 from contract.event import Event
 from contract.record import encode_tail
-from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.forward.checks import assert_each_once, assert_nothing_lost
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide
 from tests.forward.running import forwarding
-from tests.support.memory_outbox import RECEIVED, MemoryOutbox, stored
+from tests.store.stores import HandClock
+from tests.support.memory_outbox import RECEIVED, MemoryOutbox
+from tests.support.waiting import wait_until
 
+MODES = ("at-least-once", "exactly-once")
+DAY_MS = 86_400_000
 LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3_000))})
 """Hardly to be compressed."""
 
 
-@contextmanager
-def outbox_with_two_large(kafka: KafkaSide, delivery: str, **properties: str) -> Iterator[MemoryOutbox]:
+def waiting(outbox: MemoryOutbox) -> list[int]:
+    return sorted(read_held(outbox.fact(HELD_FACT)))
+
+
+@pytest.fixture
+def outbox() -> MemoryOutbox:
     outbox = MemoryOutbox()
     outbox.append(*readings(50), LARGE, *readings(50, 50), LARGE)
-    with forwarding(kafka.settings(delivery, **properties), outbox):
-        wait_until_forwarded(outbox)
-        yield outbox
+    return outbox
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_what_the_producer_refuses_is_given_up_and_the_rest_goes_on(kafka: KafkaSide, delivery: str) -> None:
-    with outbox_with_two_large(kafka, delivery, message_max_bytes="3000", batch_size="3000") as outbox:
-        assert outbox.given_up == {51: REASON, 102: REASON}
-
-    assert_each_once(kafka, outbox)
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oversized, "RETRY_MS", 300)
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_what_the_broker_refuses_is_given_up_and_the_rest_goes_on(kafka: KafkaSide, delivery: str) -> None:
-    kafka.configure_topic("max.message.bytes", "3000")
-
-    with outbox_with_two_large(kafka, delivery) as outbox:
-        assert outbox.given_up == {51: REASON, 102: REASON}
-        outbox.append(*readings(50, 100))
-        wait_until_forwarded(outbox)
-
-    if delivery == "exactly-once":
+def assert_arrived(kafka: KafkaSide, outbox: MemoryOutbox, mode: str) -> None:
+    if mode == "exactly-once":
         assert_each_once(kafka, outbox)
     else:
         assert_nothing_lost(kafka, outbox)
 
 
-def test_a_suspect_goes_alone() -> None:
-    events = [stored(position, Event("d", data={})) for position in range(1, 7)]
-    suspects = Suspects()
-    assert suspects.cut(events) == events
+def large(settings: KafkaSettings, seconds: float) -> KafkaSettings:
+    return replace(settings, oversized_after_seconds=seconds)
 
-    suspects.add(3, 4)
 
-    assert [event.position for event in suspects.cut(events)] == [1, 2]
-    assert [event.position for event in suspects.cut(events[2:])] == [3]
-    assert [event.position for event in suspects.cut(events[3:])] == [4]
-    assert [event.position for event in suspects.cut(events[4:])] == [5, 6]
-    suspects.clear(3)
-    assert [event.position for event in suspects.cut(events)] == [1, 2, 3]
+SMALL = {"message_max_bytes": "3000", "batch_size": "3000"}
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("delivery", MODES)
+def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_goes_on(
+    kafka: KafkaSide, outbox: MemoryOutbox, delivery: str
+) -> None:
+    with forwarding(kafka.settings(delivery, **SMALL), outbox):
+        wait_until(lambda: outbox.new == 2, "all others are forwarded")
+        assert waiting(outbox) == [51, 102]
+    with forwarding(kafka.settings(delivery), outbox):
+        wait_until(lambda: outbox.new == 0, "everything is forwarded")
+
+    assert outbox.given_up == {}
+    assert waiting(outbox) == []
+    assert_arrived(kafka, outbox, delivery)
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("delivery", MODES)
+def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
+    kafka: KafkaSide, delivery: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.configure_topic("max.message.bytes", "300")
+    outbox = MemoryOutbox()
+    outbox.append(*readings(20))
+
+    with forwarding(kafka.settings(delivery), outbox):
+        wait_until(lambda: len(waiting(outbox)) == 20, "all of them wait")
+        kafka.configure_topic("max.message.bytes", "1000000")
+        wait_until(lambda: outbox.new == 0, "everything is forwarded")
+
+    assert caplog.text.count("oversized=held") == 1
+    assert outbox.given_up == {}
+    assert_arrived(kafka, outbox, delivery)
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("delivery", MODES)
+def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on(
+    kafka: KafkaSide, outbox: MemoryOutbox, delivery: str
+) -> None:
+    kafka.configure_topic("max.message.bytes", "3000")
+
+    with forwarding(large(kafka.settings(delivery), 1.0), outbox):
+        wait_until(lambda: outbox.new == 2, "all others are forwarded")
+        outbox.append(*readings(50, 100))
+        wait_until(lambda: outbox.new == 0, "the large ones are given up, and the new ones forwarded")
+
+    assert outbox.given_up == {51: REASON, 102: REASON}
+    assert_arrived(kafka, outbox, delivery)
+
+
+# The rules, without Kafka
+
+
+class Refusing:
+    """Events, one of which Kafka refuses each time that it is tried."""
+
+    def __init__(self, count: int, after_ms: int = DAY_MS, via: str = "coap") -> None:
+        self.clock = HandClock()
+        self.outbox = MemoryOutbox()
+        self.outbox.append(*readings(count))
+        self.after_ms = after_ms
+        self.via = via
+        self.rules = self.restart()
+
+    def restart(self) -> Oversized:
+        self.rules = Oversized(self.outbox, self.clock, self.after_ms)
+        return self.rules
+
+    def events(self) -> Sequence[StoredEvent]:
+        return self.outbox.read(0, 10**6, 10**9)
+
+    def refuse(self, position: int, size: int) -> None:
+        event = next(event for event in self.events() if event.position == position)
+        own = Event(device(0), id=position, data={})
+        self.rules.refused(event._replace(tail=encode_tail(own, RECEIVED, self.via)), size)
+
+    def try_again(self) -> list[int]:
+        return [event.position for event in self.rules.next_try()]
+
+
+def test_a_suspect_goes_alone_and_what_waits_not_at_all() -> None:
+    case = Refusing(6)
+    events = case.events()
+
+    def cut(first: int) -> list[int]:
+        return [event.position for event in case.rules.cut(events[first - 1 :])]
+
+    assert cut(1) == [1, 2, 3, 4, 5, 6]
+    case.rules.suspect(3, 4)
+    assert [cut(1), cut(3), cut(4), cut(5)] == [[1, 2], [3], [4], [5, 6]]
+    case.refuse(3, 900)
+    assert [cut(1), cut(3)] == [[1, 2], [4]]
+    assert not case.rules.taken(4)
+    assert [cut(1), cut(3)] == [[1, 2], [4, 5, 6]]
+
+
+def test_the_smallest_is_tried_again_and_where_it_is_taken_all_go_again() -> None:
+    case = Refusing(4)
+    for position, size in ((1, 700), (2, 500), (4, 900)):
+        case.refuse(position, size)
+
+    assert case.try_again() == []
+    case.clock.pass_seconds(RETRY_MS / 1000)
+    assert case.try_again() == [2]
+    assert case.try_again() == [], "one at a time"
+    assert case.rules.goes_alone(2)
+    assert case.rules.taken(2)
+
+    assert [event.position for event in case.rules.cut(case.events())] == [1, 2, 3, 4]
+    assert waiting(case.outbox) == []
+
+
+def test_only_time_in_which_kafka_has_refused_counts_and_outlives_a_restart() -> None:
+    case = Refusing(2, after_ms=10 * RETRY_MS)
+    case.refuse(1, 700)
+    tries = 0
+    while case.outbox.given_up == {}:
+        case.clock.pass_seconds((RETRY_MS if tries % 2 else 1_000 * RETRY_MS) / 1000)  # Kafka was away, or the agent
+        if tries % 5 == 4:
+            case.restart()
+        assert case.try_again() == [1]
+        case.refuse(1, 700)
+        tries += 1
+
+    assert 5 <= tries <= 20
+    assert case.outbox.given_up == {1: REASON}
+    assert waiting(case.outbox) == []
+
+
+def test_what_is_refused_again_after_a_smaller_one_was_taken_has_not_waited_in_vain() -> None:
+    case = Refusing(2, after_ms=3 * RETRY_MS)
+    case.refuse(1, 700)
+    case.refuse(2, 900)
+    for _ in range(3):
+        case.clock.pass_seconds(RETRY_MS / 1000)
+        assert case.try_again() == [1]
+        case.refuse(1, 700)
+    refused_ms = read_held(case.outbox.fact(HELD_FACT))[2].refused_ms
+    case.clock.pass_seconds(RETRY_MS / 1000)
+    assert case.try_again() == [1]
+    assert case.rules.taken(1)
+    case.refuse(2, 900)
+
+    assert refused_ms == 2 * RETRY_MS
+    assert read_held(case.outbox.fact(HELD_FACT))[2].refused_ms == refused_ms
 
 
 def test_the_gateways_own_events_are_never_given_up() -> None:
-    outbox = MemoryOutbox()
-    event = stored(1, Event("urn:oncegate:gateway:gw-1", "gateway.gap", "x", data={}))
-    own = StoredEvent(
-        event.position,
-        event.label,
-        event.fingerprint,
-        encode_tail(Event("urn:oncegate:gateway:gw-1", "gateway.gap", "x", data={}), RECEIVED, "gateway"),
-        event.clock,
-        event.shared,
-        event.bound,
-    )
+    case = Refusing(1, after_ms=0, via="gateway")
+    case.refuse(1, 900)
 
-    with pytest.raises(SessionError, match=r"max\.message\.bytes"):
-        give_up(outbox, own, 900)
+    assert case.outbox.given_up == {}
+    assert waiting(case.outbox) == [1]
 
-    assert outbox.given_up == {}
+
+def test_where_too_many_wait_nothing_else_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "agent.forward")
+    case = Refusing(HELD_MAX)
+    for event in case.events():
+        case.rules.refused(event, 900)
+
+    assert case.rules.full
+    assert caplog.text.count("oversized=full") == 1
+    case.clock.pass_seconds(RETRY_MS / 1000)
+    assert case.try_again() == [1]
+    assert case.rules.taken(1)
+    assert not case.rules.full

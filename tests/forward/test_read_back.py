@@ -20,10 +20,14 @@ def batch(first: int, **offsets: Offsets) -> Batch:
 
 
 def test_under_the_same_leader_nothing_is_read_back() -> None:
-    decided = [(batch(1, p0=Offsets(0, 4, 7)), PROCESSED), (batch(6, p0=Offsets(5, 9)), PROCESSED)]
+    decided = [(batch(1, p0=Offsets(0, 4, 7)), PROCESSED), (batch(6, p0=Offsets(5, 9, 7)), PROCESSED)]
     assert to_read_back(decided, view(p0=7)) == {}
-    assert to_read_back(decided, view(p0=None)) == {}
     assert overrule(decided, view(p0=7), lambda _: False) == decided
+
+
+def test_a_batch_of_an_unknown_leader_is_sent_again() -> None:
+    decided = [(batch(1, p0=Offsets(0, 4, 7), p1=Offsets(0, 4)), PROCESSED)]
+    assert [decision.verdict for _, decision in overrule(decided, view(p0=7, p1=0), lambda _: True)] == [Verdict.RETURN]
 
 
 def test_the_highest_record_of_each_leader_is_read_back() -> None:

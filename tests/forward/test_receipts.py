@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.forward.receipts import TABLE_FACT
+from agent.forward.hold import HOLD_FACT, read_hold
+from agent.forward.receipts import FLOWING, TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets
-from contract.receipt import Receipt
+from agent.telemetry.links import LinkName
 from simulators.parts.kafka import Broker
+from tests.forward.checks import wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import GROUP, KafkaSide
 from tests.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
-OURS = str(Receipt("table-1", 0))
 EVENTS = 50
 
 
@@ -37,14 +38,14 @@ def outbox(kafka: KafkaSide) -> CountingOutbox:
     outbox = CountingOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == 0, "everything is forwarded")
+        wait_until_forwarded(outbox)
     return outbox
 
 
 def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
     """Wait until polls have begun and ended after this moment."""
     before = outbox.polls
-    wait_until(lambda: outbox.polls > before + polls, f"{polls} polls")
+    wait_for_count(lambda: outbox.polls - before, polls + 1, "polls", or_more=True)
 
 
 def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
@@ -63,8 +64,8 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: Coun
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) == "table-1"
 
@@ -79,8 +80,12 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        hold = read_hold(outbox.fact(HOLD_FACT))
+        assert hold is not None
+        assert "foreign consumer" in hold.reason
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+        wait_until(lambda: read_hold(outbox.fact(HOLD_FACT)) is None, "commands beside the agent are told")
 
     assert "receipts=flowing" in caplog.text
 
@@ -90,9 +95,25 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: Counti
     kafka.commit(None, "")
 
     with receipting(kafka.settings(), outbox, any_commit=True):
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) is None
+
+
+@pytest.mark.kafka
+def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(10**12, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
 
 
 @pytest.mark.kafka
@@ -100,38 +121,39 @@ def test_another_table_holds_until_it_says_that_it_succeeds(
     kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox.set_fact(TABLE_FACT, "table-1")
-    kafka.commit(None, str(Receipt("table-2", 0)))
+    kafka.commit(None, kafka.receipt("table-2"))
 
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, str(Receipt("table-2", 0, succeeds="table-1")))
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(TABLE_FACT) == "table-2"
 
 
 @pytest.mark.kafka
 def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
-    kafka.commit(0, OURS)
+    kafka.commit(0, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
 def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide, outbox: CountingOutbox) -> None:
     first = max(kafka.ends().values())
-    kafka.commit(first, str(Receipt("table-1", first)))
+    kafka.commit(first, kafka.receipt(first=first))
 
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+    with receipting(kafka.settings(), outbox) as links:
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
 
     assert processed(outbox) == 0
+    assert links.state(LinkName.RECEIPTS) == FLOWING
 
 
 @pytest.mark.kafka
@@ -141,13 +163,30 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
 
     with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
         wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_receipts_of_the_topic_before_it_was_recreated_hold(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_the_old = kafka.receipt()
+    kafka.delete_topic()
+    anew = kafka.create_topic()
+
+    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
+        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
+        kafka.commit(None, of_the_old)
+        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
 def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox) -> None:
-    kafka.commit(None, OURS, group=f"{GROUP}-copy")
+    kafka.commit(None, kafka.receipt(), group=f"{GROUP}-copy")
 
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
@@ -169,26 +208,26 @@ def test_a_console_consumer_in_the_group_gives_no_receipt(
 
 @pytest.mark.kafka
 def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outbox: CountingOutbox) -> None:
-    kafka.commit(0, OURS)
-    kafka.abort_commit(OURS)
+    kafka.commit(0, kafka.receipt())
+    kafka.abort_commit(kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
 def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
-    kafka.commit(0, OURS)
+    kafka.commit(0, kafka.receipt())
     kafka.forget_offsets()
 
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 @pytest.mark.kafka
@@ -199,10 +238,10 @@ def test_records_that_outlived_their_leader_are_read_back_and_receipted(
     assert before == kafka.leader_epochs()
     broker.kill()
     broker.start()
-    kafka.commit(None, OURS)
+    kafka.commit(None, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert before != kafka.leader_epochs()
 
@@ -220,11 +259,11 @@ def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_
         other = MemoryOutbox()
         other.append(*readings(EVENTS * 2))
         with forwarding(kafka.settings(), other, "gw-2"):
-            wait_until(lambda: other.new == 0, "the other gateway's events are there")
-    kafka.commit(None, OURS)
+            wait_until_forwarded(other)
+    kafka.commit(None, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
-        wait_until(lambda: outbox.new == EVENTS, "all are returned")
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
 
     assert processed(outbox) == 0
 
@@ -245,8 +284,8 @@ def test_after_a_poll_that_nobody_answered_another_client_asks(
         broker.kill()
         wait_until(lambda: "receipts=unreachable" in caplog.text, "nobody answers")
         broker.start()
-        kafka.commit(None, OURS)
-        wait_until(lambda: processed(outbox) == EVENTS, "all are processed")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
 def test_it_asks_only_while_something_is_outstanding() -> None:
@@ -269,4 +308,4 @@ def test_without_receipts_forwarded_is_done() -> None:
     outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
 
     with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):
-        wait_until(lambda: processed(outbox) == 1, "it is processed")
+        wait_for_count(lambda: processed(outbox), 1, "it is processed")

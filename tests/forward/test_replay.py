@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.running import GATEWAY
 from tests.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count
 
 EVENTS = 30
 NOTE = ("note", "")
@@ -53,8 +54,9 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_p
         request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["accepted"] == EVENTS
-        wait_until(lambda: read_status(tmp_path / "state", GATEWAY).events.forwarded == EVENTS + 1, "all are forwarded")
-        epoch = str(read_status(tmp_path / "state", GATEWAY).epoch)
+        status = partial(read_status, tmp_path / "state", GATEWAY)
+        wait_for_count(lambda: status().events.forwarded, EVENTS + 1, "all are forwarded")
+        epoch = str(status().epoch)
 
         some = replay(configuration, "--epoch", epoch, "--from", "2", "--to", "11")
         everything = replay(configuration, "--epoch", epoch)

@@ -1,10 +1,12 @@
 """What is in flight is marked in order, only when it is acked, and never twice."""
 
+import pytest
 from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.topic import LogEnd
+from agent.forward.error import LeaderChangedError
+from agent.forward.topic import LeaderEpochs
 from agent.forward.window import Flight, Window
 from agent.store.port import Batch, Offsets
 
@@ -15,15 +17,18 @@ def delivered(partition: int, offset: int | None) -> Message:
     return Message(topic="t", partition=partition, offset=offset)
 
 
-def flight(first: int, count: int) -> Flight:
-    sending = Flight(first)
+LEADERS: LeaderEpochs = {0: 4, 1: 4, 2: 4, 3: 4}
+
+
+def flight(first: int, count: int, leader_epochs: LeaderEpochs = LEADERS) -> Flight:
+    sending = Flight(first, leader_epochs)
     for position in range(first, first + count):
         sending.sent(position)
     return sending
 
 
 def batches(window: Window, count: int) -> list[Batch]:
-    return [confirmed.batch("id", {}) for confirmed in window.take_confirmed(count)]
+    return [confirmed.batch("id", LEADERS) for confirmed in window.take_confirmed(count)]
 
 
 def test_a_flight_is_acked_by_its_last_report_only() -> None:
@@ -34,7 +39,33 @@ def test_a_flight_is_acked_by_its_last_report_only() -> None:
     sending.report(None, delivered(3, 71))
 
     assert (before, sending.acked) == (False, True)
-    assert sending.batch("id", {3: LogEnd(60, 4)}) == Batch(5, 6, "id", {3: Offsets(70, 71, 4)})
+    assert sending.batch("id", LEADERS) == Batch(5, 6, "id", {3: Offsets(70, 71, 4)})
+
+
+@pytest.mark.parametrize("before", [{}, {3: 3}, {2: 4}])
+@pytest.mark.parametrize("after", [{}, {3: 4}, {2: 3, 3: 5}])
+def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_its_last_ack_is_none(
+    before: LeaderEpochs, after: LeaderEpochs
+) -> None:
+    sending = flight(5, 1, before)
+    sending.report(None, delivered(3, 70))
+
+    with pytest.raises(LeaderChangedError, match="partition 3"):
+        sending.batch("id", after)
+
+
+def test_a_partition_that_is_new_was_never_led_by_another() -> None:
+    sending = flight(5, 1, {})
+    sending.report(None, delivered(3, 70))
+
+    assert sending.batch("id", {3: 0}) == Batch(5, 5, "id", {3: Offsets(70, 70, 0)})
+
+
+def test_only_the_leaders_of_a_batchs_own_partitions_count() -> None:
+    sending = flight(5, 1, {2: 1, 3: 4})
+    sending.report(None, delivered(3, 70))
+
+    assert sending.batch("id", {2: 2, 3: 4}) == Batch(5, 5, "id", {3: Offsets(70, 70, 4)})
 
 
 def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
@@ -69,6 +100,23 @@ def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
 
     assert window.settle() is not None
     assert (window.acked, window.flying) == (1, 2)
+
+
+def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room() -> None:
+    window = Window(1)
+    room = []
+    for first in range(1, 1_001):
+        room.append(window.has_room)
+        sending = flight(first, 1)
+        window.launch(sending)
+        sending.report(None, delivered(0, first))
+        window.settle()
+    assert all(room)
+    assert (window.acked, window.has_room) == (1_000, False)
+
+    window.take_confirmed(1)
+
+    assert (window.acked, window.has_room) == (999, True)
 
 
 @given(data=st.data(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))

@@ -39,6 +39,13 @@ async function look(browser, size, scheme) {
   await page.locator("#found ul").waitFor();
   seen.latest = await page.innerText("#found");
   await page.screenshot({ path: `${given.folder}/${size}-${scheme}.png`, fullPage: true });
+  await context.setOffline(true); // as when the agent is gone
+  await page.locator("#state.bad").waitFor();
+  seen.gone = await page.textContent("#state");
+  seen.dimmed = await page.evaluate(() => getComputedStyle(document.querySelector("section")).opacity);
+  seen.errors = seen.errors.filter((text) => !text.includes("ERR_INTERNET_DISCONNECTED"));
+  await context.setOffline(false);
+  await page.locator("body:not(.stale)").waitFor();
   await context.close();
 
   // axe is put into a page of its own, since the policy forbids scripts from elsewhere.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +15,10 @@ from agent.http.limits import Limits
 from agent.http.server import HttpServer
 from agent.observation import observe
 from agent.pipeline import Pipeline
-from agent.settings import DevicesSettings, HttpSettings, IdentitySettings
+from agent.settings import DevicesSettings, GatewaySettings, HttpSettings, IdentitySettings
 from agent.store import database
 from agent.store.event_store import EventStore
+from agent.telemetry.links import Links
 from agent.watch import LastWords
 from tests.http.client import Client
 from tests.store.stores import GATEWAY, HandClock, make_store
@@ -33,6 +35,8 @@ class Served:
     server: HttpServer
     store: EventStore
     client: Client
+    responses: Counter[int]
+    """Of the server, by their code."""
 
 
 @asynccontextmanager
@@ -51,9 +55,10 @@ async def serving(
     http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
-        views, responses = observe(folder / "state", GATEWAY, events, pipeline, clock, LastWords(), {"coap": lambda: 5})
+        gateway = GatewaySettings(id=GATEWAY, state_dir=folder / "state")
+        views, responses = observe(gateway, events, pipeline, clock, LastWords(), Links(clock), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
-            yield Served(server, events, Client(server.port))
+            yield Served(server, events, Client(server.port), responses)
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import socket
-from contextlib import AsyncExitStack
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.delivery import Answer, Delivery, Respond, Status
+from agent.http.address import BUFFER_BYTES
+from agent.http.application import PIECE_BYTES
 from agent.http.limits import Limits
-from tests.coap.waiting import until
 from tests.http.client import Raw, post_bytes
-from tests.http.serving import EVENT, serving
+from tests.http.serving import EVENT, Served, serving
+from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+ROOT = Path(__file__).resolve().parents[2]
 QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
 
 
@@ -70,6 +76,33 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
         for _ in range(9):
             raw.send(b" " * 100_000)
         assert (await raw.hear()).code == 413
+
+
+def test_the_limits_are_those_that_the_guarantees_state() -> None:
+    page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
+    limits = Limits()
+    bodies = f"fills all {limits.requests_in_work_max} requests in work with slow bodies"
+    for stated in (
+        f"A client that keeps {limits.connections_max} connections of HTTP busy",
+        f"each ends after {limits.head_seconds_max:g} s",
+        f"{bodies}, has them refused for up to {limits.body_seconds_max:g} s",
+        f"requests still in work after {limits.drain_seconds_max:g} s",
+    ):
+        assert stated in page
+    assert limits == Limits(256, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
+
+
+async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, AsyncExitStack() as stack:
+        raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(Limits().connections_max)]
+        raws[-1].send(post_bytes(EVENT))
+        assert (await raws[-1].hear()).code == 200
+        assert (await served.client.post(EVENT)).code == 503
+        for raw in raws[: Limits().requests_in_work_max]:
+            raw.send(post_bytes(EVENT)[:-1])
+        refused = raws[-1]
+        refused.send(post_bytes(EVENT))
+        assert (await refused.hear()).code == 503
 
 
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
@@ -156,3 +189,81 @@ async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: py
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (await served.client.post(EVENT)).code == 200
+
+
+LIVE = b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+DEAF = 60
+"""Clients that ask and never read."""
+
+
+@asynccontextmanager
+async def _with_large_answers(folder: Path, limits: Limits) -> AsyncIterator[tuple[Served, int]]:
+    """Serve a live view of many devices with long names; yield also how many bytes it has."""
+    async with serving(folder, limits=limits) as served:
+        for first in range(0, 200, 20):
+            names = ["\U0001f600" * 240 + str(first + number) for number in range(20)]
+            pack = json.dumps([{"device": name, "id": 1} for name in names], ensure_ascii=False).encode()
+            assert (await served.client.post(pack)).code == 200
+        size = len((await served.client.get("/api/v1/live")).body)
+        assert size > 500_000
+        yield served, size
+
+
+@asynccontextmanager
+async def _deaf(port: int, count: int, asked: bytes) -> AsyncIterator[None]:
+    """Keep connections that ask and never read."""
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
+            await asyncio.get_running_loop().sock_sendall(client, asked)
+        yield
+
+
+async def test_answers_that_nobody_reads_take_bounded_memory_and_end(tmp_path: Path) -> None:
+    limits = Limits(answers_bytes_max=2 << 20, head_seconds_max=3.0)
+    async with _with_large_answers(tmp_path, limits) as (served, size):
+        before = served.responses[503]
+        tracemalloc.start()
+        async with _deaf(served.server.port, DEAF, LIVE):
+            await until(lambda: served.responses[503] - before > DEAF // 2, "most are refused")
+            assert (await served.client.get("/api/v1/live")).code == 503
+            assert (await served.client.get("/healthz")).code == 200
+            used, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert used < limits.answers_bytes_max + 3 * size
+            await until(lambda: not served.server.connections, "those that do not read are cut off")
+            assert (await served.client.get("/api/v1/live")).code == 200
+            assert (await served.client.post(EVENT)).code == 200
+
+
+async def test_while_answers_wait_for_their_readers_no_post_is_taken_whose_answer_would_wait_too(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(answers_bytes_max=PIECE_BYTES, head_seconds_max=3.0)
+    async with _with_large_answers(tmp_path, limits) as (served, _), _deaf(served.server.port, 1, LIVE):
+        await until(lambda: served.responses[200] == 12, "its answer has begun")
+        refused = await served.client.post(EVENT)
+        assert (refused.code, refused.fields["Retry-After"]) == (503, "5")
+        await until(lambda: not served.server.connections, "it is cut off")
+        assert (await served.client.post(EVENT)).code == 200
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+async def test_an_answer_that_fits_into_a_piece_is_not_waited_for_either(tmp_path: Path, more: bytes) -> None:
+    asked = LIVE.removesuffix(b"\r\n") + more + b"\r\n"
+    asked = LIVE * (BUFFER_BYTES // 100) + asked
+    async with serving(tmp_path, limits=QUICK) as served, _deaf(served.server.port, 1, asked):
+        await until(lambda: served.responses[200] > 0, "it is answered")
+        await until(lambda: not served.server.connections, "it is cut off")
+
+
+async def test_a_large_answer_comes_whole_to_a_client_that_reads_slowly(tmp_path: Path) -> None:
+    async with _with_large_answers(tmp_path, Limits()) as (served, size), Raw(served.server.port) as raw:
+        raw.send(LIVE)
+        heard = await raw.hear()
+        assert (heard.code, len(heard.body)) == (200, size)
+        assert len(heard.document["devices"]) == 200
+        assert size > 4 * PIECE_BYTES

@@ -57,12 +57,13 @@ def post(connection: http.client.HTTPConnection, ids: range) -> int:
 
 
 class Load:
-    """Clients that post until their agent is gone."""
+    """Clients that post until their agent is gone or the block ends."""
 
     def __init__(self, port: int, first: int) -> None:
         self._port = port
         self._next = first
         self._lock = threading.Lock()
+        self._over = threading.Event()
         self.acked: set[int] = set()
         self._threads = [threading.Thread(target=self._run) for _ in range(CLIENTS)]
 
@@ -72,6 +73,7 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         for thread in self._threads:
             thread.join()
 
@@ -80,9 +82,9 @@ class Load:
         return self._next
 
     def _run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
-            while True:
+            while not self._over.is_set():
                 with self._lock:
                     ids = range(self._next, self._next + PACK)
                     self._next += PACK

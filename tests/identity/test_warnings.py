@@ -26,6 +26,9 @@ class Seconds:
 SECONDS = Seconds()
 
 
+MOMENT = 1_767_225_600_000
+
+
 def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
     candidates = [Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None) for event in events]
     warnings.look(candidates, Outcome(len(events) if accepted is None else accepted))
@@ -36,15 +39,21 @@ def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
     for number in (5, 6, 1):
         look(warnings, Event("a", id=number))
         look(warnings, Event("b", id=number, boot=1))
-        look(warnings, Event("c", id=number, time=1))
+        look(warnings, Event("c", id=number, time=MOMENT))
         look(warnings, Event("d", id=str(number)))
     assert warnings.counts == {Danger.BACKWARDS: 1}
+
+
+def test_a_time_in_seconds_is_noticed() -> None:
+    warnings = IdentityWarnings(SECONDS)
+    look(warnings, Event("a", time=MOMENT // 1000), Event("b", time=MOMENT), Event("c", time=0), Event("d", time=-1))
+    assert warnings.counts == {Danger.EARLY: 3}
 
 
 def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     warnings = IdentityWarnings(SECONDS)
     for number in (5, 1):
-        event, fields = Event("a", id=number, time=number), ("device", "type", "id", "boot", "data")
+        event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
         stamped = Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None, fields=fields)
         warnings.look([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}

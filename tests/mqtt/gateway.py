@@ -9,15 +9,18 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict, Unpack
 
+from agent.clock import SystemClock
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.mqtt.reception import Tuning
 from agent.mqtt.subscriber import Subscriber
 from agent.mqtt.topics import Subscription
 from agent.settings import MqttSettings
+from agent.telemetry.links import Links
+from tests.mqtt.publisher import Publisher
+from tests.support.waiting import until_count, wait_until
 
 GATEWAY = "gw-test"
 DURABLE = Answer(Status.DURABLE, accepted=1)
-SECONDS_MAX = 60.0
 
 
 class Options(TypedDict, total=False):
@@ -43,11 +46,9 @@ class Recorder:
         self.recorded: list[tuple[Delivery, str]] = []
         self.answer: Answer | None = DURABLE
         self.open: list[Respond] = []
-        self._changed = asyncio.Event()
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         self.deliveries.append(delivery)
-        self._changed.set()
         if self.answer is None:
             self.open.append(respond)
         else:
@@ -55,7 +56,6 @@ class Recorder:
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         self.recorded.append((delivery, reason))
-        self._changed.set()
         respond(DURABLE)
 
     @property
@@ -64,10 +64,8 @@ class Recorder:
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
         """Wait until so many are there."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.deliveries) < deliveries or len(self.recorded) < recorded:
-                self._changed.clear()
-                await self._changed.wait()
+        await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
+        await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
 
 @asynccontextmanager
@@ -76,7 +74,7 @@ async def running(
 ) -> AsyncIterator[asyncio.Event]:
     """Run the way in; the event tells it to stop."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
-    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Random(1), tuning)
+    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), tuning)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))
@@ -84,3 +82,16 @@ async def running(
             yield stop
         finally:
             stop.set()
+
+
+async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Unpack[Options]) -> None:
+    """Have the broker know our session, so that it keeps messages while we are away."""
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, port, **settings):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+    await asyncio.to_thread(wait_for_state, publisher, b"offline")
+
+
+def wait_for_state(publisher: Publisher, state: bytes) -> None:
+    """Wait until the gateway tells this state of itself."""
+    wait_until(lambda: publisher.heard[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mqtt.buffered_socket import READ_BYTES, SEND_BYTES_MAX, BufferedSocket
+from agent.mqtt.buffered_socket import SEND_BYTES_MAX, BufferedSocket
+from agent.mqtt.packets import Packets
+from tests.mqtt.raw_broker import PUBACK, packet, publish
 
+PACKET_BYTES_MAX = 1_000_000
 Pair = tuple[BufferedSocket, socket.socket]
 
 
@@ -21,7 +24,7 @@ def pair() -> Iterator[Pair]:
     ours.setblocking(False)
     other.setblocking(False)
     with ours, other:
-        yield BufferedSocket(ours), other
+        yield BufferedSocket(ours, Packets(PACKET_BYTES_MAX, properties=True)), other
 
 
 def received(other: socket.socket) -> bytes:
@@ -48,28 +51,55 @@ def gathered(ours: BufferedSocket, told: bytes) -> bytes:
 
 def test_what_is_read_ahead_is_pending_and_comes_in_pieces(pair: Pair) -> None:
     ours, other = pair
-    other.send(b"abcdef")
-    assert (ours.recv(1), ours.pending()) == (b"a", 5)
-    other.send(b"ghi")
-    assert [ours.recv(3), ours.recv(9), ours.recv(9)] == [b"bcd", b"ef", b"ghi"]
+    other.send(b"\x40\x02ab\xd0")
+    assert (ours.recv(1), ours.pending()) == (b"\x40", True)
+    other.send(b"\x00")
+    assert [ours.recv(2), ours.recv(9), ours.recv(9)] == [b"\x02a", b"b", b"\xd0\x00"]
+    assert not ours.pending()
     with pytest.raises(BlockingIOError):
         ours.recv(1)
     other.close()
     assert ours.recv(1) == b""
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(1, READ_BYTES), min_size=1))
-def test_all_bytes_come_once_and_in_order(sent: list[bytes], counts: list[int]) -> None:
+def test_messages_stand_in_their_place_between_other_packets(pair: Pair) -> None:
+    ours, other = pair
+    other.send(b"\x40\x02ab" + publish(b"t", b"1") + publish(b"t", b"2") + b"\x40\x02cd")
+    assert ours.message() is None
+    assert ours.recv(9) == b"\x40\x02ab"
+    with pytest.raises(BlockingIOError):
+        ours.recv(9)
+    assert [message.payload for message in (ours.message(), ours.message()) if message] == [b"1", b"2"]
+    assert ours.message() is None
+    assert (ours.recv(9), ours.pending()) == (b"\x40\x02cd", False)
+
+
+def test_the_bytes_of_a_packet_that_takes_long_answer_the_ping(pair: Pair) -> None:
+    ours, other = pair
+    whole = publish(b"t", b"x" * 100)
+    other.send(whole[:50])
+    assert ours.recv(9) == b"\xd0\x00"
+    other.send(whole[50:])
+    with pytest.raises(BlockingIOError):
+        ours.recv(9)
+    message = ours.message()
+    assert message is not None
+    assert message.payload == b"x" * 100
+
+
+@given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 50), min_size=1), st.integers(1, 99))
+def test_all_packets_come_once_and_in_order(sent: list[bytes], counts: list[int], cut: int) -> None:
     ours, other = socket.socketpair()
+    stream = b"".join(packet(PUBACK, body) for body in sent)
     with ours, other:
-        buffered = BufferedSocket(ours)
-        for piece in sent:
-            other.sendall(piece)
+        buffered = BufferedSocket(ours, Packets(PACKET_BYTES_MAX, properties=True))
+        for at in range(0, len(stream), cut):
+            other.sendall(stream[at : at + cut])
         other.shutdown(socket.SHUT_WR)
         got, at = b"", 0
         while piece := buffered.recv(counts[at % len(counts)]):
             got, at = got + piece, at + 1
-        assert got == b"".join(sent)
+        assert got == stream
 
 
 def test_what_is_gathered_leaves_in_one_piece_and_in_order(pair: Pair) -> None:

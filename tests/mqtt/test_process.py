@@ -7,7 +7,7 @@ from pathlib import Path
 from simulators.parts.mosquitto import Mosquitto
 from tests.mqtt.agents import accepted, agent, rejected, stored
 from tests.mqtt.publisher import Publisher
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 MESSAGES = 2_000
 KILLS = 4
@@ -40,10 +40,10 @@ def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
         for kill in range(1, KILLS + 1):
             process.start()
             enough = MESSAGES * kill // (KILLS + 1) + moments.randrange(100)
-            wait_until(lambda: accepted(tmp_path) >= enough, f"{enough} events are stored")  # noqa: B023
+            wait_for_count(lambda: accepted(tmp_path), enough, "some are stored", or_more=True)
             process.kill()
         process.start()
-        wait_until(lambda: accepted(tmp_path) >= MESSAGES, "all are stored")
+        wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
         process.terminate()
     events = stored(tmp_path)
     assert sorted(int(str(event["time"])) for event in events) == [START + number for number in range(MESSAGES)]
@@ -61,7 +61,7 @@ def test_what_can_be_no_event_is_in_the_store_with_its_reason(
         publisher.publish("zigbee2mqtt/t1", b"{")
         publisher.publish("plant/urn:dev:ow:1", b'{"id":1,"wrong":2}')
         publisher.publish("plant/urn:dev:ow:1", b'{"id":2,"data":{"level":7}}')
-        wait_until(lambda: accepted(tmp_path) == 1, "the event is stored")
+        wait_for_count(lambda: accepted(tmp_path), 1, "the event is stored")
         process.terminate()
     assert [(event["device"], event["id"], event["via"]) for event in stored(tmp_path)] == [
         ("urn:dev:ow:1", 2, "mqtt"),
@@ -82,7 +82,7 @@ def test_equal_data_of_one_device_within_two_seconds_names_the_earlier_one(
         process.wait_for_log("mqtt=connected")
         for moment in (START, START + 40):
             publisher.publish("zigbee2mqtt/t1", b'{"action":"single","linkquality":9,"last_seen":%d}' % moment)
-        wait_until(lambda: accepted(tmp_path) == 2, "both are stored")
+        wait_for_count(lambda: accepted(tmp_path), 2, "both are stored")
         process.terminate()
     first, second = stored(tmp_path)
     assert "possible_duplicate_of" not in first
@@ -101,7 +101,7 @@ def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
         assert process.terminate() == 0
         wait_until(lambda: publisher.heard[-1:] == [("oncegate/gw1/state", b"offline")], "the gateway is offline")
         process.start()
-        wait_until(lambda: accepted(tmp_path) >= 300, "all are stored")
+        wait_for_count(lambda: accepted(tmp_path), 300, "all are stored")
     assert len({event["time"] for event in stored(tmp_path)}) == len(stored(tmp_path)) == 300
 
 
@@ -116,6 +116,6 @@ def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publish
     assert 0 < accepted(tmp_path) < MESSAGES
     with agent(tmp_path, broker.port) as process:
         process.start()
-        wait_until(lambda: accepted(tmp_path) >= MESSAGES, "all are stored")
+        wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
         assert process.terminate() == 0
     assert sorted(int(str(event["time"])) for event in stored(tmp_path)) == list(range(START, START + MESSAGES))

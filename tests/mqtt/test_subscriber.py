@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from pathlib import Path
-from typing import Unpack
 
 import pytest
 
@@ -14,7 +13,7 @@ from agent.delivery import Answer, Media, Status
 from agent.mqtt.reception import Tuning
 from agent.mqtt.topics import Subscription
 from simulators.parts.mosquitto import Mosquitto
-from tests.mqtt.gateway import DURABLE, GATEWAY, Options, Recorder, running
+from tests.mqtt.gateway import DURABLE, GATEWAY, Options, Recorder, begin_session, running, wait_for_state
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import wait_until
 
@@ -22,24 +21,12 @@ EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
 
 
-async def _begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Unpack[Options]) -> None:
-    """Have the broker know our session, so that it keeps messages while we are away."""
-    publisher.listen(f"oncegate/{GATEWAY}/state")
-    async with running(recorder, port, **settings):
-        await asyncio.to_thread(_wait_for_state, publisher, b"online")
-    await asyncio.to_thread(_wait_for_state, publisher, b"offline")
-
-
-def _wait_for_state(publisher: Publisher, state: bytes) -> None:
-    wait_until(lambda: publisher.heard[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")
-
-
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 async def test_what_was_published_while_we_were_away_comes_in_order(
     broker: Mosquitto, publisher: Publisher, version: str
 ) -> None:
     recorder = Recorder()
-    await _begin_session(recorder, publisher, broker.port, version=version, subscriptions=EVENTS)
+    await begin_session(recorder, publisher, broker.port, version=version, subscriptions=EVENTS)
     publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(100)])
     async with running(recorder, broker.port, version=version, subscriptions=EVENTS):
         await recorder.until(deliveries=100)
@@ -54,7 +41,7 @@ async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
     recorder = Recorder()
     recorder.answer = None
     options: Options = {"version": version, "subscriptions": EVENTS}
-    await _begin_session(recorder, publisher, broker.port, **options)
+    await begin_session(recorder, publisher, broker.port, **options)
     publisher.publish_all([("plant/a/events", body) for body in (b"1", b"2", b"3")])
 
     async def die_with_one_outcome_missing() -> None:
@@ -80,7 +67,7 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
     recorder = Recorder()
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, subscriptions=EVENTS):
-        await asyncio.to_thread(_wait_for_state, publisher, b"online")
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
         recorder.answer = REFUSED
         publisher.publish("plant/a/events", b"1")
         await recorder.until(deliveries=2)
@@ -97,7 +84,7 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
 async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
     options: Options = {"subscriptions": EVENTS, "max_body_bytes": 10}
-    await _begin_session(recorder, publisher, broker.port, **options)
+    await begin_session(recorder, publisher, broker.port, **options)
     recorder.answer = Answer(Status.UNDECODABLE, reason="no event")
     publisher.publish_all([("plant/a/events", b"{"), ("plant/a/events", b"x" * 11)])
     async with running(recorder, broker.port, **options):
@@ -117,7 +104,7 @@ async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publ
     recorder = Recorder()
     publisher.publish("plant/a/events", b"old", retain=True)
     options: Options = {"version": version, "subscriptions": EVENTS}
-    await _begin_session(recorder, publisher, broker.port, **options)
+    await begin_session(recorder, publisher, broker.port, **options)
     async with running(recorder, broker.port, **options):
         publisher.publish("plant/a/events", b"new", retain=True)
         await recorder.until(deliveries=1)
@@ -127,7 +114,7 @@ async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publ
 async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
     recorder.answer = None
-    await _begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
+    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
     publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(12)])
     async with running(recorder, broker.port, Tuning(in_work_max=4), subscriptions=EVENTS):
         for turn in range(3):
@@ -158,7 +145,7 @@ async def test_a_broker_that_is_killed_is_come_back_to(
 
 async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
-    await _begin_session(recorder, publisher, broker.port)
+    await begin_session(recorder, publisher, broker.port)
     publisher.publish_all([("zigbee2mqtt/hall/door", b'{"contact":%d}' % (number % 2)) for number in range(50)])
     async with running(recorder, broker.port, Tuning(in_work_max=30)):
         publisher.publish("zigbee2mqtt/bridge/devices", _devices({"hall/door": "0x00158D0001234567"}), 0, retain=True)
@@ -175,10 +162,10 @@ async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_
         Mosquitto(tmp_path, ("allow_anonymous true", "max_inflight_messages 0")) as broker,
         Publisher(broker.port) as publisher,
     ):
-        await _begin_session(recorder, publisher, broker.port, version="3.1.1")
+        await begin_session(recorder, publisher, broker.port, version="3.1.1")
         publisher.publish_all([("zigbee2mqtt/t1", b'{"n":%d}' % number) for number in range(40)])
         async with running(recorder, broker.port, Tuning(in_work_max=10), version="3.1.1"):
-            await asyncio.to_thread(_wait_for_state, publisher, b"online")
+            await asyncio.to_thread(wait_for_state, publisher, b"online")
             publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
             await recorder.until(deliveries=40)
     assert recorder.bodies == [b'{"n":%d}' % number for number in range(40)]
@@ -189,7 +176,7 @@ async def test_a_name_on_no_list_is_recorded_after_a_while(broker: Mosquitto, pu
     publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), retain=True)
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, Tuning(unknown_seconds=0.1)):
-        await asyncio.to_thread(_wait_for_state, publisher, b"online")
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
         publisher.publish("zigbee2mqtt/stranger", b'{"n":1}')
         publisher.publish("zigbee2mqtt/t1", b'{"n":2}')
         await recorder.until(deliveries=1, recorded=1)
@@ -215,7 +202,7 @@ async def test_a_subscription_of_former_settings_is_passed_over_and_said_once(
 ) -> None:
     recorder = Recorder()
     former = (Subscription("former/+", Media.JSON), *EVENTS)
-    await _begin_session(recorder, publisher, broker.port, subscriptions=former)
+    await begin_session(recorder, publisher, broker.port, subscriptions=former)
     publisher.publish_all([("former/a", b"1"), ("former/a", b"2"), ("plant/a/events", b"3")])
     async with running(recorder, broker.port, subscriptions=EVENTS):
         await recorder.until(deliveries=1)
@@ -230,7 +217,7 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
     recorder.answer = REFUSED
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, subscriptions=EVENTS):
-        await asyncio.to_thread(_wait_for_state, publisher, b"online")
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
         publisher.publish("zigbee2mqtt/bridge/logging", b"{}", qos=0)
         publisher.publish("plant/a/events", b"1", qos=0)
         await asyncio.to_thread(wait_until, lambda: "mqtt=lost messages=1" in caplog.text, "the loss is said")
@@ -239,7 +226,7 @@ async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
 
 async def test_a_restarted_broker_still_has_what_it_kept_for_us(broker: Mosquitto, publisher: Publisher) -> None:
     recorder = Recorder()
-    await _begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
+    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
     publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(20)])
     broker.stop()
     broker.start()
@@ -265,7 +252,7 @@ async def test_a_missing_list_is_said_once(
     broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
-    await _begin_session(recorder, publisher, broker.port)
+    await begin_session(recorder, publisher, broker.port)
     publisher.publish("zigbee2mqtt/t1", b'{"n":1}')
     async with running(recorder, broker.port, Tuning(unknown_seconds=0.02)):
         await asyncio.to_thread(wait_until, lambda: "mqtt=waiting" in caplog.text, "the way in says what it waits for")
@@ -281,7 +268,7 @@ async def test_a_topic_too_long_for_a_device_is_kept_short(broker: Mosquitto, pu
     recorder = Recorder()
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, broker.port, subscriptions=(Subscription("long/#", Media.JSON),)):
-        await asyncio.to_thread(_wait_for_state, publisher, b"online")
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
         publisher.publish(f"long/{'x' * 1000}", b"{}")
         await recorder.until(deliveries=1)
     assert len(recorder.deliveries[0].sender) == 257

@@ -12,7 +12,7 @@ from simulators.parts.mosquitto import Mosquitto
 from simulators.parts.zigbee2mqtt import FIRST_TEMPERATURE, Zigbee2Mqtt, ieee_address
 from tests.mqtt.agents import accepted, agent, stored
 from tests.mqtt.publisher import Publisher
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [
     pytest.mark.heavy,
@@ -41,11 +41,11 @@ def test_every_report_is_in_the_store_once_though_the_agent_is_killed(
         wait_until(lambda: accepted(tmp_path) > 20, "some reports are stored", SECONDS_MAX)
         process.kill()
         process.start()
-        wait_until(lambda: accepted(tmp_path) >= REPORTS, "all reports are stored", SECONDS_MAX)
+        wait_for_count(lambda: accepted(tmp_path), REPORTS, "all reports are stored")
         publisher.publish("zigbee2mqtt/bridge/request/device/rename", json.dumps({"from": "t0", "to": "hall/north"}))
         source.process.wait_for_log("zigbee2mqtt/bridge/response/device/rename")
         source.report()
-        wait_until(lambda: accepted(tmp_path) >= 2 * REPORTS, "the reports of the renamed are stored", SECONDS_MAX)
+        wait_for_count(lambda: accepted(tmp_path), 2 * REPORTS, "the reports of the renamed are stored")
         assert process.terminate() == 0
     events = stored(tmp_path)
     each = [round(FIRST_TEMPERATURE + number / 100, 2) for number in range(REPORTS // 2)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 PARENT = """
 import sys
 from pathlib import Path
@@ -51,7 +51,18 @@ def test_the_topic_has_the_settings_of_the_promise(broker: Broker) -> None:
 
 
 def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
-    broker.create_topics()
+    broker.create_topics("kept", partitions=2)
+    before = described(broker, "kept")
+    broker.create_topics("kept", topics.EVENTS, partitions=5)
+    assert described(broker, "kept") == before
+    assert before[1] == 2
+
+
+def described(broker: Broker, topic: str) -> tuple[str, int]:
+    """Return the topic's id and how many partitions it has."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=SECONDS_MAX)
+    return str(found.topic_id), len(found.partitions)
 
 
 def test_an_acknowledged_record_survives_kill_and_restart(broker: Broker) -> None:

@@ -23,7 +23,7 @@ process = Process(Command("child", ("/bin/sh", "-c", sys.argv[1]), Path(sys.argv
 starter = threading.Thread(target=process.start)  # ends at once: a thread's end must not end the child
 starter.start()
 starter.join()
-process.wait_for_log("started", 10)
+process.wait_for_log("started", 60)
 print(process.pid, flush=True)
 sys.stdin.read()
 """
@@ -36,7 +36,7 @@ def shell(script: str, folder: Path) -> Process:
 def test_kill_leaves_no_child_of_the_child(tmp_path: Path) -> None:
     process = shell(FAMILY, tmp_path)
     process.start()
-    process.wait_for_log("started", 10)
+    process.wait_for_log("started", 60)
 
     process.kill()
 
@@ -48,7 +48,7 @@ def test_kill_leaves_no_child_of_the_child(tmp_path: Path) -> None:
 def test_terminate_kills_what_does_not_end_in_time(tmp_path: Path) -> None:
     process = shell(FAMILY, tmp_path)
     process.start()
-    process.wait_for_log("started", 10)
+    process.wait_for_log("started", 60)
 
     assert process.terminate(seconds=0.2) == -9
     assert session.members(process.pid) == []
@@ -57,7 +57,7 @@ def test_terminate_kills_what_does_not_end_in_time(tmp_path: Path) -> None:
 def test_terminate_lets_a_child_finish(tmp_path: Path) -> None:
     process = shell("trap 'echo finished; exit 7' TERM; echo started; while :; do sleep 0.05; done", tmp_path)
     process.start()
-    process.wait_for_log("started", 10)
+    process.wait_for_log("started", 60)
 
     assert process.terminate() == 7
     assert "finished" in process.log()
@@ -66,7 +66,7 @@ def test_terminate_lets_a_child_finish(tmp_path: Path) -> None:
 def test_a_child_that_stands_still_can_be_ended(tmp_path: Path) -> None:
     process = shell("trap 'exit 7' TERM; echo started; while :; do sleep 0.05; done", tmp_path)
     process.start()
-    process.wait_for_log("started", 10)
+    process.wait_for_log("started", 60)
 
     process.pause()
 
@@ -79,7 +79,7 @@ def test_an_early_end_shows_the_end_of_the_log(tmp_path: Path) -> None:
     process.start()
 
     with pytest.raises(PartError, match=r"(?s)ended with status 3 before 'ready' in the log.*the reason"):
-        process.wait_for_log("ready", 10)
+        process.wait_for_log("ready", 60)
     process.kill()
 
 
@@ -91,11 +91,11 @@ def test_what_does_not_happen_in_time_is_named(tmp_path: Path) -> None:
 def test_a_second_start_reads_its_own_log_only(tmp_path: Path) -> None:
     process = shell("echo $$", tmp_path)
     process.start()
-    process.wait(10)
+    process.wait(60)
     first = process.log()
 
     process.start()
-    process.wait(10)
+    process.wait(60)
 
     assert process.log() != first
     assert process.command.log_file.read_text() == first + process.log()

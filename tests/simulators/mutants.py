@@ -127,7 +127,7 @@ def receipt_before_commit() -> None:
     write = batch.BatchWriter._write
 
     def receipt_first(self: batch.BatchWriter, survivors: Any, planned: Any, standing: Any) -> Any:
-        self._receipts.give(batch.next_commit(self._last, planned, self._window_seconds))
+        self._receipts.give(batch.next_commit(self._last, planned, self._window_seconds, {}))
         time.sleep(BEFORE_SECONDS)
         return write(self, survivors, planned, standing)
 
@@ -136,8 +136,9 @@ def receipt_before_commit() -> None:
 
 def copies_not_dropped_in_the_cloud() -> None:
     """Write every record that comes."""
-    from cloud import job, lookup
+    from cloud import job, lookup, reuse
 
     module: Any = job
     module.drop_duplicates = lambda records, *_: records
     lookup.without_found = lambda survivors, found: survivors
+    reuse.first_of_each = lambda good: good

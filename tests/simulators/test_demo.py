@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import html
+import io
 import json
 import re
 import subprocess
@@ -7,33 +9,30 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from contract.event import Event
-from simulators.demo import options, report
-from simulators.demo.run import Evidence
-from simulators.demo.summary import Kill, Outage, Summary, broken
+from simulators.demo import command, options, report
+from simulators.demo.run import Evidence, complete
+from simulators.demo.summary import Kill, Outage, Summary
 from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.judge import judge
+from simulators.oracle.verdict import BROKEN, Verdict
 from simulators.report.timeline import timeline, transmissions_per_event
+from simulators.run.gateway import GatewayStatus
 from simulators.run.job import Job
 
 BEGIN = 1_763_706_000_000
+VERDICT = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3, records=4, repeats=1)
 GOOD = Summary(
-    events=3,
-    transmissions=5,
-    acked=3,
+    verdict=VERDICT,
+    requests=5,
     accepted=3,
     duplicates=1,
-    kafka_records=4,
-    rows=3,
-    lost=0,
-    doubled=0,
-    invented=0,
-    changed=0,
-    unreceipted=0,
     equal_readings=1,
     seconds=12.3,
     seed=7,
@@ -42,26 +41,68 @@ GOOD = Summary(
 )
 
 
-def test_the_promise_is_kept_only_where_every_fault_is_zero() -> None:
-    assert GOOD.kept
-    twice = {
-        "lost": replace(GOOD, lost=2),
-        "doubled": replace(GOOD, doubled=2),
-        "invented": replace(GOOD, invented=2),
-        "changed": replace(GOOD, changed=2),
-        "unreceipted": replace(GOOD, unreceipted=2),
-    }
-    for name, bad in twice.items():
-        assert not bad.kept
-        assert broken(bad) == f"2 {name}"
-    assert broken(replace(GOOD, acked=2)) == "1 unacked"
+def _broken(name: str) -> Summary:
+    counts: dict[str, Any] = {name: 2}
+    return replace(GOOD, verdict=replace(VERDICT, **counts))
+
+
+def _concluded(evidence: Evidence, folder: Path) -> tuple[int, str]:
+    """Return the demo's exit status, and what it prints."""
+    console = Console(record=True, width=140, file=io.StringIO())
+    return command._conclude(evidence, options.Options(7, folder=folder), console), console.export_text()
+
+
+def test_a_run_without_a_fault_ends_with_status_0(tmp_path: Path, evidence: Evidence) -> None:
+    status, printed = _concluded(evidence, tmp_path)
+    assert status == 0
+    assert "Nothing was lost, nothing was doubled" in printed
+    assert json.loads((tmp_path / "summary.json").read_text())["kept"] is True
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
+    tmp_path: Path, evidence: Evidence, name: str
+) -> None:
+    status, printed = _concluded(replace(evidence, summary=_broken(name)), tmp_path)
+    assert status == 1
+    assert f"The promise was broken: 2 {name}." in printed
+    assert re.search(rf"{re.escape(BROKEN[name])}\W+2\b", printed)
+    figures = json.loads((tmp_path / "summary.json").read_text())
+    assert (figures[name], figures["kept"]) == (2, False)
+    page = (tmp_path / "report.html").read_text()
+    assert f"The promise was broken: 2 {name}." in page
+    assert f"<td>{html.escape(BROKEN[name])}</td><td class=number>2</td>" in page
+
+
+def test_a_run_in_which_nothing_was_acked_and_nothing_stored_fails_the_demo(tmp_path: Path, evidence: Evidence) -> None:
+    nothing = replace(GOOD, verdict=replace(VERDICT, acked=0, rows=0))
+    status, printed = _concluded(replace(evidence, summary=nothing), tmp_path)
+    assert status == 1
+    assert "No verdict: of 3 events none was acked" in printed
+
+
+def test_declared_limits_stand_in_table_summary_and_report(tmp_path: Path, evidence: Evidence) -> None:
+    limited = replace(GOOD, verdict=replace(VERDICT, declared={"equal-events": 4}))
+    status, printed = _concluded(replace(evidence, summary=limited), tmp_path)
+    assert status == 0
+    assert re.search(r"declared, equal-events: .*\b4\b", printed)
+    assert json.loads((tmp_path / "summary.json").read_text())["declared"] == {"equal-events": 4}
+    assert "declared, equal-events: " in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("acked", "outbox", "fault"), [(3, 0, {}), (2, 0, {"unacked": 1}), (3, 5, {"unreceipted": 5})])
+def test_what_has_no_ack_and_what_has_no_receipt_is_a_fault_of_the_demo(
+    acked: int, outbox: int, fault: dict[str, int]
+) -> None:
+    status = GatewayStatus(accepted=3, duplicates=0, new=outbox, forwarded=0)
+    assert complete(replace(VERDICT, acked=acked), status).faults == fault
 
 
 def test_the_summary_is_written_with_the_keys_that_others_read(tmp_path: Path) -> None:
     GOOD.write(tmp_path / "summary.json")
     figures = json.loads((tmp_path / "summary.json").read_text())
-    keys = "events transmissions acked accepted duplicates kafka_records rows lost doubled unreceipted seconds kills"
-    assert set(keys.split()) <= set(figures)
+    keys = "events transmissions acked accepted duplicates kafka_records rows seconds kills declared kept"
+    assert {*keys.split(), *BROKEN} <= set(figures)
     assert figures["kills"] == [
         {
             "process": "agent",
@@ -112,7 +153,8 @@ def evidence(tmp_path: Path) -> Evidence:
         casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
         verdict = judge(casebook)
     first_times = [BEGIN + 1000, BEGIN + 2000, BEGIN + 3000]
-    return Evidence(GOOD, verdict, tmp_path / "ledger.jsonl", first_times, [(BEGIN + 4000, 3)])
+    summary = replace(GOOD, verdict=replace(VERDICT, violations=verdict.violations))
+    return Evidence(summary, tmp_path / "ledger.jsonl", first_times, [(BEGIN + 4000, 3)])
 
 
 def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: Evidence) -> None:
@@ -142,11 +184,6 @@ def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence:
     pictures = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
     assert "var(--table)" in pictures
     assert set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", pictures)) <= {"#ffffff"}
-
-
-def test_a_broken_promise_heads_the_report(tmp_path: Path, evidence: Evidence) -> None:
-    report.write(replace(evidence, summary=replace(GOOD, lost=3)), tmp_path / "report.html")
-    assert "The promise was broken: 3 lost." in (tmp_path / "report.html").read_text()
 
 
 def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:

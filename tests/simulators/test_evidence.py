@@ -3,61 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from arro3.core import Array, DataType, Table
-from deltalake import write_deltalake
-
+from contract.event import Event
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from tests.simulators.truth import NOW, TABLE
+from simulators.voice import device_name, devices_of
+from tests.simulators.tables import write_table
+from tests.simulators.truth import NOW, TABLE, row_of, rows
+
+GATEWAYS_OWN = row_of(Event("urn:oncegate:gateway:g", "gateway.started", id="00ff"))
+SENSORS = [
+    Row(TABLE[0].device, "reading", "17", None, {"temperature": 21.5}, "2", "e", 2, 0, 6, "02", NOW, "gw1"),
+    Row(
+        TABLE[1].device,
+        "alarm",
+        None,
+        NOW + 7,
+        {"open": True, "of": [1, {"a": "ü"}]},
+        epoch="e",
+        sequence=3,
+        partition=1,
+        offset=7,
+        fingerprint="03",
+        at=NOW,
+        gateway="gw2",
+    ),
+]
 
 
 def test_a_table_on_disk_is_read_as_it_is(tmp_path: Path) -> None:
-    columns: dict[str, Any] = {
-        "device": _texts("urn:oncegate:gateway:g", TABLE[0].device, TABLE[1].device),
-        "type": _texts("gateway.started", "reading", "alarm"),
-        "id": _texts("00ff", "17", None),
-        "boot": _texts(None, "2", None),
-        "event_time": _moments(None, None, NOW + 7),
-        "data": _texts(None, '{"temperature":21.50}', '{"open":true,"of":[1,{"a":"ü"}]}'),
-        "epoch": _texts("e", "e", "e"),
-        "sequence": Array([1, 2, 3], DataType.int64()),
-        "kafka_partition": Array([0, 0, 0], DataType.int32()),
-        "kafka_offset": Array([5, 6, 7], DataType.int64()),
-        "fingerprint": Array([b"\x01" * 16, b"\x02" * 16, b"\x03" * 16], DataType.binary()),
-        "processed_at": _moments(NOW, NOW, NOW),
-    }
-    write_deltalake(tmp_path, Table.from_pydict(columns))
-
-    assert list(delta.read(tmp_path)) == [
-        Row(TABLE[0].device, "reading", "17", None, {"temperature": 21.5}, "2", "e", 2, 0, 6, "02" * 16, NOW),
-        Row(
-            TABLE[1].device,
-            "alarm",
-            None,
-            NOW + 7,
-            {"open": True, "of": [1, {"a": "ü"}]},
-            epoch="e",
-            sequence=3,
-            partition=0,
-            offset=7,
-            fingerprint="03" * 16,
-            at=NOW,
-        ),
-    ]
-    write_deltalake(tmp_path, Table.from_pydict(columns), mode="append")
+    write_table(tmp_path, [GATEWAYS_OWN, *SENSORS])
+    fingerprints = [str(row.fingerprint).encode().hex() for row in SENSORS]
+    expected = [row._replace(fingerprint=name) for row, name in zip(SENSORS, fingerprints, strict=True)]
+    assert list(delta.read(tmp_path)) == expected
+    write_table(tmp_path, [GATEWAYS_OWN, *SENSORS])
     assert len(list(delta.read(tmp_path))) == 4
-
-
-def _texts(*values: str | None) -> Array:
-    return Array(values, DataType.string())
-
-
-def _moments(*milliseconds: int | None) -> Array:
-    microseconds = [None if moment is None else moment * 1000 + 999 for moment in milliseconds]
-    return Array(microseconds, DataType.int64()).cast(DataType.timestamp("us", tz="UTC"))
 
 
 def test_a_table_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
     assert list(delta.read(tmp_path / "none")) == []
+
+
+def test_of_a_table_in_use_only_the_devices_of_the_run_are_read(tmp_path: Path) -> None:
+    devices = [device_name(3, run=7), device_name(3, run=8), "urn:dev:mac:00158d0001a2b3c4"]
+    write_table(tmp_path, rows(*(Event(device, id=1) for device in devices)))
+    assert [row.device for row in delta.read(tmp_path, devices_of(7))] == devices[:1]

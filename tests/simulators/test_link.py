@@ -9,7 +9,8 @@ from simulators.link.faults import Delay, Flight, Loss
 from simulators.link.udp import Link
 from simulators.link.weather import CLEAR, Weather, weather
 from simulators.scenario import LinkPlan
-from tests.simulators.tiny_gateway import tiny_gateway, until
+from tests.simulators.tiny_gateway import tiny_gateway
+from tests.support.waiting import until_count
 
 
 class _Peer(asyncio.DatagramProtocol):
@@ -43,7 +44,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
         for number in range(4):
             for index, (transport, _) in enumerate(peers):
                 transport.sendto(bytes((index, 1, number)))
-        await until(lambda: all(len(peer.heard) == 4 for _, peer in peers))
+        await until_count(lambda: sum(len(peer.heard) for _, peer in peers), 12, "answers")
 
         for index, (transport, peer) in enumerate(peers):
             assert peer.heard == [bytes((index, 1, number)) for number in range(4)]
@@ -61,8 +62,8 @@ async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
         traffic = link.traffic
         for number in range(200):
             transport.sendto(bytes((1, 1, number)))
-            await until(lambda: traffic.requests == number + 1 == traffic.answers + traffic.requests_lost)  # noqa: B023
-        await until(lambda: len(peer.heard) == traffic.answers - traffic.answers_lost)
+            await until_count(lambda: traffic.answers + traffic.requests_lost, number + 1, "answers or losses")
+        await until_count(lambda: len(peer.heard) + traffic.answers_lost, traffic.answers, "answers heard or lost")
         transport.close()
         return [datagram[2] for _, datagram in gateway.requests], [datagram[2] for datagram in peer.heard]
 
@@ -85,7 +86,7 @@ async def test_whoever_is_introduced_has_the_fate_of_its_name_whenever_it_comes(
                 before = link.traffic.requests_lost
                 for number in range(1, 65):
                     transport.sendto(name.encode() + bytes((number,)))
-                await until(lambda: len(peer.heard) + link.traffic.requests_lost - before == 64)  # noqa: B023
+                await until_count(lambda: len(peer.heard) + link.traffic.requests_lost - before, 64, "answers")  # noqa: B023
                 transport.close()
             return {
                 name: sorted(datagram[1] for _, datagram in gateway.requests if datagram[:1] == name.encode())
@@ -104,7 +105,7 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
     async with tiny_gateway(echo) as one, tiny_gateway(echo) as two, Link([one.address, two.address], CLEAR, 1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
-        await until(lambda: len(peer.heard) == 2)
+        await until_count(lambda: len(peer.heard), 2, "answers")
         assert [len(gateway.requests) for gateway in (one, two)] == [1, 1]
         transport.close()
 
@@ -118,7 +119,7 @@ async def test_faults_compose_and_may_duplicate() -> None:
     async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
-        await until(lambda: len(peer.heard) == 4)
+        await until_count(lambda: len(peer.heard), 4, "answers")
         assert len(gateway.requests) == 4
         transport.close()
 
@@ -129,12 +130,12 @@ async def test_a_target_that_is_away_is_only_a_loss() -> None:
     async with Link([address], CLEAR, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"gone")
-        await until(lambda: link.traffic.requests == 1)
+        await until_count(lambda: link.traffic.requests, 1, "requests")
         loop = asyncio.get_running_loop()
         back, _ = await loop.create_datagram_endpoint(_Echo, local_addr=address)
         try:
             transport.sendto(b"there")
-            await until(lambda: len(peer.heard) == 1)
+            await until_count(lambda: len(peer.heard), 1, "answers")
             assert peer.heard[-1] == b"there"
         finally:
             back.close()

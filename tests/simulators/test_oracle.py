@@ -2,20 +2,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
+from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict, from_document, sentence
 from simulators.voice import Kind, kind_of
-from tests.simulators.truth import ALL, NOW, TABLE, TRUTH, audit, row_of, sent_and_acked
+from tests.simulators.truth import ALL, NOW, TABLE, TRUTH, audit, row_of, rows, sent_and_acked
 
 
 def _counts(verdict: Verdict) -> tuple[int, int, int, int]:
@@ -51,30 +53,30 @@ def test_a_doubled_event_is_caught(kind: Kind) -> None:
 
 
 INVENTED = [
-    Row(TABLE[_some(Kind.ID)].device, "reading", "10000", None, {"temperature": 21}),
-    Row(TABLE[_some(Kind.TIME)].device, "reading", None, NOW - 1, {"temperature": 21}),
-    Row(TABLE[_some(Kind.NEITHER)].device, "reading", None, None, {"temperature": 99}),
-    Row("urn:dev:mac:02005effffffffff", "reading", "1", None, {"temperature": 21}),
+    Event(TABLE[_some(Kind.ID)].device, id=10000, data={"temperature": 21}),
+    Event(TABLE[_some(Kind.TIME)].device, time=NOW - 1, data={"temperature": 21}),
+    Event(TABLE[_some(Kind.NEITHER)].device, data={"temperature": 99}),
+    Event("urn:dev:mac:02005effffffffff", id=1, data={"temperature": 21}),
 ]
 
 
-@pytest.mark.parametrize("row", INVENTED)
-def test_an_invented_event_is_caught(row: Row) -> None:
-    assert _counts(audit(TRUTH, [*TABLE, row])) == (0, 0, 1, 0)
+@pytest.mark.parametrize("event", INVENTED)
+def test_an_invented_event_is_caught(event: Event) -> None:
+    assert _counts(audit(TRUTH, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
 
 
 @pytest.mark.parametrize("kind", [Kind.ID, Kind.TIME])
 def test_changed_data_is_caught(kind: Kind) -> None:
     rows = list(TABLE)
     row = rows[_some(kind)]
-    rows[_some(kind)] = Row(row.device, row.type, row.id, row.time, {"temperature": -40})
+    rows[_some(kind)] = row._replace(data={"temperature": -40})
     assert _counts(audit(TRUTH, rows)) == (0, 0, 0, 1)
 
 
 def test_changed_data_of_an_event_with_neither_is_one_lost_and_one_invented() -> None:
     rows = list(TABLE)
     row = rows[_some(Kind.NEITHER)]
-    rows[_some(Kind.NEITHER)] = Row(row.device, row.type, None, None, {"temperature": -40})
+    rows[_some(Kind.NEITHER)] = row._replace(data={"temperature": -40})
     assert _counts(audit(TRUTH, rows)) == (1, 0, 1, 0)
 
 
@@ -101,59 +103,80 @@ def test_no_dedup_at_all_is_caught() -> None:
 
 def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
     event = Event("d", id=1, data={"a": 1})
-    sent: list[Line] = [Told(0, 1, event), Sent(0, 1)]
-    assert audit(sent, []).kept
-    assert audit(sent, [row_of(event)]).kept
+    sent: list[Line] = [Told(0, 1, event), Sent(0, 1), GivenUp(0, 1)]
+    assert audit(sent, []).faults == {}
+    assert audit(sent, [row_of(event)]).faults == {}
     assert audit(sent, [row_of(event)] * 2).doubled == 1
 
 
 def test_an_event_that_was_never_sent_may_not_be_there() -> None:
     event = Event("d", id=1)
-    assert audit([Told(0, 1, event)], [row_of(event)]).doubled == 1
+    assert audit([Told(0, 1, event)], [row_of(event)]).faults == {"invented": 1, "unacked": 1}
+    twin = Event("d", data={"a": 1})
+    assert audit([Told(0, 1, twin)], [row_of(twin)]).faults == {"invented": 1, "unacked": 1}
 
 
 def test_unacked_twins_with_neither_are_counted() -> None:
     event = Event("d", data={"a": 1})
     lines: list[Line] = [Told(0, 1, event), Told(0, 2, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
-    assert [_counts(audit(lines, [row_of(event)] * rows))[:2] for rows in range(4)] == [(1, 0), (0, 0), (0, 0), (0, 1)]
-
-
-def _placed(event: Event, sequence: int, epoch: str = "e") -> Row:
-    return row_of(event)._replace(epoch=epoch, sequence=sequence)
+    twins = rows(event, event, event)
+    assert [_counts(audit(lines, twins[:count]))[:2] for count in range(4)] == [(1, 0), (0, 0), (0, 0), (0, 1)]
 
 
 def test_a_device_whose_events_changed_places_is_caught() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
     lines = sent_and_acked(first, second)
-    assert audit(lines, [_placed(first, 4), _placed(second, 7)]).kept
-    swapped = audit(lines, [_placed(first, 7), _placed(second, 4)])
+    assert audit(lines, [row_of(first, 4), row_of(second, 7)]).kept
+    swapped = audit(lines, [row_of(first, 7), row_of(second, 4)])
     assert (swapped.disordered, swapped.kept) == (1, False)
-    assert audit(lines, [_placed(first, 7), _placed(second, 4, "another epoch")]).kept
+    assert audit(lines, [row_of(first, 7), row_of(second, 4, "another epoch")]).kept
+
+
+def test_an_ack_on_the_very_line_before_the_next_transmission_decides() -> None:
+    first, second = Event("d", id=1), Event("d", id=2)
+    lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Acked(1, 1), Sent(1, 2), Acked(2, 2)]
+    assert audit(lines, rows(first, second)).kept
+    assert audit(lines, rows(second, first)).disordered == 1
+
+
+def test_of_several_later_events_the_one_that_was_acked_first_decides() -> None:
+    a, b, c = (Event("d", id=number) for number in range(3))
+    told: list[Line] = [Told(0, 1, a), Told(0, 2, b), Told(0, 3, c), Sent(0, 2), Acked(1, 2), Sent(1, 1), Sent(1, 3)]
+    lines: list[Line] = [*told, Acked(2, 3), Acked(2, 1)]
+    assert audit(lines, rows(b, c, a)).kept
+    assert audit(lines, rows(a, b, c)).disordered == 1
 
 
 def test_events_under_way_at_once_may_come_in_any_order() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
     lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Sent(0, 2), Acked(1, 2), Acked(1, 1)]
-    assert audit(lines, [_placed(first, 7), _placed(second, 4)]).kept
+    assert audit(lines, [row_of(first, 7), row_of(second, 4)]).kept
 
 
 def test_records_of_a_device_that_changed_places_in_kafka_are_caught() -> None:
     def records(*offsets: int) -> Verdict:
         with Casebook() as casebook:
             for sequence, offset in enumerate(offsets):
-                record = Row("d", "reading", str(sequence), None, None, None, "e", sequence, 3, offset, "f", 0)
-                casebook.add_records([record])
+                casebook.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
             return judge(casebook)
 
     assert records(4, 5, 9).disordered == 0
     assert records(4, 9, 5).disordered == 1
+    assert records(4, 9, 5, 6).disordered == 2
+
+
+def test_a_record_that_is_repeated_late_is_where_it_was_first() -> None:
+    first, second = Event("d", id=1), Event("d", id=2)
+    topic = [*rows(first, second), row_of(first)._replace(offset=9)]
+    verdict = audit(sent_and_acked(first, second), topic[:2], topic)
+    assert (verdict.kept, verdict.records, verdict.repeats) == (True, 3, 1)
 
 
 def test_a_topic_in_place_of_a_table_may_repeat_a_label() -> None:
     event = Event("d", id=1)
     with Casebook() as casebook:
         casebook.add_ledger(sent_and_acked(event))
-        casebook.add_topic_as_rows([_placed(event, 4), _placed(event, 4)])
+        casebook.add_topic_as_rows([row_of(event, 4), row_of(event, 4)._replace(offset=9)])
         verdict = judge(casebook)
     assert (verdict.kept, verdict.rows, verdict.repeats) == (True, 1, 1)
 
@@ -174,7 +197,7 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
         ledger.sent(mark)
         ledger.sent(mark, again=True)
         ledger.acked(mark)
-    row = Row("d", "reading", "1", None, {"a": 1}, None, "e1", 4, 3, 17, "00ff", NOW)
+    row = row_of(event, 4)._replace(partition=3, offset=17, fingerprint="00ff")
     with Casebook() as casebook:
         casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
         casebook.add_records([row])
@@ -199,18 +222,35 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
 def test_without_a_table_nothing_is_claimed() -> None:
     with Casebook() as casebook:
         casebook.add_ledger(sent_and_acked(Event("d", id=1)))
-        verdict = judge(casebook, has_table=False)
+        verdict = judge(casebook, Scope(has_table=False))
     assert (verdict.kept, verdict.rows) == (True, None)
     assert "No table was looked at" in sentence(verdict)
 
 
-def test_an_interrupted_run_has_lost_nothing_yet_but_may_have_doubled() -> None:
-    first, second = Event("d", id=1), Event("d", id=2)
-    with Casebook() as casebook:
-        casebook.add_ledger(sent_and_acked(first, second))
-        casebook.add_rows([row_of(second)] * 2)
-        verdict = judge(casebook, complete=False)
-    assert (verdict.lost, verdict.doubled) == (0, 1)
+INTERRUPTED = Scope(complete=False, settled=False)
+
+
+def test_an_interrupted_run_may_have_events_under_way_but_none_that_a_later_one_has_overtaken() -> None:
+    first, second, third = (Event("d", id=number) for number in range(3))
+    lines = sent_and_acked(first, second, third)
+    stored = rows(first, second, third)
+    assert audit(lines, stored[:1], scope=INTERRUPTED).faults == {}
+    assert audit(lines, [stored[0], stored[2]], scope=INTERRUPTED).faults == {"lost": 1}
+    assert audit(lines, [*stored[:1], *stored[:1]], scope=INTERRUPTED).faults == {"doubled": 1}
+    two = replace(INTERRUPTED, gateways=2)
+    assert audit(lines, [stored[0], stored[2]], scope=two).faults == {}  # on its way from the other gateway
+
+
+def test_an_interrupted_run_whose_gateway_has_all_its_receipts_is_judged_for_what_is_lost() -> None:
+    lines = sent_and_acked(Event("d", id=1), Event("d", id=2))
+    assert audit(lines, [], scope=replace(INTERRUPTED, settled=True)).faults == {"lost": 2}
+
+
+def test_an_interrupted_run_has_not_waited_for_acks() -> None:
+    lines = [*sent_and_acked(Event("d", id=1)), Told(0, 2, Event("d", id=2)), Sent(0, 2)]
+    stored = rows(Event("d", id=1))
+    assert audit(lines, stored, scope=INTERRUPTED).faults == {}
+    assert audit(lines, stored).faults == {"unacked": 1}
 
 
 def test_numbers_are_equal_in_every_spelling() -> None:

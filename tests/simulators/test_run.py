@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cloud.postgres_statements import Statements
 from contract.event import Event
 from simulators import command_line, ledger
 from simulators.evidence.postgres import PostgresError
+from simulators.evidence.row import Row
 from simulators.ledger import Acked, Begun, Ledger, Told
 from simulators.oracle.verdict import Verdict
 from simulators.parts.postgres import Postgres
@@ -27,7 +29,10 @@ from simulators.run import folder
 from simulators.run.error import RunError
 from simulators.run.options import Options, Place, parse
 from simulators.run.run import judge_there
+from simulators.voice import device_name, devices_of
+from tests.simulators.tables import write_table
 from tests.simulators.tiny_gateway import tiny_gateway
+from tests.simulators.truth import row_of
 
 SECONDS_MAX = 120
 SCENARIO = """
@@ -86,6 +91,29 @@ async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
+async def test_the_sensors_of_each_run_in_the_field_have_names_of_their_own(tmp_path: Path) -> None:
+    begins = []
+    for place in (tmp_path / "a", tmp_path / "b"):
+        place.mkdir()
+        async with tiny_gateway() as gateway:
+            await _run(_command(place, gateway.address[1], 0.5))
+        lines = list(ledger.read(place / "out.jsonl"))
+        assert isinstance(lines[0], Begun)
+        begins.append(str(lines[0].run["devices"]))
+        assert all(line.event.device.startswith(begins[-1]) for line in lines if isinstance(line, Told))
+    assert begins[0] != begins[1]
+
+
+async def test_a_gateway_that_answers_nobody_is_no_verdict_and_no_success(tmp_path: Path) -> None:
+    async with tiny_gateway(lambda _: []) as gateway:
+        (tmp_path / "deaf.toml").write_text(SCENARIO.format(seconds=1).replace("[[", "settle_seconds = 1\n[[", 1))
+        command = _command(tmp_path, gateway.address[1], 1)
+        status, output = await _run([str(tmp_path / "deaf.toml") if "small" in word else word for word in command])
+    assert status == 1, output
+    assert "No verdict" in output
+    assert "unacked" in output
+
+
 async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("truth")
     status, output = await _run(_command(tmp_path, 9, 1))
@@ -97,7 +125,8 @@ async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
 async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     async with tiny_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")
-    assert status == 0, output
+    assert status == 130, output
+    assert "No table was looked at" in output
     assert "interrupted" in output
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -172,6 +201,31 @@ def test_a_table_that_is_not_there_has_lost_all_that_was_acked(tmp_path: Path) -
     assert "byte for byte" in str(verdict.violations[-1])
 
 
+def _played(file: Path, number: int) -> list[Row]:
+    """Write the ledger of a run in which two devices report, and return the rows that must be there."""
+    events = [Event(device_name(index, number), id=count) for count in range(3) for index in range(2)]
+    with Ledger(file, lambda: 0) as written:
+        written.begin({"devices": devices_of(number)})
+        for event in events:
+            mark = written.tell(event)
+            written.sent(mark)
+            written.acked(mark)
+    return [row_of(event, count, f"epoch {number}") for count, event in enumerate(events)]
+
+
+def test_a_run_is_judged_by_its_own_devices_on_a_table_in_use(tmp_path: Path) -> None:
+    first, second = (_played(tmp_path / f"{number}.jsonl", number) for number in (1, 2))
+    others = [row_of(Event("urn:dev:mac:00158d0001a2b3c4", id=17), 90)] * 2
+    write_table(tmp_path / "table", [*first, *others, *second])
+    place = Place(table=tmp_path / "table")
+    for number in (1, 2):
+        verdict = judge_there(tmp_path / f"{number}.jsonl", place, complete=True)
+        assert (verdict.faults, verdict.rows) == ({}, 6)
+    write_table(tmp_path / "table", second[:1])
+    assert judge_there(tmp_path / "1.jsonl", place, complete=True).kept
+    assert judge_there(tmp_path / "2.jsonl", place, complete=True).faults == {"doubled": 1}
+
+
 def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) -> None:
     file = _ledger(tmp_path)
     events = [line.event for line in ledger.read(file) if isinstance(line, Told)]
@@ -238,3 +292,15 @@ def test_a_verdict_that_is_broken_names_all_that_is() -> None:
     verdict = Verdict(events=1, acked=1, refused=0, given_up=0, transmissions=1, rows=2, doubled=1, premature=3)
     assert verdict.faults == {"doubled": 1, "premature": 3}
     assert not verdict.kept
+
+
+def test_without_the_packages_of_the_simulators_one_sentence_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['run', '--help']; "
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + "from simulators.command_line import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    assert (done.returncode, done.stderr) == (1, "oncegate-sim: rich is not installed; run: pip install '.[sim]'\n")

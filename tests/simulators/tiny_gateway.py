@@ -66,10 +66,3 @@ async def tiny_gateway(answer: Answer = acked) -> AsyncIterator[TinyGateway]:
         yield gateway
     finally:
         transport.close()
-
-
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until the condition holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (nobody signals a counter)
-            await asyncio.sleep(0.001)

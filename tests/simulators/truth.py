@@ -9,6 +9,7 @@ from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Line, Sent, Told
 from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
 from simulators.voice import Voice, nature
@@ -18,11 +19,21 @@ EVENTS_EACH = 25
 NOW = 1_763_706_000_000
 
 
-def audit(ledger: Iterable[Line], table: Iterable[Row], gateways: int = 1) -> Verdict:
+def audit(
+    ledger: Iterable[Line], table: Iterable[Row], topic: Iterable[Row] | None = None, scope: Scope | None = None
+) -> Verdict:
+    """Judge a table, and the topic where there is one; ids are texts in a table."""
     with Casebook() as casebook:
         casebook.add_ledger(ledger)
-        casebook.add_rows(table)
-        return judge(casebook, gateways=gateways)
+        casebook.add_rows(map(_of_table, table))
+        if topic is not None:
+            casebook.add_records(topic)
+        return judge(casebook, scope)
+
+
+def _of_table(record: Row) -> Row:
+    id_, boot = (None if value is None else str(value) for value in (record.id, record.boot))
+    return record._replace(id=id_, boot=boot)
 
 
 def _truth() -> list[Line]:
@@ -39,11 +50,18 @@ def _truth() -> list[Line]:
 
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
-    return [row_of(line.event) for line in lines if isinstance(line, Told)]
+    return rows(*(line.event for line in lines if isinstance(line, Told)))
 
 
-def row_of(event: Event) -> Row:
-    return Row(event.device, event.type, None if event.id is None else str(event.id), event.time, event.data)
+def rows(*events: Event) -> list[Row]:
+    """Label events one after the other, as one gateway does, in one partition."""
+    return [row_of(event, sequence) for sequence, event in enumerate(events, start=1)]
+
+
+def row_of(event: Event, sequence: int = 1, epoch: str = "e", gateway: str = "gw1") -> Row:
+    """Return the record of an event under a label; its fingerprint is one that nobody else has."""
+    label = (epoch, sequence, 0, sequence, f"{epoch} {sequence}", NOW)
+    return Row(event.device, event.type, event.id, event.time, event.data, event.boot, *label, gateway)
 
 
 def sent_and_acked(*events: Event) -> list[Line]:

@@ -76,6 +76,10 @@ class _Connection(apsw.Connection):
     def executescript(self, sql: str) -> None:
         self.execute(sql)
 
+    @property
+    def total_changes(self) -> int:  # type: ignore[override]
+        return super().total_changes()
+
 
 class _RecordingSystem(apsw.VFS):
     def __init__(self, recording: Recording) -> None:

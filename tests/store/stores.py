@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def submit(
 
 async def accept(store: EventStore, clock: HandClock, *events: Event, proof: bytes | None = None) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 20)
+    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
@@ -111,8 +112,11 @@ def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> B
 def crash_image(folder: Path, to: Path) -> Path:
     """Copy what a process killed now leaves behind: the file and its write-ahead log."""
     to.mkdir()
-    for name in (database.FILE_NAME, f"{database.FILE_NAME}-wal"):
-        if (folder / name).exists():
+    with closing(database.open_as_it_is(folder / database.FILE_NAME)) as reader:
+        # Its snapshot keeps the log from beginning anew between the two copies.
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        for name in (database.FILE_NAME, f"{database.FILE_NAME}-wal"):
             shutil.copy(folder / name, to / name)
     return to
 

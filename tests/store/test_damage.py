@@ -1,5 +1,6 @@
 """Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -173,6 +174,32 @@ def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp
     damage(folder, LOG, lambda content: content.__setitem__(whole.frames[0].at, content[whole.frames[0].at] ^ 1))
     log = Log(folder / database.FILE_NAME)
     assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
+) -> None:
+    """Record what is flushed, and how long it was then: a power cut takes what came later."""
+    path = tmp_path / database.FILE_NAME
+    flushed: list[tuple[str, int]] = []
+
+    def fsync(file: int) -> None:
+        name = Path(f"/proc/self/fd/{file}").readlink().name
+        flushed.append((name, len(list(tmp_path.iterdir())) if name == tmp_path.name else os.fstat(file).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if in_place:
+        aside.suspect(path, "a reason")
+        assert aside.suspicion(path) == "a reason"
+        assert flushed == [(f"{path.name}.suspect", len("a reason")), (tmp_path.name, 1)]
+    else:
+        path.write_bytes(b"old")
+        new = aside.prepare(path)
+        new.write_bytes(b"salvaged")
+        aside.finish(path, new, "T")
+        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2)]
+        assert path.read_bytes() == b"salvaged"
 
 
 def _overwrite_all(content: bytearray, piece: bytes) -> None:

@@ -81,6 +81,10 @@ class _Connection(apsw.Connection):
     def executescript(self, sql: str) -> None:
         self.execute(sql)
 
+    @property
+    def total_changes(self) -> int:  # type: ignore[override]
+        return super().total_changes()
+
 
 def _translated(error: apsw.Error) -> sqlite3.OperationalError:
     told = sqlite3.OperationalError(str(error))

@@ -97,13 +97,13 @@ async def test_a_waiting_forwarder_is_woken_by_an_event(case: Case) -> None:
     woken = threading.Event()
 
     def wait() -> None:
-        if case.outbox.wait(0, 20):
+        if case.outbox.wait(0, 60):
             woken.set()
 
     thread = threading.Thread(target=wait)
     thread.start()
     await case.append(2)
-    thread.join(20)
+    thread.join(60)
     assert woken.is_set()
 
 

@@ -1,9 +1,57 @@
-"""Wait for conditions, never for time."""
+"""Waits for conditions and for counts, never for time.
 
+A condition has a deadline. A count has none: it fails once it stands still, with the number at which it does. So a slow
+machine fails no test as long as something moves, and an event that is lost is called lost, not late.
+"""
+
+from __future__ import annotations
+
+import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from simulators.parts.process import Process
 
 POLL_SECONDS = 0.01
+LOOP_POLL_SECONDS = 0.001
+STANDSTILL_SECONDS_MAX = 60.0
+"""Longer than what the product itself waits for: sessions, transactions, a back-off of 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """What passes while a test waits."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+REAL = Time()
+
+
+@dataclass(slots=True)
+class Progress:
+    """Follows a count to its goal: up, or down to 0."""
+
+    goal: int
+    what: str
+    standstill_seconds: float = STANDSTILL_SECONDS_MAX
+    or_more: bool = False
+    """Whether a count beyond the goal is fine, too."""
+    _latest: int | None = None
+    _moved: float = 0.0
+
+    def reached(self, count: int, now: float) -> bool:
+        """Whether the count is at its goal; fail where it stands still or is beyond the goal."""
+        if count == self.goal or (self.or_more and count > self.goal):
+            return True
+        place = f"{count} of {self.goal}" if self.goal else f"{count} left"
+        assert count < self.goal or not self.goal, f"too many, {place}: {self.what}"
+        if count != self._latest:
+            self._latest, self._moved = count, now
+        assert now - self._moved < self.standstill_seconds, f"stuck at {place}: {self.what}"
+        return False
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
@@ -12,3 +60,52 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(POLL_SECONDS)
+
+
+def wait_for_count(
+    count: Callable[[], int],
+    goal: int,
+    what: str,
+    standstill_seconds: float = STANDSTILL_SECONDS_MAX,
+    *,
+    or_more: bool = False,
+    passing: Time = REAL,
+) -> None:
+    """Wait until the count is at its goal; fail once it stands still or has passed it."""
+    progress = Progress(goal, what, standstill_seconds, or_more)
+    while not progress.reached(count(), passing.now()):
+        passing.sleep(POLL_SECONDS)
+
+
+def wait_for_work(process: Process, count: Callable[[], int], goal: int, what: str, standstill_seconds: float) -> None:
+    """Wait until a process has moved the count to its goal or beyond; fail with its log's end if it has ended, too."""
+    try:
+        progress = Progress(goal, what, standstill_seconds, or_more=True)
+        while not progress.reached(count(), time.monotonic()):
+            process.require_alive(what)
+            time.sleep(POLL_SECONDS)
+    except AssertionError as error:
+        error.add_note(process.log_tail())
+        raise
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait until the condition holds, while the loop goes on; fail with what was awaited."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(LOOP_POLL_SECONDS)
+
+
+async def until_count(
+    count: Callable[[], int],
+    goal: int,
+    what: str,
+    standstill_seconds: float = STANDSTILL_SECONDS_MAX,
+    *,
+    or_more: bool = False,
+) -> None:
+    """Wait until the count is at its goal, while the loop goes on; fail once it stands still or has passed it."""
+    progress = Progress(goal, what, standstill_seconds, or_more)
+    while not progress.reached(count(), asyncio.get_running_loop().time()):  # noqa: ASYNC110 (nobody signals a counter)
+        await asyncio.sleep(LOOP_POLL_SECONDS)

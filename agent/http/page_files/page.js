@@ -2,6 +2,7 @@
 // The page asks every two seconds; a page that nobody looks at asks nothing.
 
 const PERIOD_MS = 2000;
+const SILENCE_MS = 10000;
 const RATE_SAMPLES_MAX = 30;
 const LIVE_ROWS_MAX = 100;
 const $ = (id) => document.getElementById(id);
@@ -43,7 +44,7 @@ function ago(ms, now) { return ms === null ? "never" : `${duration((now - ms) / 
 async function ask(path) {
   const token = sessionStorage.getItem("token");
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(path, { headers, cache: "no-store" });
+  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(SILENCE_MS) });
   if (answer.status === 401 || answer.status === 403) {
     $("token-form").hidden = false;
     throw new Error("a token is needed");
@@ -84,8 +85,8 @@ function perSecond(rate) { return `${rate < 10 ? Math.max(0, rate).toFixed(1) : 
 function showState(live) {
   const kafka = live.links.kafka;
   if (live.trouble) badge(`✗ refuses events: ${live.trouble}`, "bad");
-  else if (kafka && kafka.state !== "reachable") badge(`! takes events; Kafka is ${kafka.state}`, "warning");
-  else if (live.links.receipts && ["held", "unreachable"].includes(live.links.receipts.state)) {
+  else if (kafka && !kafka.up) badge(`! takes events; Kafka is ${kafka.state}`, "warning");
+  else if (live.links.receipts && !live.links.receipts.up) {
     badge(`! takes events; receipts are ${live.links.receipts.state}`, "warning");
   } else badge("✓ takes events", "good");
 }
@@ -193,15 +194,27 @@ async function find(query) {
   } catch (error) { $("found").replaceChildren(element("p", error.message)); }
 }
 
+let answered = new Date();
+
+// A fetch that fails without any answer throws a TypeError, or an abort once it has waited for too long.
+function showFailure(error) {
+  const silent = error instanceof TypeError || error instanceof DOMException;
+  document.body.classList.toggle("stale", silent);
+  if (silent) badge(`✗ agent not responding since ${answered.toLocaleTimeString()}`, "bad");
+  else badge(`? ${error.message}`, "unknown");
+}
+
 async function turn() {
   if (!document.hidden) {
     try {
       const live = await ask(`/api/v1/live?after=${after}`);
+      answered = new Date();
+      document.body.classList.remove("stale");
       $("gateway").textContent = live.status.gateway;
       document.title = `${live.status.gateway} · Oncegate`;
       showState(live); showGlance(live); showDevices(live); showFeed(live); showErrors(live);
       $("footer").textContent = `oncegate ${live.version}; runs since ${new Date(live.started).toISOString()}`;
-    } catch (error) { badge(`? ${error.message}`, "unknown"); }
+    } catch (error) { showFailure(error); }
   }
   setTimeout(turn, PERIOD_MS);
 }

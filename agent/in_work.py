@@ -1,0 +1,39 @@
+"""How much memory the deliveries between receipt and answer take, so that no way in takes more than its part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.delivery import Delivery
+from agent.store.port import Candidate, Reject
+
+BYTES_MAX = {"coap": 48 << 20, "zigbee2mqtt": 48 << 20, "mqtt": 48 << 20, "http": 24 << 20}
+"""Counted for one way in. MQTT has a bound of its own far below (`agent.mqtt.reception`): at this one it would have to
+leave its broker."""
+DELIVERY_BYTES = 2_048
+"""Of a delivery without its events: the exchange, the answer's way back, the submission."""
+EVENT_BYTES = 512
+REJECT_BYTES = 1_024
+DATA_FACTOR = 28
+"""Memory for a byte of an event's text: an empty list is two characters and a comma there, and up to 80 bytes as a
+value. Usual data takes an eighth of that."""
+
+
+class InWork:
+    """The deliveries of one way in that are not answered yet."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.bytes = 0
+        """What they take at most."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the next has to wait; the last one may exceed the bound by its own size."""
+        return self.bytes >= self._bytes_max
+
+
+def memory_bytes(delivery: Delivery, candidates: Sequence[Candidate], rejects: Sequence[Reject]) -> int:
+    """Return how many bytes of memory a delivery takes at most until it is answered."""
+    events = sum([EVENT_BYTES + DATA_FACTOR * len(candidate.tail) for candidate in candidates])
+    return DELIVERY_BYTES + 2 * len(delivery.body) + events + REJECT_BYTES * len(rejects)

@@ -1,0 +1,1 @@
+"""What the agent reports about itself."""

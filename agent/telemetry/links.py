@@ -1,0 +1,92 @@
+"""The state of each connection to the outside, as a value that log, status page and metrics share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.clock import Clock
+from contract.moment import rfc3339
+
+_log = logging.getLogger(__name__)
+
+
+class LinkName(StrEnum):
+    """The connections, in the order in which they are shown."""
+
+    KAFKA = "kafka"
+    RECEIPTS = "receipts"
+    MQTT = "mqtt"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """One of the states that a connection can be in; states are constants beside the code that reports them."""
+
+    name: str
+    up: bool
+    """Whether the connection works as it should: the value of `oncegate_link_up`."""
+    level: int = logging.INFO
+    """The level of its log line."""
+    logs_each_reason: bool = False
+    """Whether another reason for the same state is logged, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """What was last reported of a connection."""
+
+    state: LinkState
+    since: int
+    """When this state began, in milliseconds since 1970 UTC."""
+    reason: str
+    """The latest reason; empty where there is none."""
+
+
+class Links:
+    """The connections' latest states; any thread may report and read.
+
+    A change of state is logged once. Nothing is read back from the log, so neither the log level nor text from
+    outside can change what is shown.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._reports: dict[LinkName, LinkReport] = {}
+        self._lock = threading.Lock()
+
+    def report(self, link: LinkName, state: LinkState, reason: str = "", **facts: object) -> None:
+        """Record the state of a connection, and log it where it changed; `facts` are logged with it."""
+        with self._lock:
+            before = self._reports.get(link)
+            changed = before is None or before.state != state
+            since = self._clock.wall() if before is None or changed else before.since
+            self._reports[link] = LinkReport(state, since, reason)
+        if changed or (state.logs_each_reason and before is not None and before.reason != reason):
+            pairs = [f"since={rfc3339(since)}", *([f"reason={reason!r}"] if reason else [])]
+            pairs += [f"{key}={value!r}" for key, value in facts.items()]
+            _log.log(state.level, "%s=%s %s", link.value, state.name, " ".join(pairs))
+
+    def state(self, link: LinkName) -> LinkState | None:
+        """Return the latest state of a connection; None before the first report."""
+        report = self._reports.get(link)
+        return None if report is None else report.state
+
+    def reports(self) -> dict[LinkName, LinkReport]:
+        """Return the latest report of each connection that has one, in the order of `LinkName`."""
+        with self._lock:
+            return {link: self._reports[link] for link in LinkName if link in self._reports}
+
+    def document(self) -> dict[str, dict[str, object]]:
+        """Return the same in JSON's types."""
+        return {
+            link.value: {
+                "state": report.state.name,
+                "up": report.state.up,
+                "since": report.since,
+                "reason": report.reason,
+            }
+            for link, report in self.reports().items()
+        }

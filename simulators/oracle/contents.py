@@ -1,0 +1,161 @@
+"""The contents: which statements have the rows that they must have, and which rows no sensor has sent.
+
+A statement with an id or a time is one event and one row, however often it was said. One with neither cannot be told
+from its twin, by nobody: there the number of rows must be the number of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Findings, Scope
+from simulators.oracle.statement import name, words
+from simulators.oracle.tallies import must
+from simulators.oracle.verdict import Violation
+
+_KNOWN = """
+    SELECT marks, sent, acked, due_forms, sent_forms, ifnull(rows, 0), mark, statement
+    FROM said LEFT JOIN found USING (statement)
+    WHERE NOT neither AND (marks > 1 OR ifnull(rows, 0) > (sent > 0) OR ifnull(rows, 0) < (due > 0))
+"""
+_NEITHER = """
+    SELECT sent, acked, due, requests, across, ifnull(rows, 0), mark, statement
+    FROM said LEFT JOIN found USING (statement)
+    WHERE neither AND (ifnull(rows, 0) < due OR ifnull(rows, 0) > sent)
+"""
+_BY_GATEWAY = """
+    SELECT count(*) FROM row WHERE statement = ? AND gateway IS NOT NULL AND NOT repeated GROUP BY gateway
+"""
+_UNSAID_ROWS = """
+    SELECT min(said), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM said)
+    AND statement NOT IN (SELECT statement FROM variant) GROUP BY statement
+"""
+# What a row has, too, has been found there already.
+_UNSAID_RECORDS = """
+    SELECT min(r.said), count(DISTINCT r.epoch || r.sequence) FROM record r LEFT JOIN said s USING (statement)
+    WHERE (ifnull(s.forms, 0) >> r.form) & 1 = 0
+    AND NOT EXISTS (SELECT 1 FROM variant v WHERE v.statement = r.statement AND v.form = r.form)
+    AND (s.forms IS NOT NULL OR r.statement NOT IN (SELECT statement FROM found)) GROUP BY r.statement, r.form
+"""
+_RESTAMPED = """
+    SELECT mark, {must}, (SELECT sum(rows) FROM found WHERE statement IN
+        (SELECT event.statement UNION SELECT v.statement FROM variant v WHERE v.mark = event.mark))
+    FROM event WHERE mark IN (SELECT mark FROM variant)
+"""
+_RESTAMPED_TWICE = """
+    SELECT min(v.mark), rows FROM found JOIN variant v USING (statement)
+    WHERE rows > 1 AND v.statement NOT IN (SELECT statement FROM said) GROUP BY v.statement
+"""
+_RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN said USING (statement)"
+
+
+def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Hold statements against rows, and records against statements."""
+    missing = _check_known(casebook, findings)
+    _check_neither(casebook, scope, findings)
+    _check_restamped(casebook, scope, findings)
+    _check_unsaid(casebook, findings, _UNSAID_ROWS, missing)
+    if casebook.has_records:
+        _check_unsaid(casebook, findings, _UNSAID_RECORDS, missing)
+
+
+def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violation]:
+    """Judge statements with an id or a time, and return those that are missing, by name."""
+    missing: dict[bytes, Violation] = {}
+    for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in casebook.database.execute(
+        _KNOWN
+    ).fetchall():
+        said = casebook.said(mark)
+        violation = Violation("lost", words(said), sent, acked, rows, (mark,))
+        due, allowed = due_forms.bit_count(), sent_forms.bit_count()
+        if marks > 1 and sent > allowed:
+            findings.declared["equal-events"] += sent - allowed
+        if rows < due:
+            findings.add(violation, due - rows)
+            if (named := name(said)) is not None and due == 1:
+                missing[named] = violation
+        elif rows > allowed and not casebook.has_variant(statement):
+            _add_surplus(findings, violation, rows - allowed)
+        elif rows > max(allowed, 1):
+            findings.add(replace(violation, what="doubled"), rows - max(allowed, 1))
+    return missing
+
+
+def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
+    """Count rows beyond what was sent: copies, or where nothing was sent that could be taken, inventions."""
+    findings.add(replace(violation, what="doubled" if violation.sent else "invented"), count)
+
+
+def _check_neither(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    for sent, acked, due, requests, across, rows, mark, statement in casebook.database.execute(_NEITHER).fetchall():
+        violation = Violation("lost", words(casebook.said(mark)), sent, acked, rows, (mark,))
+        if rows < due:
+            findings.add(violation, due - rows)
+            continue
+        by_gateway = [count for (count,) in casebook.database.execute(_BY_GATEWAY, (statement,))]
+        if len(by_gateway) < scope.gateways and sum(by_gateway) < rows:
+            by_gateway = _spread(rows, scope.gateways)
+        rest = rows - sent
+        for limit, room in _room(by_gateway, sent, requests if sent else 0, across if sent else 0).items():
+            covered = min(rest, room)
+            findings.declared[limit] += covered
+            rest -= covered
+        if rest:
+            _add_surplus(findings, violation, rest)
+
+
+def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> dict[str, int]:
+    """Return how many rows beyond the events each declared limit can explain, gateway by gateway."""
+    beyond = [max(0, rows - sent) for rows in by_gateway]
+    anew = [min(rows, requests - sent) for rows in beyond]
+    return {
+        "heard-twice-without-id": max(0, sum(min(rows, sent) for rows in by_gateway) - sent),
+        "resent-without-proof": sum(anew),
+        "across-a-restored-card": sum(min(rows - taken, across) for rows, taken in zip(beyond, anew, strict=True)),
+    }
+
+
+def _spread(rows: int, gateways: int) -> list[int]:
+    """Spread rows whose gateway nobody names over the gateways in the way that explains most of them."""
+    return [rows // gateways + (number < rows % gateways) for number in range(gateways)]
+
+
+def _check_restamped(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    execute = casebook.database.execute
+    for mark, due, rows in execute(_RESTAMPED.format(must=must(scope))).fetchall():
+        if due and not rows:
+            findings.add(Violation("lost", words(casebook.said(mark)), 1, 1, 0, (mark,)))
+        elif rows and rows > 1:
+            findings.declared["restamped-resends"] += rows - 1
+    for mark, rows in execute(_RESTAMPED_TWICE).fetchall():
+        findings.declared["restamped-resends"] -= rows - 1
+        findings.add(Violation("doubled", words(casebook.said(mark)), 1, 1, rows, (mark,)), rows - 1)
+    findings.declared["equal-events"] += casebook.count(_RESTAMPED_AS_ANOTHER)
+
+
+def _check_unsaid(casebook: Casebook, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
+    """Judge what nobody has said so: changed where an event of that name was told, invented else."""
+    unsaid = casebook.database.execute(query).fetchall()
+    if not unsaid:
+        return
+    marks = _marks_by_name(casebook, {named for said, _ in unsaid if (named := name(said)) is not None})
+    for said, rows in unsaid:
+        named = name(said)
+        mark = marks.get(named) if named is not None else None
+        if mark is None:
+            findings.add(Violation("invented", words(said), 0, 0, rows), rows)
+            continue
+        findings.add(Violation("changed", words(said), 1, 1, rows, (mark,)), rows)
+        if named in missing:
+            findings.take_back(missing.pop(named))
+
+
+def _marks_by_name(casebook: Casebook, wanted: Set[bytes]) -> dict[bytes, int]:
+    """Find the events that bear these names, in one pass."""
+    marks: dict[bytes, int] = {}
+    for mark, said in casebook.database.execute("SELECT mark, said FROM event WHERE NOT neither"):
+        if (named := name(said)) in wanted and named is not None:
+            marks[named] = mark
+    return marks

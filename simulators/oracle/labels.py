@@ -1,0 +1,103 @@
+"""The labels: each stands for one event, each known event has one, and each row is the record that it names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Findings, Scope
+from simulators.oracle.statement import words
+from simulators.oracle.verdict import Violation
+
+_ROWS_OF_ONE_LABEL = """
+    SELECT again.rows, min(row.said), ifnull(sent, 0), ifnull(acked, 0), mark
+    FROM again JOIN row USING (epoch, sequence) LEFT JOIN said USING (statement) GROUP BY epoch, sequence
+"""
+_TWO_EVENTS = """
+    SELECT epoch, sequence, count(*), group_concat(mark) FROM label LEFT JOIN said USING (statement)
+    WHERE (epoch, sequence) IN (SELECT epoch, sequence FROM label GROUP BY epoch, sequence HAVING count(*) > 1)
+    GROUP BY epoch, sequence
+"""
+_TWO_LABELS = """
+    SELECT statement, mark, sent_forms, across FROM label JOIN said USING (statement) WHERE NOT neither
+    GROUP BY statement HAVING count(*) > 1
+"""
+_LABELS_OF = """
+    SELECT gateway, epoch FROM label WHERE statement = ? AND NOT EXISTS (
+        SELECT 1 FROM gap WHERE gap.epoch = label.epoch AND sequence BETWEEN first AND last)
+"""
+_WITHOUT_LABEL = """
+    SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
+"""
+# Rows that nobody has said are judged by their contents.
+_NOT_THE_RECORD = """
+    SELECT r.said, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
+        EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence),
+        (SELECT mark FROM said WHERE said.statement = r.statement)
+    FROM row r LEFT JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
+    WHERE (r.epoch IS NOT c.epoch OR r.sequence IS NOT c.sequence OR r.fingerprint IS NOT c.fingerprint
+        OR r.gateway IS NOT c.gateway OR r.statement IS NOT c.statement)
+    AND (r.statement IN (SELECT statement FROM said) OR r.statement IN (SELECT statement FROM variant))
+"""
+_DECLARED_AND_THERE = """
+    SELECT epoch, sequence FROM label JOIN gap USING (epoch) WHERE sequence BETWEEN first AND last
+"""
+
+
+def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Judge labels among themselves, and rows against records where the topic was read."""
+    execute = casebook.database.execute
+    for rows, said, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
+        findings.add(Violation("doubled", words(said), sent, acked, rows, _marks(mark)), rows - 1)
+    for epoch, sequence, events, marks in execute(_TWO_EVENTS).fetchall():
+        said = f"{_label(epoch, sequence)}: {events} events"
+        findings.add(Violation("mislabelled", said, 0, 0, events, _marks(marks)))
+    if not casebook.has_records:
+        for said, mark in execute(_WITHOUT_LABEL).fetchall():
+            findings.add(Violation("mislabelled", f"{words(said)}: a row without a label", 0, 0, 1, _marks(mark)))
+        return
+    _check_labels_of_one_event(casebook, scope, findings)
+    _check_rows(casebook, findings)
+    for epoch, sequence in execute(_DECLARED_AND_THERE).fetchall():
+        findings.add(Violation("misdeclared", f"{_label(epoch, sequence)}: declared as given up", 0, 0, 1))
+
+
+def _check_labels_of_one_event(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Judge events with several labels: a gateway must recognise what it has labelled and not declared as given up.
+
+    An older copy of its store cannot, for an event that was under way while the copy was put in place; and it labels in
+    another epoch. Nor can another gateway.
+    """
+    for statement, mark, forms, across in casebook.database.execute(_TWO_LABELS).fetchall():
+        epochs: dict[str | None, list[str]] = defaultdict(list)
+        for gateway, epoch in casebook.database.execute(_LABELS_OF, (statement,)):
+            epochs[gateway].append(epoch)
+        events = max(1, forms.bit_count())
+        for gateway, of in epochs.items():
+            gateways = scope.gateways if gateway is None else 1
+            forgotten = across * gateways if len(set(of)) == len(of) else 0
+            others = (gateways - 1) * events if len(set(of)) > 1 else 0
+            if len(of) > events + others + forgotten:
+                said = f"{words(casebook.said(mark))}: {len(of)} labels"
+                findings.add(Violation("mislabelled", said, 1, 1, len(of), (mark,)))
+
+
+def _check_rows(casebook: Casebook, findings: Findings) -> None:
+    rows = casebook.database.execute(_NOT_THE_RECORD).fetchall()
+    for said, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
+        place = f"{words(said)}: partition {partition}, offset {offset}"
+        if is_nowhere and not is_label:
+            findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1, _marks(mark)))
+            continue
+        other = "there is no such record" if is_nowhere else "the record there says otherwise"
+        claim = f"{place}, {_label(epoch, sequence)}: {other}"
+        findings.add(Violation("mislabelled", claim, 0, 0, 1, _marks(mark)))
+
+
+def _marks(listed: int | str | None) -> tuple[int, ...]:
+    """Return one mark, or those that SQLite has joined by commas; what nobody told has none."""
+    return () if listed is None else tuple(map(int, str(listed).split(",")))
+
+
+def _label(epoch: str | None, sequence: int | None) -> str:
+    return f"epoch {epoch}, sequence {sequence}"

@@ -1,0 +1,120 @@
+"""The order: what a device reported first comes first, in its gateway's count and in the topic.
+
+The ledger decides by its lines: an event that was acked before another was first sent comes before it. Of two gateways
+that hear one device the one whose ack was not needed may take an event late: there an event is held against the later
+ones only where no other gateway has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Findings, Scope
+from simulators.oracle.statement import words
+from simulators.oracle.verdict import Violation
+
+# Statements that are one event each; a second request for one with neither id nor time may be labelled after the ACK.
+_ONE_EVENT = "s.marks = 1 AND (NOT s.neither OR s.requests <= 1)"
+_HEARD_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o WHERE o.statement = l.statement)"
+_BY_SEQUENCE = f"""
+    SELECT l.epoch, l.device, e.mark, e.first_line, e.acked_line, {{alone}}
+    FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
+    WHERE {_ONE_EVENT} ORDER BY l.epoch, l.device, l.sequence DESC
+"""
+_BY_OFFSET = f"""
+    SELECT ifnull(l.gateway, {{nobody}}), l.device, l.partition, l.epoch, e.mark, e.first_line, e.acked_line,
+        1 = (SELECT count(*) FROM label o WHERE o.statement = l.statement)
+    FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
+    WHERE {_ONE_EVENT} ORDER BY 1, 2, 3, l."offset" DESC
+"""
+_OFFSETS = """
+    SELECT epoch, device, partition, "offset" FROM label ORDER BY epoch, device, partition, sequence
+"""
+_PARTITIONS = """
+    SELECT device, group_concat(DISTINCT partition) FROM label GROUP BY device HAVING min(partition) != max(partition)
+"""
+
+
+def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Judge sequences by the ledger; where the topic was read, its offsets by sequences and by the ledger."""
+    _check_sequences(casebook, scope, findings)
+    _check_partitions(casebook, findings)
+    if casebook.has_records:
+        # A row may come from a later copy of its record: only the topic has the first offsets.
+        _check_offsets(casebook, findings)
+        _check_epochs(casebook, scope, findings)
+
+
+@dataclass(slots=True)
+class _Acked:
+    """The event that was acked first among those with a higher place."""
+
+    line: int | None = None
+    mark: int = 0
+
+    def precedes(self, first_line: int | None) -> bool:
+        return self.line is not None and first_line is not None and self.line < first_line
+
+    def add(self, line: int | None, mark: int) -> None:
+        if line is not None and (self.line is None or line < self.line):
+            self.line, self.mark = line, mark
+
+
+def _check_sequences(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Go through a device's labels in an epoch from the last to the first."""
+    alone = "1" if scope.gateways == 1 else _HEARD_BY_ONE if casebook.has_records and scope.settled else "0"
+    place: tuple[str, str] | None = None
+    acked = _Acked()
+    for epoch, device, mark, first_line, acked_line, is_alone in casebook.database.execute(
+        _BY_SEQUENCE.format(alone=alone)
+    ):
+        if (epoch, device) != place:
+            place, acked = (epoch, device), _Acked()
+        if acked.precedes(first_line):
+            findings.add(_disordered(casebook, mark, acked.mark))
+        if is_alone:
+            acked.add(acked_line, mark)
+
+
+def _check_epochs(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+    """Hold a device's records of one gateway's epochs against one another, from the last to the first.
+
+    Within an epoch the ledger has been held against the sequences, and they against the offsets.
+    """
+    place: tuple[str, str, int] | None = None
+    acked: dict[str, _Acked] = {}
+    nobody = "''" if scope.gateways == 1 else "l.epoch"
+    for gateway, device, partition, epoch, mark, first_line, acked_line, has_one_label in casebook.database.execute(
+        _BY_OFFSET.format(nobody=nobody)
+    ):
+        if (gateway, device, partition) != place:
+            place, acked = (gateway, device, partition), {}
+        for other, later in acked.items():
+            if other != epoch and later.precedes(first_line):
+                findings.add(_disordered(casebook, mark, later.mark))
+                break
+        if has_one_label:
+            acked.setdefault(epoch, _Acked()).add(acked_line, mark)
+
+
+def _check_offsets(casebook: Casebook, findings: Findings) -> None:
+    """Hold first copies against the order of their sequences, by device and epoch."""
+    place: tuple[str, str, int] | None = None
+    highest = -1
+    for epoch, device, partition, offset in casebook.database.execute(_OFFSETS):
+        if (epoch, device, partition) != place:
+            place, highest = (epoch, device, partition), -1
+        if offset < highest:
+            at = f"{device} in epoch {epoch}: partition {partition}, offset {offset} after {highest}"
+            findings.add(Violation("disordered", at, 0, 0, 1))
+        highest = max(highest, offset)
+
+
+def _check_partitions(casebook: Casebook, findings: Findings) -> None:
+    for device, partitions in casebook.database.execute(_PARTITIONS).fetchall():
+        findings.add(Violation("disordered", f"{device}: in the partitions {partitions}", 0, 0, 1))
+
+
+def _disordered(casebook: Casebook, mark: int, later: int) -> Violation:
+    return Violation("disordered", f"{words(casebook.said(mark))} before a later one", 1, 1, 1, (mark, later))

@@ -1,0 +1,92 @@
+"""What the checks look at: the events by statement, the rows by statement, and the labels.
+
+- `said`: what sensors said, by statement, with bounds for the number of its rows. `sent` counts the events that may
+  have a row, `due` those that must have one. An event that was restamped is due under any of its statements, and judged
+  apart (`contents.py`). `sent_forms` and `due_forms` are sets of forms (`statement.form`), as bits.
+- `found`: the rows of each statement; a repetition under one label does not count.
+- `label`: what each label stands for, from the topic where it was read, else from the table; with the first offset.
+"""
+
+from __future__ import annotations
+
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
+
+_REPEATED = """
+    CREATE TABLE again (epoch, sequence, rows, PRIMARY KEY (epoch, sequence)) WITHOUT ROWID;
+    INSERT INTO again SELECT epoch, sequence, count(*) FROM row WHERE epoch IS NOT NULL AND sequence IS NOT NULL
+        GROUP BY epoch, sequence HAVING count(*) > 1;
+    UPDATE row SET repeated = 1 WHERE rowid IN (SELECT place FROM (
+        SELECT row.rowid AS place, row_number() OVER (PARTITION BY epoch, sequence, statement) AS number
+        FROM row JOIN again USING (epoch, sequence)) WHERE number > 1);
+"""
+_FOUND = """
+    CREATE TABLE found (statement BLOB PRIMARY KEY, rows) WITHOUT ROWID;
+    INSERT INTO found SELECT statement, count(*) FROM row WHERE NOT repeated GROUP BY statement;
+"""
+_LABELS_OF_RECORDS = """
+    CREATE TABLE label (epoch, sequence, statement, device, gateway, partition, "offset", at,
+        PRIMARY KEY (epoch, sequence, statement)) WITHOUT ROWID;
+    INSERT INTO label SELECT epoch, sequence, statement, device, gateway, partition, min("offset"), at FROM record
+        GROUP BY epoch, sequence, statement;
+    CREATE INDEX labels ON label (statement);
+    CREATE INDEX places ON record (partition, "offset");
+"""
+_LABELS_OF_ROWS = """
+    CREATE VIEW label AS SELECT epoch, sequence, statement, device, gateway, partition, "offset", at FROM row
+        WHERE epoch IS NOT NULL AND sequence IS NOT NULL AND NOT repeated;
+"""
+_SAID = """
+    CREATE INDEX variants ON variant (statement);
+    CREATE INDEX variant_marks ON variant (mark);
+    CREATE VIEW bounded AS SELECT *, {may} AS may, {must} AND mark NOT IN (SELECT mark FROM variant) AS must FROM event;
+    CREATE TABLE said (statement BLOB PRIMARY KEY, neither, marks, sent, acked, due, sent_forms, due_forms, forms,
+        requests, across, first_at, mark) WITHOUT ROWID;
+    INSERT INTO said SELECT statement, max(neither), count(*), sum(may), sum(ended IS 'Acked'), sum(must),
+        max(may) << min(form), max(must) << min(form), CASE WHEN min(form) = max(form) THEN 1 << form END,
+        sum(requests), sum(across), min(first_at), min(mark) FROM bounded GROUP BY statement;
+"""
+# Few have it: integers and texts of the same digits.
+_SEVERAL_FORMS = """
+    CREATE INDEX statements ON event (statement);
+    UPDATE said SET (sent_forms, due_forms, forms) = (
+        SELECT sum(DISTINCT may << form), sum(DISTINCT must << form), sum(DISTINCT 1 << form)
+        FROM bounded WHERE bounded.statement = said.statement) WHERE forms IS NULL;
+"""
+# Of an event that was sent in one request alone, and refused, no other request can have brought a row.
+_MAY_OF_ONE = "(requests > 0 AND NOT (ended IS 'Refused' AND requests = 1))"
+# Another gateway may have taken what the one refused.
+_MAY_OF_MORE = "(requests > 0)"
+_ACKED = "ended IS 'Acked'"
+_ACKED_AND_OVERTAKEN = """
+    ifnull(ended IS 'Acked' AND acked_line < (SELECT line FROM reached WHERE reached.device = event.device), 0)
+"""
+_REACHED = """
+    CREATE TABLE reached (device PRIMARY KEY, line) WITHOUT ROWID;
+    INSERT INTO reached SELECT device, max(line) FROM (
+        SELECT device, statement, max(first_line) AS line FROM event GROUP BY statement HAVING count(*) = 1
+    ) JOIN found USING (statement) WHERE statement NOT IN (SELECT statement FROM variant) GROUP BY device;
+"""
+
+
+def prepare(casebook: Casebook, scope: Scope) -> None:
+    """Make the tallies of a casebook that has been filled."""
+    execute = casebook.database.executescript
+    execute(_REPEATED + _FOUND)
+    execute(_LABELS_OF_RECORDS if casebook.has_records else _LABELS_OF_ROWS)
+    if not scope.settled:
+        execute(_REACHED)
+    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(scope)))
+    if casebook.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
+        execute(_SEVERAL_FORMS)
+
+
+def must(scope: Scope) -> str:
+    """Return the condition under which an event must have a row.
+
+    As long as events may still be under way, only what was overtaken must: rows come in the order of offsets, and one
+    gateway forwards in its own order, so a table that has what a device sent after an ACK has what was acked.
+    """
+    if scope.settled:
+        return _ACKED
+    return _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"

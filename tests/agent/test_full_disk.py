@@ -1,0 +1,114 @@
+"""The agent on a file system that is really full: it starts, serves what it can, and goes on when there is room."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.settings import IdentitySettings, StoreSettings
+from agent.store import database
+from agent.store.event_store import EventStore
+from agent.store.port import Batch, Offsets
+from tests.support.posting_gateway import PostingGateway
+from tests.support.waiting import wait_until
+
+MEGABYTES = 24
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a file system in memory; skip the test where that is not allowed."""
+    folder.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder))
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(("umount", "--lazy", str(folder)), check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is free."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(65_536)):
+            pass
+    return filler
+
+
+def process_all(state: Path) -> None:
+    """Let the table have all that is stored, as the receipts would say."""
+
+    async def process() -> None:
+        store = EventStore(state, "gw1", StoreSettings(), IdentitySettings(), SystemClock())
+        async with store:
+            last = store._memory.end
+            store.mark_forwarded(Batch(1, last, "topic", {0: Offsets(0, last)}))
+            store.mark_processed(store.forwarded())
+
+    asyncio.run(process())
+
+
+def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+        gateway.start()
+        while gateway.post(50, 1_000) == 200:
+            pass
+        gateway.agent.kill()
+        gateway.start()
+        assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
+        assert gateway.post(1) == 503
+        assert gateway.agent.terminate() == 0
+        gateway.start()
+        assert gateway.stored().keys() == gateway.acked
+        assert gateway.agent.terminate() == 0
+        process_all(disk / "state")
+        gateway.start()
+        wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
+
+
+@pytest.mark.parametrize("ends", ["killed", "in order"])
+def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_starting(
+    tmp_path: Path, ends: str
+) -> None:
+    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+        gateway.start()
+        for _ in range(20):
+            assert gateway.post(50, 1_000) == 200
+        filler = fill(disk)
+        assert gateway.post(1) == 503
+        gateway.agent.kill() if ends == "killed" else gateway.agent.terminate()
+        gateway.start()
+        assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
+        assert gateway.post(1) == 503
+        assert gateway.readiness() == 503
+        filler.unlink()
+        wait_until(lambda: gateway.post(1) == 200, "there is room again")
+        wait_until(lambda: gateway.readiness() == 200, "it is ready again")
+        assert gateway.stored().keys() == gateway.acked
+
+
+def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+        gateway.start()
+        for _ in range(20):
+            assert gateway.post(50, 1_000) == 200
+        assert gateway.agent.terminate() == 0
+        with gateway.store.open("r+b") as file:
+            file.seek(100 * database.PAGE_BYTES)
+            file.write(os.urandom(4 * database.PAGE_BYTES))
+        (disk / "state" / f"{database.FILE_NAME}.suspect").write_text("the test says so")
+        filler = fill(disk)
+        gateway.agent.start()
+        gateway.agent.wait_for_log("store=waiting")
+        assert not list((disk / "state").glob("*.salvaging*"))
+        filler.unlink()
+        gateway.agent.wait_for_log("store=salvaged")
+        gateway.agent.wait_for_log("agent=ready")
+        assert gateway.agent.terminate() == 0

@@ -1,0 +1,32 @@
+"""A reader that is open while the agent is killed: it changes nothing for the start that follows."""
+
+from contextlib import closing
+from pathlib import Path
+
+from agent.store import aside, database
+from tests.support.posting_gateway import PostingGateway
+
+COMMITS = 60
+
+
+def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_path: Path) -> None:
+    with PostingGateway(tmp_path, tmp_path / "state").process() as gateway:
+        gateway.start()
+        for _ in range(5):
+            assert gateway.post() == 200
+        with closing(database.open_for_reading(gateway.store)) as reader:
+            reader.execute("BEGIN")
+            before = reader.execute("SELECT count(*) FROM events").fetchone()
+            for _ in range(COMMITS):
+                assert gateway.post() == 200
+            gateway.agent.kill()
+            length = gateway.store.stat().st_size
+            pages: int = database.open_for_reading(gateway.store).execute("PRAGMA page_count").fetchone()[0]
+            assert length < pages * database.PAGE_BYTES, "the reader keeps the file's last pages in the log"
+            gateway.start()
+            assert gateway.post() == 200
+            assert "store=damaged" not in gateway.agent.log()
+            assert reader.execute("SELECT count(*) FROM events").fetchone() == before
+        assert gateway.post() == 200
+        assert gateway.stored().keys() == gateway.acked
+        assert not any(aside.set_aside(gateway.store))

@@ -1,0 +1,21 @@
+"""A broker whose disk has lost the end of a partition's log, as a power cut takes what was never flushed."""
+
+from __future__ import annotations
+
+import struct
+
+from simulators.parts.kafka import Broker
+
+_BATCH_HEAD = struct.Struct(">qi")
+"""Of each batch in a segment: its first offset, and the length of what follows."""
+
+
+def cut_log(broker: Broker, topic: str, partition: int, offset: int) -> None:
+    """Kill the broker, cut the log off before the batch that begins at an offset, and start the broker again."""
+    broker.kill()
+    with (broker.data_folder / f"{topic}-{partition}" / f"{0:020}.log").open("r+b") as log:
+        data, at = log.read(), 0
+        while _BATCH_HEAD.unpack_from(data, at)[0] < offset:
+            at += _BATCH_HEAD.size + _BATCH_HEAD.unpack_from(data, at)[1]
+        log.truncate(at)
+    broker.start()

@@ -1,0 +1,109 @@
+"""Which checkpoint may go on with which table; table and checkpoint are real folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.checkpoint import Checkpoint
+from cloud.claim import claim_table, is_first_start
+from cloud.commits import CLAIM_ONLY, Commit
+from cloud.delta_sink import DeltaSink, open_delta
+from cloud.devices import Devices
+from cloud.errors import StopError
+
+pytestmark = pytest.mark.spark
+
+TOPIC = "events"
+
+
+class Side:
+    """Tables and checkpoints under one folder."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def table(self, name: str = "events") -> DeltaSink:
+        folder = self._folder / name
+        return open_delta(self._spark, str(folder), f"{folder}_quarantine", Devices(self._spark, None), 7 * 86400)
+
+    def checkpoint(self, name: str = "checkpoint") -> Checkpoint:
+        return Checkpoint(self._spark, str(self._folder / name), TOPIC)
+
+    def run(self, sink: DeltaSink, checkpoint: str = "checkpoint", batch: int = 0) -> Commit:
+        """Plan a batch as Spark does, and commit it."""
+        last = claim_table(sink, self.checkpoint(checkpoint), TOPIC, "id")
+        plan = self._folder / checkpoint / "offsets" / str(batch)
+        plan.parent.mkdir(exist_ok=True)
+        times = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}}
+        plan.write_text("\n".join(("v1", json.dumps(times), json.dumps({TOPIC: {"0": 5}}))))
+        commit = replace(last, batch=batch, ends={0: 5}, first={0: 0}, epochs={0: 2}, birth=1, window_seconds=60)
+        sink.claim(commit)  # without rows
+        return commit
+
+
+@pytest.fixture
+def side(spark: SparkSession, tmp_path: Path) -> Side:
+    return Side(spark, tmp_path)
+
+
+def test_a_checkpoint_goes_on_with_its_table(side: Side) -> None:
+    written = side.run(side.table())
+    assert claim_table(side.table(), side.checkpoint(), TOPIC, "id") == written
+
+
+def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side: Side) -> None:
+    side.run(side.table())
+    with pytest.raises(StopError, match="Start with a new checkpoint"):
+        claim_table(side.table("made-anew"), side.checkpoint(), TOPIC, "id")
+    assert side.table("made-anew").last_commit() is None
+
+
+def test_a_used_checkpoint_never_takes_over_the_table_of_another(side: Side) -> None:
+    first, second = side.table("first"), side.table("second")
+    side.run(first, "theirs")
+    side.run(second, "mine")
+    side.run(first, "later")
+    side.run(second, "later-still", batch=0)
+    with pytest.raises(StopError, match="Start with a new checkpoint"):
+        claim_table(side.table("third"), side.checkpoint("later"), TOPIC, "id")
+    third = side.table("third")
+    side.run(third, "of-the-third")
+    with pytest.raises(StopError, match="Start with a new checkpoint"):
+        claim_table(third, side.checkpoint("later"), TOPIC, "id")
+
+
+def test_a_claim_that_was_written_down_and_not_made_is_made(side: Side) -> None:
+    side.run(side.table())
+    with pytest.raises(RuntimeError):
+        claim_table(_Killed(side.table()), side.checkpoint("new"), TOPIC, "id")  # type: ignore[arg-type]  # a part
+    last = claim_table(side.table(), side.checkpoint("new"), TOPIC, "id")
+    assert (last.claim, last.batch, last.ends, last.epochs) == (2, CLAIM_ONLY, {0: 5}, {0: 2})
+
+
+def test_a_new_checkpoint_may_read_everything_again_and_the_same_one_only_once(side: Side) -> None:
+    side.run(side.table())
+    with pytest.raises(RuntimeError):
+        claim_table(_Killed(side.table()), side.checkpoint("new"), TOPIC, "id", read_again=True)  # type: ignore[arg-type]
+    assert is_first_start(side.checkpoint("new"), side.table().last_commit())
+    last = claim_table(side.table(), side.checkpoint("new"), TOPIC, "id", read_again=True)
+    assert (last.claim, last.ends, last.first, last.epochs, last.birth) == (2, {}, {}, {}, None)
+    written = side.run(side.table(), "new")
+    assert not is_first_start(side.checkpoint("new"), side.table().last_commit())
+    assert claim_table(side.table(), side.checkpoint("new"), TOPIC, "id", read_again=True) == written
+
+
+class _Killed:
+    """A table whose job is killed before it commits its claim."""
+
+    def __init__(self, sink: DeltaSink) -> None:
+        self.id = sink.id
+        self.last_commit = sink.last_commit
+
+    def claim(self, _commit: Commit) -> None:
+        raise RuntimeError

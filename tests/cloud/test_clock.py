@@ -1,0 +1,88 @@
+"""The driver's clock against a checkpoint as Spark writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.checkpoint import Checkpoint
+from cloud.clock import wait_for_clock
+
+pytestmark = pytest.mark.spark
+
+TOPIC = "events"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a checkpoint whose batches 0 and 1 are done; the next batch's watermark is at 7 seconds."""
+    for batch, watermark in ((0, 0), (1, 4_000)):
+        plan(tmp_path, batch, time=10_000 + batch, watermark=watermark)
+        write(tmp_path / "commits" / str(batch), "v1", {"nextBatchWatermarkMs": watermark + 3_000 + batch * 1_000})
+    write(tmp_path / "sources" / "0" / "0", "v1", {TOPIC: {"0": 0}})
+    return tmp_path
+
+
+def write(path: Path, *lines: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+
+
+def plan(folder: Path, batch: int, time: int, watermark: int) -> None:
+    times = {"batchWatermarkMs": watermark, "batchTimestampMs": time, "conf": {}}
+    write(folder / "offsets" / str(batch), "v1", times, {TOPIC: {"0": batch + 1}})
+
+
+class Clock:
+    """A clock that goes on by a second with each pause."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def pause(self, _seconds: float) -> bool:
+        self.now += 1
+        return False
+
+
+def test_nothing_is_planned_before_the_clock_is_beyond_the_watermark(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(3.0)
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), clock.pause, lambda: clock.now)
+    assert clock.now == 9.0  # the watermark is at 8
+    assert caplog.text.count("clock=behind") == 1
+
+
+def test_a_right_clock_is_not_waited_for(
+    spark: SparkSession, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def never(_seconds: float) -> bool:
+        raise AssertionError
+
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), never, lambda: 20.0)
+    empty = tmp_path_factory.mktemp("empty")
+    assert wait_for_clock(Checkpoint(spark, str(empty), TOPIC), never, lambda: 20.0)
+
+
+def test_a_job_that_is_asked_to_end_meanwhile_ends(spark: SparkSession, folder: Path) -> None:
+    assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, lambda: 3.0)
+
+
+@pytest.mark.parametrize(("time", "stays"), [(8_000, False), (8_001, True)])
+def test_a_plan_that_a_slow_clock_has_made_is_made_again(
+    spark: SparkSession, folder: Path, time: int, stays: bool
+) -> None:
+    plan(folder, 2, time=time, watermark=8_000)
+    checkpoint = Checkpoint(spark, str(folder), TOPIC)
+    assert wait_for_clock(checkpoint, lambda _: False, lambda: 20.0)
+    assert checkpoint.latest_batch() == (2 if stays else 1)
+
+
+def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Path) -> None:
+    plan(folder, 1, time=1, watermark=4_000)
+    checkpoint = Checkpoint(spark, str(folder), TOPIC)
+    assert wait_for_clock(checkpoint, lambda _: False, lambda: 20.0)
+    assert checkpoint.latest_batch() == 1

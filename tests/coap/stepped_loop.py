@@ -1,0 +1,31 @@
+"""The running loop with a clock that the test moves ahead: what waits for minutes is tested in milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+TURNS = 5
+"""Of the loop: enough for timers that are due, and for what they call."""
+
+
+class SteppedLoop:
+    """`with SteppedLoop() as clock`, then `await clock.advance(seconds)`: timers that fall due are run."""
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._real = self._loop.time
+        self._ahead = 0.0
+        self._loop.time = lambda: self._real() + self._ahead  # type: ignore[method-assign]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.time = self._real  # type: ignore[method-assign]
+
+    async def advance(self, seconds: float) -> None:
+        self._ahead += seconds
+        for _ in range(TURNS):
+            await asyncio.sleep(0)

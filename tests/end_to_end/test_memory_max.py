@@ -1,0 +1,160 @@
+"""The agent under the service's own memory bound while strangers send all they can by every way in at once."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from simulators import coap
+from simulators.parts.mosquitto import Mosquitto
+from simulators.parts.process import Command, Process
+from tests.mqtt.agents import accepted, rejected
+from tests.mqtt.publisher import Publisher
+from tests.support.memory_group import memory_group
+from tests.support.waiting import wait_until
+
+MEMORY_MAX_BYTES = 256 << 20
+"""MemoryMax of systemd/oncegate.service."""
+ROUNDS, ROUND_SECONDS = 2, 12.0
+HUGE_BYTES = 120 << 20
+READERS, POSTERS = 120, 100
+EVENTS = "/api/v1/events"
+LIVE = b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW_POST = (
+    b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 65000\r\n\r\n" + b" " * 60_000
+)
+READY = re.compile(r"agent=ready .*coap=\S*:(\d+) http=\S*:(\d+)")
+
+
+@contextmanager
+def _flooding(flood: Callable[[threading.Event], None]) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=flood, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _datagrams(port: int, body: Callable[[int], bytes]) -> Callable[[threading.Event], None]:
+    """Send bodies over CoAP without waiting for an answer."""
+
+    def flood(stop: threading.Event) -> None:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
+            stranger.connect(("::1", port))
+            number = 0
+            while not stop.is_set():
+                number += 1
+                with suppress(OSError):  # the kernel may refuse for want of room
+                    stranger.send(coap.Request(body(number), 50).datagram(number % 65_536, number.to_bytes(4, "big")))
+
+    return flood
+
+
+def _large(number: int) -> bytes:
+    digits = random.Random(number).randbytes(30_000).hex()
+    return json.dumps({"device": "stranger", "id": number, "data": {"x": digits}}).encode()
+
+
+def _named(number: int) -> bytes:
+    names = ["\U0001f600" * 240 + f"{40 * number + one:010d}" for one in range(40)]
+    return json.dumps([{"device": name, "id": 1} for name in names], ensure_ascii=False).encode()
+
+
+def _dense(number: int) -> bytes:
+    return json.dumps(
+        [{"device": "stranger", "data": {"n": number, "x": [[]] * 3_000}}] * 5, separators=(",", ":")
+    ).encode()
+
+
+def _held_open(stack: ExitStack, port: int, count: int, asked: bytes) -> None:
+    for _ in range(count):
+        client = stack.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        client.connect(("127.0.0.1", port))
+        client.sendall(asked)
+
+
+def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def _acked(port: int, body: bytes) -> bool:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
+        sensor.connect(("::1", port))
+        sensor.settimeout(5.0)
+        sensor.send(coap.Request(body, 50).datagram(7, b"mine"))
+        with suppress(OSError):
+            return sensor.recv(1_500)[1] == 0x44
+    return False
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_path: Path, version: str) -> None:
+    file = tmp_path / "oncegate.toml"
+    with ExitStack() as stack:
+        broker = stack.enter_context(Mosquitto(tmp_path / "mosquitto"))
+        publisher = stack.enter_context(Publisher(broker.port))
+        group = stack.enter_context(memory_group(MEMORY_MAX_BYTES))
+        file.write_text(
+            f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+            '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n'
+            f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\nversion = "{version}"\n'
+            '[[mqtt.subscriptions]]\ntopic = "plant/{device}"\nformat = "json"\n'
+        )
+        command = group.wrap((sys.executable, "-m", "agent.command_line", "run", "--config", str(file)))
+        agent = stack.enter_context(Process(Command("agent", command, tmp_path / "agent.log")))
+        log = tmp_path / "agent.log"
+        wait_until(lambda: "mqtt=connected" in log.read_text(), "the agent is at the broker")
+        found = READY.search(log.read_text())
+        assert found is not None
+        coap_port, http_port = map(int, found.groups())
+        _flood(publisher, coap_port, http_port, agent)
+        assert (agent.alive, group.kills()) == (True, 0)
+        wait_until(lambda: _acked(coap_port, b'{"device":"mine","id":1}'), "a sensor's event is acked")
+        wait_until(
+            lambda: _ask(http_port, "POST", "/api/v1/events", b'{"device":"mine","id":2}') == 200, "and over HTTP"
+        )
+        before = accepted(tmp_path)
+        publisher.publish("plant/mine", b'{"id":3}')
+        wait_until(lambda: accepted(tmp_path) > before, "and over MQTT")
+        assert [len(raw) for device, _, raw in rejected(tmp_path) if device == "huge"] == ([4_096] * (version != "5"))
+        assert (agent.alive, group.kills()) == (True, 0)
+
+
+def _flood(publisher: Publisher, coap_port: int, http_port: int, agent: Process) -> None:
+    with ExitStack() as stack:
+        for body in (_large, _named, _dense):
+            stack.enter_context(_flooding(_datagrams(coap_port, body)))
+        publisher.publish("plant/huge", b"x" * HUGE_BYTES)
+        for _ in range(ROUNDS):
+            end = time.monotonic() + ROUND_SECONDS
+            with ExitStack() as clients, suppress(OSError):
+                _held_open(clients, http_port, READERS, 6 * LIVE)
+                _held_open(clients, http_port, POSTERS, SLOW_POST)
+                while agent.alive and time.monotonic() < end:
+                    _ask(http_port, "GET", "/healthz")

@@ -1,0 +1,128 @@
+"""A partition in a model: appended to, cut and led anew at any moment; no receipt covers what it has lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.forward.decision import PartitionView, Rules, Verdict, View, decide
+from agent.forward.error import LeaderChangedError
+from agent.forward.read_back import Found, Reign, overrule, to_read_back
+from agent.forward.window import Flight
+from agent.store.port import Batch, LabelRange
+from contract.receipt import Receipt
+
+GATEWAY, EPOCH, TABLE, PARTITION = "gw", "e", "table", 0
+
+
+@dataclass
+class Partition:
+    """A log whose records know in which leader epoch they were appended."""
+
+    leader_epoch: int = 0
+    log: list[Found] = field(default_factory=list)
+
+    def append(self, gateway: str, sequence: int) -> int:
+        self.log.append(Found(gateway, EPOCH, sequence, self.leader_epoch))
+        return len(self.log) - 1
+
+    def cut(self, left: int) -> None:
+        """Lose the end of the log; whoever leads now does so in a new epoch."""
+        del self.log[left:]
+        self.leader_epoch += 1
+
+
+@dataclass
+class Session:
+    """One that sends a batch record by record and marks it, as the modes do."""
+
+    partition: Partition
+    known: dict[int, int]
+    position: int = 1
+    flight: Flight | None = None
+    marked: list[Batch] = field(default_factory=list)
+
+    def send(self) -> None:
+        if self.flight is None:
+            self.flight = Flight(self.position, self.known)
+        self.flight.sent(self.position)
+        offset = self.partition.append(GATEWAY, self.position)
+        self.flight.report(None, Message(topic="t", partition=PARTITION, offset=offset))
+        self.position += 1
+
+    def mark(self, answer: int) -> None:
+        """Mark what is on its way, where its leader's answer allows it; else it would be sent again."""
+        flight, self.flight = self.flight, None
+        self.known = {PARTITION: answer}
+        if flight is not None:
+            try:
+                self.marked.append(flight.batch("t", self.known))
+            except LeaderChangedError:
+                return
+
+
+def processed(partition: Partition, batches: list[Batch]) -> list[Batch]:
+    """Return what a table that has read the whole log gives a receipt for."""
+    end = len(partition.log)
+    view = View("t", {PARTITION: PartitionView(end, Receipt(TABLE, 0, "t"), end, partition.leader_epoch)})
+    decided = [(batch, decide(batch, view, Rules(TABLE))) for batch in batches]
+    asked = to_read_back(decided, view)
+
+    def survived(reign: Reign) -> bool:
+        batch = asked[reign]
+        found = partition.log[batch.partitions[PARTITION].highest]
+        return found.proves(reign, GATEWAY, [LabelRange(EPOCH, batch.first, batch.last)])
+
+    return [batch for batch, decision in overrule(decided, view, survived) if decision.verdict is Verdict.PROCESSED]
+
+
+STEPS = st.lists(
+    st.sampled_from(["send"] * 4 + ["mark"] * 2 + ["mark as the leader before", "other", "cut"]), max_size=40
+)
+
+
+@settings(max_examples=500)
+@given(steps=STEPS, data=st.data())
+def test_nothing_is_processed_that_the_log_has_lost_whenever_it_was_cut_and_whoever_answered(
+    steps: list[str], data: st.DataObject
+) -> None:
+    partition = Partition()
+    session = Session(partition, {PARTITION: 0})
+    for step in steps:
+        match step:
+            case "send":
+                session.send()
+            case "mark":
+                session.mark(partition.leader_epoch)
+            case "mark as the leader before":  # one that is cut off, and does not know that it leads no more
+                session.mark(max(0, partition.leader_epoch - 1))
+            case "other":
+                partition.append("another gateway", 1)
+            case "cut":
+                partition.cut(data.draw(st.integers(0, len(partition.log)), "left"))
+
+    for batch in processed(partition, session.marked):
+        span = batch.partitions[PARTITION]
+        have = {found.sequence for found in partition.log[span.lowest : span.highest + 1] if found.gateway == GATEWAY}
+        assert have >= set(range(batch.first, batch.last + 1))
+
+
+@given(steps=STEPS)
+def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: list[str]) -> None:
+    partition = Partition()
+    session = Session(partition, {PARTITION: 0})
+    for step in steps:
+        match step:
+            case "send":
+                session.send()
+            case "mark":
+                session.mark(partition.leader_epoch)
+            case "other":
+                partition.append("another gateway", 1)
+            case "cut":
+                partition.leader_epoch += 1  # another leader, with all of it
+
+    assert processed(partition, session.marked) == session.marked

@@ -1,0 +1,132 @@
+"""A broker of the test's own, which sends its one client any bytes at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+SECONDS_MAX = 30.0
+PIECE_BYTES = 1 << 16
+"""Written at once, so that the broker itself holds little."""
+PUBLISH, PUBACK, SUBACK = 0x30, 0x40, 0x90
+
+
+def variable(value: int) -> bytes:
+    """Write a variable byte integer."""
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*written, value))
+
+
+def packet(first: int, body: bytes) -> bytes:
+    """Put a fixed header before a packet's body."""
+    return bytes((first,)) + variable(len(body)) + body
+
+
+def publish(
+    topic: bytes, payload: bytes, message_id: int = 0, *, properties: bytes | None = b"", retain: bool = False
+) -> bytes:
+    """Write a PUBLISH packet, at QoS 1 where there is a packet identifier; without properties for MQTT 3.1.1."""
+    identifier = message_id.to_bytes(2, "big") if message_id else b""
+    block = b"" if properties is None else variable(len(properties)) + properties
+    body = len(topic).to_bytes(2, "big") + topic + identifier + block + payload
+    return packet(PUBLISH | (2 if message_id else 0) | retain, body)
+
+
+class RawBroker:
+    """Answers what a client needs to be connected; notes its connections and acknowledgements."""
+
+    def __init__(self, version: str) -> None:
+        self._five = version == "5"
+        self.connections = 0
+        self.connect = b""
+        """The body of the latest CONNECT."""
+        self.acknowledged: list[int] = []
+        self.port = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._changed = asyncio.Condition()
+
+    async def send(self, data: bytes) -> None:
+        """Send these bytes, and none between them, on the latest connection, once its client has subscribed."""
+        async with asyncio.timeout(SECONDS_MAX), self._changed:
+            await self._changed.wait_for(lambda: self._writer is not None)
+            assert self._writer is not None
+            view = memoryview(data)
+            for at in range(0, len(view), PIECE_BYTES):
+                self._writer.write(view[at : at + PIECE_BYTES])
+                await self._writer.drain()
+
+    async def until_acknowledged(self, message_id: int) -> None:
+        """Wait for a PUBACK."""
+        async with asyncio.timeout(SECONDS_MAX), self._changed:
+            await self._changed.wait_for(lambda: message_id in self.acknowledged)
+
+    async def until_connected(self, times: int) -> None:
+        """Wait until the client has subscribed so many times."""
+        async with asyncio.timeout(SECONDS_MAX), self._changed:
+            await self._changed.wait_for(lambda: self.connections >= times and self._writer is not None)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await self._answer(*await _read(reader), writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            async with self._changed:
+                self._writer = None
+        finally:
+            writer.close()
+
+    async def _answer(self, first: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+        none = b"\0" if self._five else b""
+        async with self._changed:
+            match first & 0xF0:
+                case 0x10:
+                    self.connect = body
+                    writer.write(packet(0x20, b"\0\0" + none))
+                case 0x80:
+                    filters = _count_filters(body[2 + len(none) :])
+                    writer.write(packet(SUBACK, body[:2] + none + bytes(filters)))
+                    self.connections += 1
+                    self._writer = writer
+                case 0x30:  # the gateway's state, at QoS 1
+                    at = 2 + int.from_bytes(body[:2], "big")
+                    writer.write(packet(PUBACK, body[at : at + 2]))
+                case 0x40:
+                    self.acknowledged.append(int.from_bytes(body[:2], "big"))
+                case 0xC0:
+                    writer.write(packet(0xD0, b""))
+            self._changed.notify_all()
+
+
+def _count_filters(body: bytes) -> int:
+    count = 0
+    while body:
+        body = body[2 + int.from_bytes(body[:2], "big") + 1 :]
+        count += 1
+    return count
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    first = (await reader.readexactly(1))[0]
+    length = shift = 0
+    while True:
+        byte = (await reader.readexactly(1))[0]
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return first, await reader.readexactly(length)
+
+
+@asynccontextmanager
+async def raw_broker(version: str) -> AsyncIterator[RawBroker]:
+    """Run the broker on this machine."""
+    broker = RawBroker(version)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        server.close()

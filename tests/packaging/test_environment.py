@@ -1,0 +1,86 @@
+"""The gateway's environment is built beside the old one: neither a failure nor a wrong place costs a file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.roots import CHECKOUT
+
+BUILD_SECONDS_MAX = 280
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Make an environment that stands for the installed agent."""
+    folder = tmp_path / "opt" / "oncegate"
+    venv.create(folder)
+    (folder / "bin" / "oncegate").write_text("the installed agent\n")
+    return folder
+
+
+def build(
+    folder: Path, checkout: Path = CHECKOUT, machine: str = "x86_64", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", str(checkout / "packaging" / "environment.sh"), str(folder), str(folder), machine],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        timeout=BUILD_SECONDS_MAX,
+    )
+
+
+def agent(folder: Path) -> str:
+    return (folder / "bin" / "oncegate").read_text()
+
+
+def test_an_upgrade_that_cannot_get_its_packages_leaves_the_installed_agent(installed: Path) -> None:
+    done = build(installed, machine="a-machine-without-wheels")
+    assert done.returncode != 0
+    assert agent(installed) == "the installed agent\n"
+    assert [entry.name for entry in installed.parent.iterdir()] == ["oncegate"]
+
+
+def test_a_checkout_inside_the_place_is_refused_and_kept(installed: Path) -> None:
+    checkout = installed / "checkout"
+    (checkout / "packaging").mkdir(parents=True)
+    (checkout / "work.txt").write_text("uncommitted\n")
+    script = checkout / "packaging" / "environment.sh"
+    script.write_bytes((CHECKOUT / "packaging" / "environment.sh").read_bytes())
+
+    done = build(installed, checkout)
+
+    assert done.returncode == 1
+    assert f"{checkout} is not part of an environment of Oncegate; nothing was changed." in done.stderr
+    assert (checkout / "work.txt").read_text() == "uncommitted\n"
+    assert agent(installed) == "the installed agent\n"
+
+
+@pytest.mark.parametrize("place", ["", ".new", ".old"])
+def test_a_folder_of_something_else_is_refused_and_kept(tmp_path: Path, place: str) -> None:
+    other = tmp_path / f"oncegate{place}"
+    (other / "lib").mkdir(parents=True)
+    (other / "lib" / "precious").write_text("mine\n")
+    done = build(tmp_path / "oncegate")
+    assert done.returncode == 1
+    assert f"{other} is not an environment of Oncegate" in done.stderr
+    assert (other / "lib" / "precious").read_text() == "mine\n"
+
+
+def test_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "oncegate").symlink_to(tmp_path / "real")
+    assert "is a symbolic link" in build(tmp_path / "oncegate").stderr
+
+
+def test_a_replacement_that_was_interrupted_is_undone(installed: Path) -> None:
+    installed.rename(installed.with_name("oncegate.old"))
+    done = build(installed, PYTHON="/nonexistent/python3")
+    assert done.returncode != 0
+    assert agent(installed) == "the installed agent\n"

@@ -1,0 +1,119 @@
+"""A file system without room: the store opens, reads and acks copies, and goes on by itself when there is some."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent.store import aside, database, disk
+from agent.store.disk import NoRoomError
+from agent.supervision import wait_for_room
+from contract.event import Event
+from tests.store.damaged import Original, check, copy, make_original, survivors
+from tests.store.failing_disk import Error, FailingDisk, Fault, Operation
+from tests.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+
+TEXT = "x" * 3_000
+FULL = ("", "-wal")
+
+
+def event(number: int) -> Event:
+    return Event("d", id=number, data={"text": TEXT})
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    return make_original(tmp_path_factory.mktemp("full"))
+
+
+async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_there_is_room(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path / "live", clock) as store:
+        for number in range(50):
+            await accept(store, clock, event(number))
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+    system = FailingDisk()
+    with system.failing(Fault(Operation.WRITE, Error.FULL, FULL)) as fault:
+        async with make_store(image, clock, connect=system.connect) as store:
+            assert len(stored_events(store)) == 51
+            assert (await accept(store, clock, event(7))).duplicates == 1
+            assert "full" in (await accept(store, clock, event(100))).refusal
+            assert "full" in store.trial()
+            store.mark_forwarded(batch(1, 51))
+            store.mark_processed(store.forwarded())
+            assert fault.hits
+            system.fault = None
+            assert not store.trial()
+            assert (await accept(store, clock, event(100))).accepted == 1
+    async with make_store(image, clock) as store:
+        assert (await accept(store, clock, event(100))).duplicates == 1
+        assert store.counts()[2] == 51
+    assert not any(aside.set_aside(image / database.FILE_NAME))
+
+
+async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_store(tmp_path, clock, keep_processed_seconds=10**9) as store:
+        for number in range(700):
+            await accept(store, clock, *(event(10 * number + place) for place in range(5)))
+        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES - 1)
+        assert (await accept(store, clock, event(10**6))).refusal == disk.DISK_FULL
+        assert store.trouble() == disk.DISK_FULL
+        assert (await accept(store, clock, event(0))).duplicates == 1
+        store.mark_forwarded(batch(1, 3_501))
+        store.mark_processed(store.forwarded())
+        # What the table has leaves for it: from then on the file's own free pages are the room.
+        assert not store.trouble()
+        assert (await accept(store, clock, event(10**6))).accepted == 1
+
+
+async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_says_what_it_needs(
+    original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    path = folder / database.FILE_NAME
+    aside.suspect(path, "the test says so")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    system = FailingDisk()
+    monkeypatch.setattr(database, "open_for_service", system.connect)
+    for _ in range(2):
+        with (
+            system.failing(Fault(Operation.WRITE, Error.FULL, after=20, suffixes=("",))),
+            pytest.raises(NoRoomError) as full,
+        ):
+            async with make_store(folder, HandClock(), connect=system.connect):
+                pass
+        assert full.value.bytes_needed == database.bytes_on_disk(path)
+        assert str(full.value.bytes_needed) in str(full.value)
+        after = {file.name: file.read_bytes() for file in folder.iterdir()}
+        del after[f"{database.FILE_NAME}.lock"], after[f"{database.FILE_NAME}-shm"]  # the index, which is made anew
+        assert after == before
+    check(original, await survivors(folder))
+
+
+async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original: Original, tmp_path: Path) -> None:
+    folder = copy(original, tmp_path / "image")
+    for part in ("", "-wal", "-shm", "-journal"):
+        (folder / f"{database.FILE_NAME}.salvaging{part}").write_bytes(bytes(100_000))
+    async with make_store(folder, HandClock()):
+        assert not list(folder.glob("*.salvaging*"))
+
+
+async def test_it_waits_for_room_and_tries_again_when_there_is_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agent.supervision.ROOM_SECONDS", 0.01)
+    free = iter([900, 900, 1_000, 900_000, 10_000_000])
+    monkeypatch.setattr(disk, "free_bytes", lambda path: next(free))
+    await asyncio.wait_for(wait_for_room(NoRoomError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
+    assert next(free) == 10_000_000, "far less than all may be enough, but a little more is not worth a trial"
+    assert "store=waiting" in caplog.text
+    assert "bytes_needed=5000000" in caplog.text
+
+
+async def test_told_to_stop_it_waits_no_longer(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    await asyncio.wait_for(wait_for_room(NoRoomError("the store", 1 << 60, 0), tmp_path, stop), 20)

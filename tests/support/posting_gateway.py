@@ -1,0 +1,80 @@
+"""A gateway as a real process whose sensors post over HTTP: what was acked, and what is stored."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+
+from agent.store import database
+from agent.store.reader import read_packed
+from tests.support.agent_process import agent_process
+
+DEVICE = "urn:dev:mac:0000000000000001"
+ANSWER_SECONDS_MAX = 30
+
+
+class PostingGateway:
+    """One state folder, and an agent that is started on it again and again."""
+
+    def __init__(self, folder: Path, state: Path, kafka: str = "127.0.0.1:1", store: str = "") -> None:
+        self.store = state / database.FILE_NAME
+        self._configuration = folder / "oncegate.toml"
+        self._configuration.write_text(
+            f'[gateway]\nid = "gw1"\nstate_dir = "{state}"\n[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'
+            f'[kafka]\nbootstrap_servers = "{kafka}"\n[store]\n{store}\n'
+        )
+        self._chance = Random(1)
+        self._sent: dict[int, str] = {}
+        self._port = 0
+        self.acked: set[int] = set()
+
+    @contextmanager
+    def process(self) -> Iterator[PostingGateway]:
+        with agent_process(self._configuration) as self.agent:
+            yield self
+
+    def start(self) -> None:
+        self.agent.start()
+        self.agent.wait_for_log("agent=ready")
+        self._port = int(self.agent.log().split("http=127.0.0.1:")[1].split()[0])
+
+    def post(self, count: int = 20, text_bytes: int = 400) -> int:
+        """Post a pack of new events; return the answer's code."""
+        first = len(self._sent) + 1
+        for number in range(first, first + count):
+            self._sent[number] = self._chance.randbytes(text_bytes // 2).hex()
+        return self.post_again(*range(first, first + count))
+
+    def post_again(self, *numbers: int) -> int:
+        """Post what was posted before; return the answer's code."""
+        pack = [{"device": DEVICE, "id": number, "data": {"text": self._sent[number]}} for number in numbers]
+        code = self._ask("POST", "/api/v1/events", json.dumps(pack))
+        if code == 200:
+            self.acked.update(numbers)
+        return code
+
+    def readiness(self) -> int:
+        """Return the code of the readiness probe."""
+        return self._ask("GET", "/readyz")
+
+    def stored(self) -> dict[int, bytes]:
+        """Read the sensors' events that are in the file, by their id."""
+        with closing(database.open_for_reading(self.store)) as connection:
+            tails = [event.tail for event in read_packed(connection, 1, 1 << 40)]
+        documents = [json.loads(b"{" + tail + b"}") for tail in tails]
+        return {
+            document["id"]: tail
+            for document, tail in zip(documents, tails, strict=True)
+            if document["device"] == DEVICE
+        }
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> int:
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_SECONDS_MAX)) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            return response.status

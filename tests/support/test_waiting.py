@@ -1,0 +1,88 @@
+"""A wait for a count fails where the count stands still, never where it is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulators.parts.error import PartError
+from simulators.parts.process import Command, Process
+from tests.support.waiting import Time, until, until_count, wait_for_count, wait_for_work, wait_until
+
+
+class Passing:
+    """Time that passes only while somebody sleeps, and a count that goes on by one after so many seconds."""
+
+    def __init__(self, seconds_a_step: float, last: int) -> None:
+        self.seconds = 0.0
+        self._seconds_a_step = seconds_a_step
+        self._last = last
+
+    def time(self) -> Time:
+        return Time(lambda: self.seconds, self._sleep)
+
+    def count(self) -> int:
+        return min(self._last, int(self.seconds / self._seconds_a_step))
+
+    def _sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def test_a_count_that_stops_short_fails_with_its_number() -> None:
+    passing = Passing(0.01, last=1_999)
+    with pytest.raises(AssertionError, match="stuck at 1999 of 2000: all are stored"):
+        wait_for_count(passing.count, 2_000, "all are stored", passing=passing.time())
+    assert 60 < passing.seconds - 19.99 < 61
+
+
+def test_a_count_that_moves_slowly_may_take_longer_than_any_standstill() -> None:
+    passing = Passing(50, last=20)
+    wait_for_count(passing.count, 20, "all are stored", standstill_seconds=60, passing=passing.time())
+    assert passing.seconds > 900
+
+
+def test_a_count_down_that_stops_fails_with_what_is_left() -> None:
+    passing = Passing(0.01, last=7)
+    with pytest.raises(AssertionError, match="stuck at 3 left: all is forwarded"):
+        wait_for_count(lambda: 10 - passing.count(), 0, "all is forwarded", passing=passing.time())
+
+
+def test_a_count_beyond_its_goal_fails_at_once_unless_more_is_fine() -> None:
+    with pytest.raises(AssertionError, match="too many, 11 of 10: all are stored"):
+        wait_for_count(lambda: 11, 10, "all are stored")
+    wait_for_count(lambda: 11, 10, "at least ten are stored", or_more=True)
+
+
+async def test_on_a_loop_it_is_the_same() -> None:
+    with pytest.raises(AssertionError, match="stuck at 2 of 3: deliveries"):
+        await until_count(lambda: 2, 3, "deliveries", standstill_seconds=0.05)
+    await until_count(lambda: 4, 3, "deliveries", or_more=True)
+    with pytest.raises(AssertionError, match=r"not within 0\.05 s: dawn"):
+        await until(lambda: False, "dawn", 0.05)
+
+
+def test_a_condition_that_never_holds_fails_with_what_was_awaited() -> None:
+    with pytest.raises(AssertionError, match=r"not within 0\.05 s: dawn"):
+        wait_until(lambda: False, "dawn", 0.05)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Process]:
+    with Process(Command("worker", ("sh", "-c", "echo at work; sleep 1000"), tmp_path / "log")) as process:
+        process.wait_for_log("at work")
+        yield process
+        process.kill()
+
+
+def test_a_process_that_stands_still_is_shown_with_its_log(worker: Process) -> None:
+    with pytest.raises(AssertionError, match="stuck at 9 of 10: rows") as failure:
+        wait_for_work(worker, lambda: 9, 10, "rows", 0.05)
+    assert "at work" in failure.value.__notes__[0]
+
+
+def test_a_process_that_has_ended_is_not_waited_for(worker: Process) -> None:
+    worker.kill()
+    with pytest.raises(PartError, match="ended with status -9 before rows"):
+        wait_for_work(worker, lambda: 9, 10, "rows", 60)
