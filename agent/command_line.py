@@ -32,7 +32,7 @@ from agent.http.errors import HttpSettingsError
 from agent.settings import Settings
 from agent.store.damage import DamagedEventError, is_damage
 from agent.store.database import StoreError
-from agent.terminal import Colour, paint
+from agent.terminal import Colour, paint, printable
 
 FAILURE = 1
 USAGE = 2
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {text}", file=sys.stderr)
+    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 
 from agent import configuration, terminal
 from agent.doctor.finding import Condition, Finding
 from agent.settings import Settings
-from agent.terminal import Colour, count, paint
+from agent.terminal import Colour, count, json_line, paint, printable
 
 WRONG = 1
 EXAMPLES = """examples:
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     for finding in examine(settings):
         findings.append(finding)
         if arguments.json:
-            print(json.dumps({**asdict(finding), "condition": finding.condition.value}, ensure_ascii=False), flush=True)
+            print(json_line({**asdict(finding), "condition": finding.condition.value}), flush=True)
     if not arguments.json:
         _show(findings)
     return WRONG if any(finding.condition is Condition.WRONG for finding in findings) else 0
@@ -51,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(findings: list[Finding]) -> None:
     rows, colours = [], []
     for finding in findings:
-        rows.append((finding.condition.value, finding.check, finding.text))
+        rows.append((finding.condition.value, finding.check, printable(finding.text)))
         colours.append(_COLOURS[finding.condition])
         if finding.hint:
-            rows.append(("", "", f"-> {finding.hint}"))
+            rows.append(("", "", f"-> {printable(finding.hint)}"))
             colours.append(Colour.FAINT)
     print(terminal.table(rows, colours=colours))
     number = {condition: sum(finding.condition is condition for finding in findings) for condition in Condition}
@@ -69,7 +68,7 @@ def _repin(settings: Settings) -> int:
     try:
         before, table = repin(settings)
     except RepinError as error:
-        print(f"oncegate: {error}", file=sys.stderr)
+        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
         return WRONG
-    print(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}"))
+    print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
     return 0

@@ -14,6 +14,7 @@ from agent.store.kept import Kept, read_all
 from agent.store.reader import Epochs
 from agent.store.states import States
 from agent.store.tracing import fingerprint_at
+from agent.terminal import json_line
 from contract.record import encode_value
 
 EXAMPLES = """examples:
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         rows = read_events(gateway.state_dir, gateway.id, arguments.limit)
     for row in rows:
-        print(json.dumps(row, ensure_ascii=False))
+        print(json_line(row))
     return 0
 
 

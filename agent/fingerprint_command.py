@@ -9,6 +9,7 @@ from pathlib import Path
 from agent.decode import DecodeError, InvalidEvent, Undecodable, cbor_form, json_form
 from agent.decode.event_map import to_event
 from agent.decode.query import NO_WORDS
+from agent.terminal import printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
 from contract.values import Invalid
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         lines = _fingerprint_lines(_read_file(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
-        print(f"oncegate fingerprint: {error}", file=sys.stderr)
+        print(f"oncegate fingerprint: {printable(str(error))}", file=sys.stderr)
         return 1
     for line in lines:
         print(line)

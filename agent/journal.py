@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agent.terminal import printable
+
 SOCKET = Path("/run/systemd/journal/socket")
 RATE_SECONDS = 10.0
 RATE_MESSAGES = 20
@@ -33,9 +35,21 @@ def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
         handler = JournalHandler(SOCKET)
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(SafeFormatter(_FORMAT))
     handler.addFilter(RateLimit())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class SafeFormatter(logging.Formatter):
+    """Escapes what a terminal would obey, wherever it comes from; the lines of a traceback stay lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the library's name
+        """Return the message in one line."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message, and the traceback where there is one."""
+        return printable(super().format(record), keep="\n")
 
 
 class RateLimit(logging.Filter):
@@ -67,6 +81,7 @@ class JournalHandler(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
+        self.setFormatter(SafeFormatter())
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def emit(self, record: logging.LogRecord) -> None:

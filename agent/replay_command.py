@@ -15,7 +15,7 @@ from agent.store import database
 from agent.store.kept import positions_of, read_kept
 from agent.store.port import StoredEvent
 from agent.store.states import FORWARDED, LOST, NEW, PROCESSED
-from agent.terminal import Colour, count, paint
+from agent.terminal import Colour, count, paint, printable
 
 EXAMPLES = """examples:
   oncegate status                                        names the latest epoch
@@ -123,7 +123,7 @@ def _progress(total: int) -> Callable[[int], None]:
 
 
 def _fail(text: str) -> int:
-    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {text}", file=sys.stderr)
+    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {printable(text)}", file=sys.stderr)
     return INCOMPLETE
 
 

@@ -9,7 +9,7 @@ import time
 from agent import configuration, terminal
 from agent.status import EventCounts, Status, read_status
 from agent.store import database
-from agent.terminal import Colour, count, duration, paint, size
+from agent.terminal import Colour, count, duration, paint, printable, size
 
 EXAMPLES = """examples:
   oncegate status
@@ -36,13 +36,16 @@ def run(arguments: argparse.Namespace) -> int:
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes
     rows = [
-        ("gateway", status.gateway),
+        ("gateway", printable(status.gateway)),
         ("agent", agent),
         ("accepted", f"{count(status.accepted, 'event')}, of sensors, in all the store's life"),
         ("", f"{count(status.duplicates, 'copy').replace('copys', 'copies')} recognised, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
         ("oldest", _oldest(status)),
-        ("label", f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"),
+        (
+            "label",
+            f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
+        ),
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
     ]
     if status.maybe_lost:
@@ -53,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
         rows.append(("receipts", paint(held, Colour.WARNING)))
     if status.forwarding_stopped:
-        rows.append(("forwarding", f"stopped: {status.forwarding_stopped}"))
+        rows.append(("forwarding", f"stopped: {printable(status.forwarding_stopped)}"))
     print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
     if not running:
         print(paint("events wait at their sensors while the agent does not run", Colour.WARNING))

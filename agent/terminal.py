@@ -1,7 +1,8 @@
-"""What people see of a command: columns that line up, and colours where there is a terminal."""
+"""What people see of a command: columns, colours where there is a terminal, and no text that a terminal obeys."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -25,6 +26,21 @@ class Colour(Enum):
     BAD = "31"
     FAINT = "2"
     STRONG = "1"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape whatever is not seen as what it is: controls, bidi overrides, separators of lines, invisible signs."""
+    if text.isprintable():
+        return text
+    return "".join(sign if _is_seen(sign) or sign in keep else _escaped(sign) for sign in text)
+
+
+def json_line(document: object) -> str:
+    """Write a JSON object in one line, in readable letters; what `printable` escapes, JSON escapes here."""
+    text = json.dumps(document, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(sign if _is_seen(sign) else json.dumps(sign)[1:-1] for sign in text)
 
 
 def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
@@ -82,6 +98,14 @@ def duration(seconds: float) -> str:
         if amount or (unit == "s" and not parts):
             parts.append(f"{amount} {unit}")
     return " ".join(parts[:2])
+
+
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() or unicodedata.category(sign) == "Zs"
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
 
 
 def _padded(text: str, width: int) -> str:

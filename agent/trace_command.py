@@ -11,6 +11,7 @@ from agent import configuration
 from agent.store import database, tables
 from agent.store.states import PROCESSED
 from agent.store.tracing import Trace, trace
+from agent.terminal import json_line, printable
 from contract.moment import rfc3339
 from contract.record import encode_value
 
@@ -39,10 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         return UNKNOWN
     for document in found:
         if arguments.json:
-            print(json.dumps(document, ensure_ascii=False))
+            print(json_line(document))
         else:
             for name, value in document.items():
-                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                text = printable(value) if isinstance(value, str) else json_line(value)
                 print(f"{name:>13}  {text}")
     return 0
 

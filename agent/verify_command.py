@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from agent import configuration
 from agent.store import database
+from agent.terminal import printable
 
 WRONG = 1
 
@@ -33,6 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
     else:
         for finding in result.findings:
-            print(f"{finding.check}: {finding.text}")
+            print(f"{finding.check}: {printable(finding.text)}")
         print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
     return WRONG if result.findings else 0

@@ -96,9 +96,14 @@ def _check_map(entries: dict[object, object], depth: int) -> int:
             count += _check_value(value, depth)
     if BYTES_KEY in entries:
         raise InvalidValue(f"a map has the key {BYTES_KEY} and is not bytes")
-    if not ascii_only and len({unicodedata.normalize("NFC", str(key)) for key in entries}) < len(entries):
-        raise InvalidValue("two keys of a map are equal after NFC")
+    if not ascii_only and len(entries) > 1:
+        _check_keys_differ(entries)
     return count
+
+
+def _check_keys_differ(entries: dict[object, object]) -> None:
+    if len({unicodedata.normalize("NFC", str(key)) for key in entries}) < len(entries):
+        raise InvalidValue("two keys of a map are equal after NFC")
 
 
 def _check_list(items: list[object], depth: int) -> int:

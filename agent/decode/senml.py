@@ -140,5 +140,5 @@ def _base_device(base_name: str) -> str | None:
 
 def _split_name(name: str) -> tuple[str | None, str]:
     """Split a whole name at its last separator into device and own name; without one it names no device."""
-    at = max(name.rfind(separator) for separator in _SEPARATORS)
+    at = max(name.rfind(":"), name.rfind("/"))
     return (name[:at], name[at + 1 :]) if at > 0 else (None, name)

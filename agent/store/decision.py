@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import pairwise
 
 from agent.store.fingerprints import Fingerprints
 from agent.store.known import EXCHANGE_LIFETIME_MS, Likenesses, Proofs, Rejections
@@ -15,6 +17,7 @@ from contract.fingerprint import fingerprint as compute_fingerprint
 STORE_FULL = "the store is full: it keeps every event until the table has it"
 FULL_RETRY_SECONDS = 60
 """When a sensor may try again while the store is full: receipts make room every poll."""
+_PLACE_PERSON = b"oncegate-place-1"
 
 
 @dataclass(slots=True)
@@ -60,31 +63,21 @@ class Decision:
 
     def add(self, submission: Submission) -> None:
         """Decide one submission as a whole."""
-        repeated = None if submission.proof is None else self._proven(submission.proof)
-        if repeated is not None:
-            self._add_retransmission(submission, repeated)
-            return
-        if self.refusal and None in map(self._position, submission.candidates):
+        proven = self._proven_positions(submission)
+        if self.refusal and None in map(self._position, submission.candidates, proven):
             self.at_once.append((submission, Outcome(refusal=self.refusal, retry_seconds=FULL_RETRY_SECONDS)))
             return
-        self._add_events(submission)
-
-    def _add_retransmission(self, submission: Submission, position: int) -> None:
-        count = len(submission.candidates)
-        self.duplicates.extend((b"", position + place) for place in range(count))
-        self._answer(submission, Outcome(duplicates=count), in_work=position >= self.first_position)
-
-    def _add_events(self, submission: Submission) -> None:
         start = self.next_position
         given: list[bytes] = []
         new: list[bool] = []
+        labelled: list[int] = []
         suspected = len(self.suspected)
-        in_work, labelled = False, False
-        for candidate in submission.candidates:
-            position = self._position(candidate)
+        in_work = False
+        for candidate, told in zip(submission.candidates, proven, strict=True):
+            position = self._position(candidate, told)
             new.append(position is None)
             if position is None:
-                labelled |= candidate.fingerprint is None
+                position = self.next_position
                 given.append(self.add_new(candidate))
             else:
                 fingerprint = candidate.fingerprint or compute_fingerprint(
@@ -93,18 +86,22 @@ class Decision:
                 in_work |= position >= self.first_position
                 self.duplicates.append((fingerprint, position))
                 given.append(fingerprint)
+            if candidate.fingerprint is None:
+                labelled.append(position)
+        if submission.proof is not None and labelled and max(labelled) >= start:
+            self._note_proof(submission.proof, labelled)
         accepted = self.next_position - start
-        rejects = (
-            submission.rejects
-            if accepted or not given
-            else tuple(filter(self.rejections_known.is_new, submission.rejects))
-        )
+        rejects = self._new_rejects(submission, accepted, retransmitted=any(told is not None for told in proven))
         self.rejects.extend(rejects)
-        if labelled and submission.proof is not None:
-            self.proofs[submission.proof] = start
         in_work |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
-        self._answer(submission, outcome, in_work=in_work)
+        (self.after_commit if in_work else self.at_once).append((submission, outcome))
+
+    def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
+        """Return those invalid events that are kept: copies bring theirs again, too."""
+        if accepted or not submission.candidates:
+            return submission.rejects
+        return () if retransmitted else tuple(filter(self.rejections_known.is_new, submission.rejects))
 
     def add_new(self, candidate: Candidate) -> bytes:
         """Give a new event its place, and its fingerprint back."""
@@ -130,23 +127,67 @@ class Decision:
             self.suspected.append(fingerprint)
         return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()
 
-    def _position(self, candidate: Candidate) -> int | None:
+    def _position(self, candidate: Candidate, proven: int | None = None) -> int | None:
+        """Return the position of the event that a candidate repeats; `proven` is where the transport says that is."""
         if candidate.fingerprint is None:
-            return None if candidate.proof is None else self._proven(candidate.proof, candidate.proof_seconds * 1000)
+            if proven is not None and self._counts(proven):
+                return proven
+            noted = None if candidate.proof is None else self._noted(candidate.proof, candidate.proof_seconds * 1000)
+            return noted if noted is not None and self._counts(noted) else None
         position = self.fingerprints.get(candidate.fingerprint)
         return self.known.position(candidate.fingerprint) if position is None else position
+
+    def _proven_positions(self, submission: Submission) -> list[int | None]:
+        """Return for each candidate where the transport proves it to be, which it does for those without a fingerprint.
+
+        They lie one behind the other, but for those for which something else is noted.
+        """
+        proof = submission.proof
+        first = None if proof is None else self._noted(proof)
+        if proof is None or first is None:
+            return [None] * len(submission.candidates)
+        positions: list[int | None] = []
+        following, place = first, 0
+        for candidate in submission.candidates:
+            if candidate.fingerprint is not None:
+                positions.append(None)
+                continue
+            noted = self._noted(_proof_of_place(proof, first, place)) if place else first
+            position = following if noted is None else noted
+            positions.append(position)
+            following, place = position + 1, place + 1
+        return positions
+
+    def _note_proof(self, proof: bytes, positions: list[int]) -> None:
+        """Note where the events of a delivery are whose labels join their identity."""
+        first = positions[0]
+        known = self._noted(proof) == first
+        if not known:
+            self.proofs[proof] = first
+        for place, (before, position) in enumerate(pairwise(positions), 1):
+            if not known and position == before + 1:
+                continue
+            name = _proof_of_place(proof, first, place)
+            noted = self._noted(name) if known else None
+            if position != (before + 1 if noted is None else noted):
+                self.proofs[name] = position
+
+    def _noted(self, proof: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
+        """Return the position that is noted for a proof, whether or not the event there is given up since."""
+        position = self.proofs.get(proof)
+        return self.proofs_known.position(proof, self.monotonic, lifetime_ms) if position is None else position
+
+    def _counts(self, position: int) -> bool:
+        """Whether an event is kept or remembered: what is given up may come again."""
+        return position >= self.first_position or not self.known.is_forgotten(position)
 
     def _label(self, position: int) -> Label:
         if position >= self.epoch_first:
             return Label(self.epoch, position - self.epoch_first + 1)
         return self.epochs.label(position)
 
-    def _proven(self, proof: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
-        position = self.proofs.get(proof)
-        if position is None:
-            position = self.proofs_known.position(proof, self.monotonic, lifetime_ms)
-            return None if position is None or self.known.is_forgotten(position) else position
-        return position
 
-    def _answer(self, submission: Submission, outcome: Outcome, *, in_work: bool) -> None:
-        (self.after_commit if in_work else self.at_once).append((submission, outcome))
+def _proof_of_place(proof: bytes, first: int, place: int) -> bytes:
+    """Return the proof of one event of a delivery that does not lie behind the one before it."""
+    named = proof + first.to_bytes(8, "big") + place.to_bytes(4, "big")
+    return blake2b(named, digest_size=len(proof), person=_PLACE_PERSON).digest()

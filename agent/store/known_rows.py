@@ -14,8 +14,8 @@ from agent.store.tables import Row, read_fact, write_fact
 REPEATS_MAX = 20
 """Of the copies that a row counts, how many are noted one by one, the latest."""
 _REPEAT = Struct("<qq")
-_PROOF = Struct("<16sI")
-"""A proof and the place of its first event within the commit."""
+_PROOF = Struct("<16si")
+"""A proof and the position of its event, from the commit's first on; below zero where a resend has healed a gap."""
 _COLUMNS = "first_position, service, packed, proofs, duplicates, repeats, checksum"
 
 

@@ -33,11 +33,13 @@ def test_each_pair_of_a_message_is_a_field(journal: socket.socket, tmp_path: Pat
     handler.close()
 
 
-def test_a_message_of_several_lines_stays_one_entry(journal: socket.socket, tmp_path: Path) -> None:
+def test_a_traceback_of_several_lines_stays_one_entry(journal: socket.socket, tmp_path: Path) -> None:
     handler = JournalHandler(tmp_path / "socket")
-    handler.emit(record("first\nsecond"))
+    failed = record("first\nsecond")
+    failed.exc_text = "Traceback"
+    handler.emit(failed)
     entry = journal.recv(65_536)
-    assert b"MESSAGE\n" + (12).to_bytes(8, "little") + b"first\nsecond\n" in entry
+    assert b"MESSAGE\n" + (23).to_bytes(8, "little") + b"first\\nsecond\nTraceback\n" in entry
     handler.close()
 
 

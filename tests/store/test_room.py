@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from agent.store import database
+from agent.store import database, room
 from agent.store.decision import STORE_FULL
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
@@ -132,6 +132,32 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
         "store=log-held",
         "store=log-released",
     ]
+
+
+async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_full(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said() -> list[str]:
+        return [record.message.split()[0] for record in caplog.records if "store=log" in record.message]
+
+    clock = HandClock()
+    monkeypatch.setattr(room, "LOG_BYTES_EXPECTED", 200_000)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, event(0))
+        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            for number in range(1, 60):
+                await accept(store, clock, event(number))
+            assert not said()
+            clock.pass_seconds(11)
+            store.trouble()  # a turn of the writer
+            store.trouble()
+            assert said() == ["store=log-held"]
+        clock.pass_seconds(11)
+        store.trouble()
+        store.trouble()
+        assert said() == ["store=log-held", "store=log-released"]
 
 
 async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""What sensors say reaches no terminal as a command to it: controls, bidi overrides and invisible signs are escaped."""
+
+import asyncio
+import json
+import logging
+import sqlite3
+import sys
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import command_line
+from agent.journal import SafeFormatter
+from agent.store import database
+from agent.terminal import json_line, printable
+from contract.event import Event
+from contract.fingerprint import fingerprint
+from tests.store.stores import HandClock, accept, make_store
+
+SIGNS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + (
+    "\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\ufff9\U000e0041"
+)
+READABLE = "Gr\u00f6\u00dfe \u6e29\u5ea6 \u0915\u094d\u0937 \u00a0\U0001f321"
+EVIL = Event("d\u202e\u2066", id="i\u200d\u2028", data={f"k{SIGNS}": f"v{SIGNS}", "s": READABLE}, units={"s": "\x9b2J"})
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    async def fill() -> None:
+        clock = HandClock()
+        async with make_store(tmp_path / "state", clock) as store:
+            for _ in range(2):
+                await accept(store, clock, EVIL)
+            await accept(store, clock, Event("d", id=1))
+
+    asyncio.run(fill())
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+
+    def command(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
+        with pytest.raises(SystemExit):
+            command_line.main()
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return command
+
+
+def is_harmless(text: str) -> bool:
+    return all(sign == "\n" or sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in text)
+
+
+NAME = fingerprint(EVIL).hex()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("events",),
+        ("events", "--json"),
+        ("events", "--duplicates"),
+        ("trace", NAME),
+        ("trace", NAME, "--json"),
+        ("status",),
+        ("status", "--json"),
+        ("verify",),
+        ("verify", "--json"),
+        ("replay", "--epoch", f"e{SIGNS}".replace("\0", "")),
+    ],
+)
+def test_no_command_writes_what_a_terminal_would_obey(run: Run, arguments: tuple[str, ...]) -> None:
+    output = run(*arguments)
+    assert output
+    assert is_harmless(output)
+
+
+def test_no_finding_of_a_damaged_store_writes_what_a_terminal_would_obey(run: Run, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "state" / database.FILE_NAME)
+    connection.execute("UPDATE facts SET name = ? WHERE name = (SELECT min(name) FROM facts)", (f"x{SIGNS}",))
+    connection.commit()
+    connection.close()
+    for arguments in (("verify",), ("verify", "--json"), ("status",)):
+        assert is_harmless(run(*arguments))
+
+
+def test_the_objects_that_are_written_say_what_the_sensor_said(run: Run) -> None:
+    event = next(event for event in map(json.loads, run("events").splitlines()) if event["type"] == "reading")
+    assert event["data"] == EVIL.data
+    assert (event["device"], event["id"], event["units"]) == (EVIL.device, EVIL.id, EVIL.units)
+    assert READABLE in run("events")
+    assert json.loads(run("trace", NAME, "--json"))["event"]["data"] == EVIL.data
+
+
+@given(st.text())
+def test_any_text_becomes_printable_and_any_object_stays_what_it_is(text: str) -> None:
+    assert is_harmless(printable(text))
+    assert "\n" not in printable(text)
+    line = json_line({text: [text]})
+    assert is_harmless(line)
+    assert "\n" not in line
+    assert json.loads(line) == {text: [text]}
+
+
+def test_a_line_of_the_log_obeys_nobody_and_a_traceback_keeps_its_lines() -> None:
+    try:
+        raise ValueError(f"said {SIGNS}")
+    except ValueError:
+        record = logging.LogRecord("agent.x", logging.ERROR, "x.py", 7, "said=%s", (f"x{SIGNS}",), sys.exc_info())
+    text = SafeFormatter("%(message)s").format(record)
+    assert is_harmless(text)
+    first, *others = text.splitlines()
+    assert first.startswith("said=x")
+    assert "\\x1b" in first
+    assert "Traceback (most recent call last):" in others
