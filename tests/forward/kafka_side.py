@@ -86,11 +86,11 @@ class KafkaSide:
         except KafkaException:
             return None
 
-    def commit(self, offset: int | None, metadata: str, group: str = GROUP) -> None:
+    def commit(self, offset: int | None, metadata: str, group: str = GROUP, leader_epoch: int | None = None) -> None:
         """Commit an offset (None: each partition's end) for all partitions, as the cloud job does."""
         ends = self.ends()
         offsets = [
-            TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata)
+            TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata, leader_epoch)
             for number in range(self.partitions)
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
