@@ -37,6 +37,8 @@ from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
+UNKNOWN_EPOCH = -1
+"""What the client writes where no leader epoch is given."""
 ANSWER_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 120.0
 
