@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from agent.forward import oversized
 from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.attempt import attempt
 from agent.forward.client import LastError, describe
 from agent.forward.error import SessionError, TopicMissingError, UnreachableError
 from agent.forward.mode import (
@@ -113,7 +115,9 @@ class UnackedSession:
     def _check_connection(self) -> None:
         """Ask the broker; raise where it does not answer, or where the connection was lost since it last did."""
         try:
-            topic = self._producer.list_topics(self._way.topic, CHECK_SECONDS_MAX).topics[self._way.topic]
+            ask = partial(self._producer.list_topics, self._way.topic, CHECK_SECONDS_MAX)
+            cluster = attempt(ask, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
+            topic = cluster.topics[self._way.topic]
         except KafkaException as error:
             raise UnreachableError(self._errors.text or describe(error)) from error
         if topic.error is not None:

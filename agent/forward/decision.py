@@ -43,6 +43,9 @@ class PartitionView:
     """The offset of the next record that the partition will get."""
     leader_epoch: int | None = None
     """Since which election its leader leads."""
+    committed_epoch: int | None = None
+    """The leader epoch beside the group's offset: whoever committed has read the log as it was under that leader, or
+    under a later one; None where that is not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,13 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
         return Decision(Verdict.HOLD, beyond)
     if objection := _object(batch, partition, view.committed, view.receipt, rules):
         return objection
-    return _PROCESSED if offsets.highest < view.committed else _WAIT
+    if offsets.highest >= view.committed:
+        return _WAIT
+    read_under, sent_under = view.committed_epoch, offsets.leader_epoch
+    if read_under is not None and sent_under is not None and read_under < sent_under:
+        # Our records stand where others were that the table has read, and the log has lost.
+        return Decision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was cut since")
+    return _PROCESSED
 
 
 def _object(batch: Batch, partition: int, committed: int, receipt: Receipt | None, rules: Rules) -> Decision | None:

@@ -114,7 +114,7 @@ class Offsets:
     lowest: int
     highest: int
     leader_epoch: int | None = None
-    """The partition's leader epoch before the first send, or one before it; None where unknown."""
+    """The leader epoch in which all of it was appended; None where unknown, and then nothing proves it."""
 
     def united(self, other: Offsets) -> Offsets:
         """Give the offsets that hold both, of one leader epoch."""

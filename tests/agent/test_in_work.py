@@ -16,7 +16,7 @@ from agent.pipeline import Pipeline
 from agent.settings import CoapSettings, IdentitySettings
 from agent.store.port import Outcome, Submission
 from tests.coap.sensor import CHANGED, Sensor, post
-from tests.coap.waiting import until
+from tests.support.waiting import until
 
 COPIES = 4
 UNAVAILABLE, MAX_AGE_5 = 0xA3, b"\xd1\x01\x05"

@@ -37,6 +37,8 @@ from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
+UNKNOWN_EPOCH = -1
+"""What the client writes where no leader epoch is given."""
 ANSWER_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 120.0
 
@@ -86,11 +88,11 @@ class KafkaSide:
         except KafkaException:
             return None
 
-    def commit(self, offset: int | None, metadata: str, group: str = GROUP) -> None:
+    def commit(self, offset: int | None, metadata: str, group: str = GROUP, leader_epoch: int | None = None) -> None:
         """Commit an offset (None: each partition's end) for all partitions, as the cloud job does."""
         ends = self.ends()
         offsets = [
-            TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata)
+            TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata, leader_epoch)
             for number in range(self.partitions)
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)

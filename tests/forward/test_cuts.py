@@ -158,7 +158,7 @@ def assert_nothing_is_processed_that_the_table_has_not_read(made: Sequence[Line]
 
 
 @pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
-@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_what_a_broker_has_lost_below_an_idle_session_is_sent_again(
     broker: Broker, cuts: Sequence[Cut], bare: bool
 ) -> None:
@@ -189,7 +189,8 @@ def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
-@pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
 def test_what_a_broker_has_lost_while_events_were_on_their_way_is_sent_again(
     broker: Broker, cuts: Sequence[Cut]
 ) -> None:
@@ -205,7 +206,8 @@ def test_what_a_broker_has_lost_while_events_were_on_their_way_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
-@pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("cuts", [FEW_CUTS, EVERY_CUT], ids=["few", "every"])
 def test_what_a_broker_has_lost_beside_receipts_is_sent_again_where_the_table_has_not_read_it(
     broker: Broker, cuts: Sequence[Cut]
 ) -> None:

@@ -92,6 +92,26 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("committed", "epoch", "verdict"),
+    [
+        (15, None, Verdict.PROCESSED),
+        (15, 3, Verdict.PROCESSED),
+        (15, 4, Verdict.PROCESSED),
+        (15, 2, Verdict.HOLD),
+        (14, 2, Verdict.WAIT),
+    ],
+)
+@pytest.mark.parametrize("any_commit", [False, True])
+def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
+    committed: int, epoch: int | None, verdict: Verdict, any_commit: bool
+) -> None:
+    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
+    seen = View("topic-1", {0: PartitionView(committed, None if any_commit else OURS, 20, 4, epoch)})
+
+    assert decide(batch, seen, Rules("table", any_commit)).verdict is verdict
+
+
 @pytest.mark.parametrize(("seen", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_cases(seen: View, rules: Rules, verdict: Verdict) -> None:
     decision = decide(BATCH, seen, rules)

@@ -1,4 +1,4 @@
-"""A partition in a model: appended to, cut and led anew at any moment; no receipt covers what it has lost."""
+"""A partition in a model: appended to, read, cut and led anew at any moment; no receipt covers what was not read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class Partition:
 
     leader_epoch: int = 0
     log: list[Found] = field(default_factory=list)
+    lowest_end: int = 0
+    """Where it was cut to since the table looked, or its end then."""
 
     def append(self, gateway: str, sequence: int) -> int:
         self.log.append(Found(gateway, EPOCH, sequence, self.leader_epoch))
@@ -32,7 +34,33 @@ class Partition:
     def cut(self, left: int) -> None:
         """Lose the end of the log; whoever leads now does so in a new epoch."""
         del self.log[left:]
+        self.lowest_end = min(self.lowest_end, left)
         self.leader_epoch += 1
+
+
+@dataclass
+class Table:
+    """Reads the log and says how far; it stops for good where it finds the log cut below what it has read."""
+
+    partition: Partition
+    read: set[int] = field(default_factory=set)
+    committed: int = 0
+    leader_epoch: int = 0
+    stopped: bool = False
+
+    def look(self) -> None:
+        log = self.partition.log
+        self.stopped |= self.partition.lowest_end < self.committed
+        if not self.stopped:
+            self.read |= {found.sequence for found in log[self.committed :] if found.gateway == GATEWAY}
+            self.committed, self.leader_epoch = len(log), self.partition.leader_epoch
+            self.partition.lowest_end = len(log)
+
+    def view(self) -> View:
+        now = self.partition
+        receipt = Receipt(TABLE, 0, "t")
+        seen = PartitionView(self.committed, receipt, len(now.log), now.leader_epoch, self.leader_epoch)
+        return View("t", {PARTITION: seen})
 
 
 @dataclass
@@ -64,10 +92,8 @@ class Session:
                 return
 
 
-def processed(partition: Partition, batches: list[Batch]) -> list[Batch]:
-    """Return what a table that has read the whole log gives a receipt for."""
-    end = len(partition.log)
-    view = View("t", {PARTITION: PartitionView(end, Receipt(TABLE, 0, "t"), end, partition.leader_epoch)})
+def processed(partition: Partition, batches: list[Batch], view: View) -> list[Batch]:
+    """Return the batches that a look at Kafka calls processed."""
     decided = [(batch, decide(batch, view, Rules(TABLE))) for batch in batches]
     asked = to_read_back(decided, view)
 
@@ -80,17 +106,17 @@ def processed(partition: Partition, batches: list[Batch]) -> list[Batch]:
 
 
 STEPS = st.lists(
-    st.sampled_from(["send"] * 4 + ["mark"] * 2 + ["mark as the leader before", "other", "cut"]), max_size=40
+    st.sampled_from(["send"] * 4 + ["mark"] * 2 + ["mark as the leader before", "other", "cut", "table"]), max_size=40
 )
 
 
 @settings(max_examples=500)
 @given(steps=STEPS, data=st.data())
-def test_nothing_is_processed_that_the_log_has_lost_whenever_it_was_cut_and_whoever_answered(
+def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_cut_and_whoever_answered(
     steps: list[str], data: st.DataObject
 ) -> None:
     partition = Partition()
-    session = Session(partition, {PARTITION: 0})
+    session, table = Session(partition, {PARTITION: 0}), Table(partition)
     for step in steps:
         match step:
             case "send":
@@ -103,17 +129,17 @@ def test_nothing_is_processed_that_the_log_has_lost_whenever_it_was_cut_and_whoe
                 partition.append("another gateway", 1)
             case "cut":
                 partition.cut(data.draw(st.integers(0, len(partition.log)), "left"))
+            case "table":
+                table.look()
 
-    for batch in processed(partition, session.marked):
-        span = batch.partitions[PARTITION]
-        have = {found.sequence for found in partition.log[span.lowest : span.highest + 1] if found.gateway == GATEWAY}
-        assert have >= set(range(batch.first, batch.last + 1))
+    for batch in processed(partition, session.marked, table.view()):
+        assert table.read >= set(range(batch.first, batch.last + 1))
 
 
 @given(steps=STEPS)
 def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: list[str]) -> None:
     partition = Partition()
-    session = Session(partition, {PARTITION: 0})
+    session, table = Session(partition, {PARTITION: 0}), Table(partition)
     for step in steps:
         match step:
             case "send":
@@ -124,5 +150,25 @@ def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: li
                 partition.append("another gateway", 1)
             case "cut":
                 partition.leader_epoch += 1  # another leader, with all of it
+            case "table":
+                table.look()
+    table.look()
 
-    assert processed(partition, session.marked) == session.marked
+    assert processed(partition, session.marked, table.view()) == session.marked
+
+
+def test_what_stands_where_a_table_has_read_other_records_is_not_processed() -> None:
+    partition = Partition()
+    table = Table(partition)
+    for _ in range(5):
+        partition.append("another gateway", 1)
+    table.look()
+    partition.cut(2)
+    session = Session(partition, {PARTITION: partition.leader_epoch})
+    session.send()
+    session.mark(partition.leader_epoch)
+    for _ in range(5):
+        partition.append("another gateway", 1)
+
+    assert table.committed > session.marked[0].partitions[PARTITION].highest
+    assert processed(partition, session.marked, table.view()) == []
