@@ -88,7 +88,7 @@ class KafkaSide:
         except KafkaException:
             return None
 
-    def commit(self, offset: int | None, metadata: str, group: str = GROUP, leader_epoch: int | None = None) -> None:
+    def commit(self, offset: int | None, metadata: str, group: str = GROUP, leader_epoch: int = UNKNOWN_EPOCH) -> None:
         """Commit an offset (None: each partition's end) for all partitions, as the cloud job does."""
         ends = self.ends()
         offsets = [

@@ -19,7 +19,7 @@ from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
 from simulators.parts.kafka import Broker
-from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence
 from tests.forward.running import GATEWAY, SILENCE_MS, forwarding
@@ -135,28 +135,6 @@ def test_a_frozen_broker_expires_batches_which_are_sent_again(
         wait_until_forwarded(outbox)
 
     assert_nothing_lost(kafka, outbox)
-
-
-def test_a_request_whose_answer_is_lost_is_repeated_and_its_records_are_there_once(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox = MemoryOutbox()
-    outbox.append(*readings(100))
-
-    # The frozen broker still finds the first request in its socket, and then gets the second one. Before the silence
-    # is reported, the request's own time is over.
-    with forwarding(kafka.settings(socket_timeout_ms="1000"), outbox, silence_ms=3 * SILENCE_MS):
-        wait_until_forwarded(outbox)
-        broker.pause()
-        try:
-            outbox.append(*readings(100, 100))
-            wait_until(lambda: "kafka=unreachable" in caplog.text, "the client has given the first request up")
-        finally:
-            broker.resume()
-        wait_until_forwarded(outbox)
-
-    assert "session=" not in caplog.text, "the one session went on"
-    assert_each_once(kafka, outbox)
 
 
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
