@@ -44,7 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
         ("oldest", _oldest(status)),
         (
             "label",
-            f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
+            "none yet"
+            if status.epoch is None
+            else f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
         ),
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
     ]

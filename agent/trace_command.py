@@ -20,8 +20,9 @@ TABLE_FACT = "receipts.table"
 
 
 EXAMPLES = """examples:
-  oncegate trace 5f1c0d6b6a0f4f1d9c5b7a3e2d1c0b9a
-  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17}' | oncegate fingerprint | xargs oncegate trace
+  oncegate trace 1876d2e5f34f91105e52555b000b5edc
+  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint |
+    xargs oncegate trace
 """
 
 

@@ -44,8 +44,10 @@ def decode(delivery: Delivery) -> Decoded:
     """Take a body apart; raise UnknownFormat, or Undecodable where it cannot be read as a whole."""
     if delivery.media is None:
         raise UnknownFormat("the format is none of JSON, CBOR, SenML JSON, SenML CBOR")
-    if not 0 < len(delivery.body) <= BODY_BYTES_MAX:
-        raise Undecodable(f"the body is empty or longer than {BODY_BYTES_MAX} bytes")
+    if not delivery.body:
+        raise Undecodable("the body is empty")
+    if len(delivery.body) > BODY_BYTES_MAX:
+        raise Undecodable(f"the body is longer than {BODY_BYTES_MAX} bytes")
     words = read_words(delivery.query) if delivery.query else NO_WORDS
     fallback = delivery.authenticated or delivery.sender
     match delivery.media:

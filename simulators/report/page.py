@@ -45,7 +45,7 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
     scenario = seen.run.get("scenario", {})
     page = Template(_PAGE.read_text()).substitute(
         name=escape(str(scenario.get("name", ledger_file.stem))),
-        verdict=f'<p class="verdict {"good" if verdict.kept else "bad"}">{escape(sentence(verdict))}</p>',
+        verdict=f'<p class="verdict {_class(verdict)}">{escape(sentence(verdict))}</p>',
         story=escape(_story(seen, verdict, scenario)),
         flow=sankey(_stations(seen, verdict)),
         declared=_declared(verdict),
@@ -82,15 +82,27 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
         Station("events sent", sent, "told", "never acked"),
         Station("acked", verdict.acked, "acked"),
     ]
-    accepted = next((one.values["accepted"] for one in reversed(seen.samples) if "accepted" in one.values), None)
+    accepted = _latest(seen, "accepted")
+    before = _latest(seen, "accepted_before") or 0
     # A card that was replaced by an older copy has forgotten how much it had accepted.
-    if accepted is not None and accepted >= verdict.acked:
-        stations.append(Station("accepted as new", accepted, "acked"))
+    if accepted is not None and accepted - before >= verdict.acked:
+        stations.append(Station("accepted as new", accepted - before, "acked"))
     if verdict.records is not None:
         stations.append(Station("records in Kafka", verdict.records, "kafka", "repeats"))
     if verdict.rows is not None:
         stations.append(Station("rows in the table", verdict.rows, "table"))
     return stations
+
+
+def _latest(seen: Observations, name: str) -> int | None:
+    return next((sampled.values[name] for sampled in reversed(seen.samples) if name in sampled.values), None)
+
+
+def _class(verdict: Verdict) -> str:
+    """Return the style of the verdict: what was not looked at is neither good nor bad."""
+    if not verdict.kept:
+        return "bad"
+    return "good" if verdict.rows is not None and verdict.complete else "unverified"
 
 
 def _declared(verdict: Verdict) -> str:

@@ -125,6 +125,13 @@ async def watch(
         await asyncio.sleep(SAMPLE_SECONDS)
 
 
+async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
+    """Enter what the gateways had accepted before the run, where they say."""
+    values = await asyncio.to_thread(_ask_all, statuses)
+    if "accepted" in values:
+        ledger.sample({"accepted_before": values["accepted"]})
+
+
 def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
     values: dict[str, int] = {}
     for host, port in addresses:

@@ -70,6 +70,7 @@ async def _run_there(options: Options, home: Path, display: Display, stop: Stop)
         async with links as (ways, radio), asyncio.TaskGroup() as tasks:
             display.phase(f"{options.scenario.name}: sensors report to {_targets(options)}")
             statuses = [http] if http else []
+            await play.note_before(ledger, statuses)
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
             await play.sensors(options.scenario, options.seed, ledger, ways, stop, number)
             watching.cancel()

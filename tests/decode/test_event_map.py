@@ -180,9 +180,11 @@ def test_a_body_without_a_valid_event_says_why() -> None:
 
 
 @pytest.mark.parametrize("media", list(Media))
-@pytest.mark.parametrize("body", [b"", b" " * (BODY_BYTES_MAX + 1)], ids=["empty", "too long"])
-def test_an_empty_or_endless_body_is_undecodable(body: bytes, media: Media) -> None:
-    with pytest.raises(Undecodable, match="empty or longer"):
+@pytest.mark.parametrize(
+    ("body", "reason"), [(b"", "^the body is empty$"), (b" " * (BODY_BYTES_MAX + 1), "^the body is longer than")]
+)
+def test_an_empty_or_endless_body_is_undecodable(body: bytes, reason: str, media: Media) -> None:
+    with pytest.raises(Undecodable, match=reason):
         deliver(body, media)
 
 

@@ -285,7 +285,19 @@ def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch
     with pytest.raises(SystemExit) as ended:
         command_line.main()
     assert ended.value.code == 0
+    assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
     assert "No table was looked at" in (tmp_path / "report.html").read_text()
+
+
+def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Path) -> None:
+    file = _ledger(tmp_path)
+    with file.open("a") as written:
+        for values in ({"accepted_before": 169}, {"accepted": 169 + 30}):
+            written.write(json.dumps({"sample": values, "at": 1_763_706_009_000}) + "\n")
+    page.write(file, judge_there(file, Place(), complete=True), Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert ">30<" in text
+    assert ">199<" not in text
 
 
 def test_a_verdict_that_is_broken_names_all_that_is() -> None:
