@@ -103,6 +103,9 @@ class Connection:
             self._timer.cancel()
         if (sock := self._socket()) is not None:
             self._on_socket_close(self._client, None, sock)
+            # paho keeps the socket, and closes it once more when it is collected.
+            self._client.on_socket_close = None
+            self._client.on_socket_unregister_write = None
             sock.close()
         self._end(reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import tracemalloc
@@ -154,8 +155,9 @@ async def test_other_packets_that_cannot_be_read_end_the_connection_and_not_the_
         await broker.until_connected(2)
         await broker.send(publish(TOPIC, b"after", LAST, properties=none))
         await broker.until_acknowledged(LAST)
+        gc.collect()  # paho closes its socket once more: what that raises, pytest makes this test's error
     assert recorder.bodies == [b"after"]
-    assert "mqtt=disconnected reason=" in caplog.text
+    assert "mqtt=disconnected since=" in caplog.text
 
 
 async def test_a_broker_is_asked_for_no_packet_that_would_not_be_kept_whole() -> None:
