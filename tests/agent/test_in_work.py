@@ -10,6 +10,7 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.coap.server import CoapServer
+from agent.decode.delivery_body import EVENTS_MAX
 from agent.delivery import VIAS, Answer, Delivery, Media, Status
 from agent.in_work import BYTES_MAX
 from agent.pipeline import Pipeline
@@ -39,16 +40,16 @@ BODIES = {
     "a small event": (b'{"device":"sensor-17","id":1,"data":{"t":21.5}}', Media.JSON),
     "a long text": (_event("a" * 60_000).encode(), Media.JSON),
     "a long text of wide characters": (_event("a" * 60_000 + "\U0001f600").encode(), Media.JSON),
-    "empty events": (_pack("{}", 4_096), Media.JSON),
-    "wrong events": (_pack('{"id":1.5}', 4_095, "{}"), Media.JSON),
+    "empty events": (_pack("{}", EVENTS_MAX), Media.JSON),
+    "wrong events": (_pack('{"id":1.5}', EVENTS_MAX - 1, "{}"), Media.JSON),
     "empty lists": (_pack(_event([[]] * 4_000), 5), Media.JSON),
     "maps of one": (_pack(_event([{"a": 1}] * 1_200), 5), Media.JSON),
     "empty maps in CBOR": (
-        _array(14) + (b"\xa1\x64data\xa1\x61x" + _array(4_000) + b"\xa0" * 4_000) * 14,
+        _array(4) + (b"\xa1\x64data\xa1\x61x" + _array(4_000) + b"\xa0" * 4_000) * 4,
         Media.CBOR,
     ),
     "many events of empty maps in CBOR": (
-        _array(4_000) + b"\xa1\x64data\xa1\x61x\x84\xa0\xa0\xa0\xa0" * 4_000,
+        _array(EVENTS_MAX) + b"\xa1\x64data\xa1\x61x\x84\xa0\xa0\xa0\xa0" * EVENTS_MAX,
         Media.CBOR,
     ),
 }
