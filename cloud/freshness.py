@@ -50,9 +50,10 @@ def is_fresh(horizon: Horizon) -> Column:
         horizon.latest,
     )
     # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
-    # not, as long as it stays one: the index has to look as if it came from the row.
+    # not, as long as it stays one: the index has to look as if it came from the row. By get(), since the code that
+    # Spark 4 makes of array[index] does not ask whether the index is null.
     array = f"array({', '.join(f'{bound}L' for bound in bounds)})"
-    born, ahead, latest, oldest, newest = (f"{array}[octet_length(clock) * 0 + {at}]" for at in range(len(bounds)))
+    born, ahead, latest, oldest, newest = (f"get({array}, octet_length(clock) * 0 + {at})" for at in range(len(bounds)))
     # Nor may a second part stand twice (`unix_millis(bound)` does): their order in the code would change by chance.
     # As text: one call into the Java machine instead of a hundred.
     return F.expr(

@@ -23,13 +23,15 @@ class Case:
     bound: int | None = BATCH_TIME - MINUTE
     received: int = BATCH_TIME - MINUTE
     appended: int = BATCH_TIME
-    clock: str = "trusted"
+    clock: str | None = "trusted"
     shared: str = "time"
 
 
 CASES = {
     "a minute ago": (Case(), True),
     "clock not trusted": (Case(clock="untrusted"), False),
+    "a record that is not well-formed": (Case(bound=None, clock=None), False),
+    "no clock beside moments": (Case(clock=None), False),
     "its day is its label's": (Case(shared="label"), True),
     "an id without a time": (Case(shared="none"), False),
     "bound unknown": (Case(bound=None), False),
@@ -54,7 +56,7 @@ def judge(spark: SparkSession, horizon: Horizon, cases: list[Case]) -> list[bool
     return [row["fresh"] for row in frame.orderBy("place").collect()]
 
 
-def said(case: Case) -> tuple[str, str]:
+def said(case: Case) -> tuple[str | None, str]:
     return case.clock, case.shared
 
 
