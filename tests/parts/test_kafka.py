@@ -59,8 +59,9 @@ def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
 
 
 def described(broker: Broker, topic: str) -> tuple[str, int]:
-    """Return the topic's id and how many partitions it has."""
+    """Return the topic's id and how many partitions it has, once the broker knows what its controller has created."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    wait_until(lambda: topic in admin.list_topics(timeout=SECONDS_MAX).topics, "the broker knows the topic")
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=SECONDS_MAX)
     return str(found.topic_id), len(found.partitions)
 
