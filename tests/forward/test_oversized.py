@@ -104,7 +104,7 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
     kafka.configure_topic("max.message.bytes", "3000")
 
     with forwarding(large(kafka.settings(delivery), 1.0), outbox):
-        wait_until(lambda: outbox.new == 2, "all others are forwarded")
+        wait_until(lambda: outbox.new <= 2, "all others are forwarded")
         outbox.append(*readings(50, 100))
         wait_until(lambda: outbox.new == 0, "the large ones are given up, and the new ones forwarded")
 
