@@ -105,18 +105,18 @@ class Pages:
     """All versions of all pages; what cannot be read is empty."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = os.open(path, os.O_RDONLY) if path.exists() else None
         self._log = Log(path)
         self._log_file = os.open(self._log.path, os.O_RDONLY) if self._log.exists else None
         self._newest = {frame.page: frame for frame in self._log.frames}
         self._behind = {frame.page: frame for frame in self._log.behind}
-        self._count = os.fstat(self._file).st_size // PAGE_BYTES + 1
+        self._count = 0 if self._file is None else os.fstat(self._file).st_size // PAGE_BYTES + 1
 
     def close(self) -> None:
         """Close the files."""
-        os.close(self._file)
-        if self._log_file is not None:
-            os.close(self._log_file)
+        for file in (self._file, self._log_file):
+            if file is not None:
+                os.close(file)
 
     def looks(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
         """Yield page contents, the most trustworthy first, each time with the way to read what a row goes on in.
@@ -137,7 +137,7 @@ class Pages:
 
     def saved(self, number: int) -> bytes:
         """Read a page's content in the file itself."""
-        return _read_page(self._file, (number - 1) * PAGE_BYTES)
+        return b"" if self._file is None else _read_page(self._file, (number - 1) * PAGE_BYTES)
 
     def _latest(self, number: int) -> bytes:
         """Read a page's newest content, whether it counts or not."""

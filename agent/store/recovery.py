@@ -58,6 +58,8 @@ def _open(
     path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds
 ) -> tuple[sqlite3.Connection, Memory]:
     lacks_log = aside.lacks_log(path)
+    if lacks_log:
+        aside.note_lost_log(path)
     inspect_files(path)
     connection = connect(path)
     try:

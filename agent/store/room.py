@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Room:
 
     def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
         self._file = path
+        self._opened = path.stat()
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
@@ -154,7 +156,10 @@ class Room:
 
     def _bytes_at_most(self) -> int:
         """Count the log twice: pages that are only there may make the file longer."""
-        return self._file.stat().st_size + 2 * disk.log_bytes(self._file)
+        found = self._file.stat()
+        if not os.path.samestat(found, self._opened):
+            raise database.DamagedStoreError(f"{self._file}: replaced while the store was open")
+        return found.st_size + 2 * disk.log_bytes(self._file)
 
     def _bytes(self, connection: sqlite3.Connection) -> int:
         return database.bytes_used(connection) + disk.log_bytes(self._file)
