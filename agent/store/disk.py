@@ -21,7 +21,9 @@ DISK_FULL = "the disk is full: too little room is left below the store for new e
 LOG_NEEDS_ROOM = "the disk is full: what is left of it is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-"""What SQLite says where the index of its log finds no room."""
+"""What SQLite says where it can make no file, and where a quota is reached."""
+_PROBE_BYTES = 32 << 10
+"""What the index of the log takes at the least."""
 
 
 class NoRoomError(database.StoreError):
@@ -102,10 +104,26 @@ def log_bytes(path: Path) -> int:
 
 
 def lacks_room(error: BaseException, path: Path) -> bool:
-    """Whether an error means that the file system below this file is full."""
+    """Whether an error means that the file system below this file takes no more, or that we may use no more of it."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     if not isinstance(error, sqlite3.Error):
         return False
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return primary == sqlite3.SQLITE_FULL or (primary in _NO_ROOM_HIDDEN and free_bytes(path) < RESERVE_BYTES)
+    return primary == sqlite3.SQLITE_FULL or (primary in _NO_ROOM_HIDDEN and not takes(path, _PROBE_BYTES))
+
+
+def takes(path: Path, size: int) -> bool:
+    """Whether there is room beside this file for another one of a size: free blocks, a free inode, and no quota.
+
+    Asked by reserving it, since no system call tells it; nothing is written. Another error than a lack of room is none.
+    """
+    probe = path.with_name(f"{path.name}.probe")
+    try:
+        with probe.open("wb", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        return error.errno not in _FULL
+    finally:
+        probe.unlink(missing_ok=True)
+    return True

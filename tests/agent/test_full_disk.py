@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         gateway.agent.kill()
         gateway.start()
         assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
-        assert gateway.post(1) == 503
+        assert gateway.post(50, 1_000) == 503
         assert gateway.agent.terminate() == 0
         gateway.start()
         assert gateway.stored().keys() == gateway.acked
@@ -74,6 +75,34 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         wait_until(lambda: gateway.post(1) == 200, "there is room again")
         wait_until(lambda: gateway.readiness() == 200, "it is ready again")
         assert gateway.stored().keys() == gateway.acked
+
+
+def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES, "nr_inodes=12") as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
+        gateway.start()
+        assert gateway.post(50, 1_000) == 200
+        assert gateway.agent.terminate() == 0
+        taken = use_up_inodes(disk)
+        gateway.agent.start()
+        gateway.agent.wait_for_log("store=waiting")
+        for file in taken:
+            file.unlink()
+        gateway.agent.wait_for_log("agent=ready")
+        assert gateway.stored().keys() == gateway.acked
+        assert gateway.agent.log().count("store=waiting") == 1
+
+
+def use_up_inodes(disk: Path) -> list[Path]:
+    """Make files until there can be no more."""
+    taken: list[Path] = []
+    with suppress(OSError):
+        while True:
+            (disk / f"file {len(taken)}").touch(exist_ok=False)
+            taken.append(disk / f"file {len(taken)}")
+    return taken
 
 
 def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
