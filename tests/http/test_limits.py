@@ -18,9 +18,12 @@ from agent.delivery import Answer, Delivery, Respond, Status
 from agent.http.address import BUFFER_BYTES
 from agent.http.application import PIECE_BYTES
 from agent.http.limits import Limits
+from agent.pace import TURN_SECONDS_MAX
+from tests.coap.stepped_loop import SteppedLoop
 from tests.http.client import Client, Raw, post_bytes
 from tests.http.serving import EVENT, Served, serving
 from tests.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -150,6 +153,26 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
         for respond in responds:
             respond(Answer(Status.DURABLE, accepted=1))
         assert [(await raw.hear()).code for raw in raws] == [200, 200]
+
+
+async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
+    turns = LoopTurns()
+    with SteppedLoop() as clock:
+
+        def receive(delivery: Delivery, respond: Respond) -> None:
+            turns.note()
+            clock.step(TURN_SECONDS_MAX / 2)
+            respond(Answer(Status.DURABLE, accepted=1))
+
+        async with serving(tmp_path, receive=receive) as served, AsyncExitStack() as stack:
+            raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(40)]
+            for raw in raws:
+                raw.send(post_bytes(EVENT)[:-1])
+            for raw in raws:
+                raw.send(EVENT[-1:])
+            with turns.counting():
+                assert [(await raw.hear()).code for raw in raws] == [200] * 40
+    assert turns.most <= 2
 
 
 async def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
