@@ -77,8 +77,9 @@ class Log:
         self.whole = is_log_header(header)
         salts = header[16:24] if self.whole else b""
         unbroken, committed = self.whole, 0
-        at = LOG_HEADER_BYTES
+        at, is_blank = LOG_HEADER_BYTES, not any(header)
         while len(piece := file.read(LOG_FRAME_BYTES)) == LOG_FRAME_BYTES:
+            is_blank = is_blank and not any(piece)
             head, content = piece[: _FRAME_HEADER.size], piece[_FRAME_HEADER.size :]
             page, file_pages, *_, first, second = _FRAME_HEADER.unpack(head)
             salts = salts or head[8:16]
@@ -90,6 +91,7 @@ class Log:
                 if unbroken and file_pages:
                     committed = len(self.behind)
             at += LOG_FRAME_BYTES
+        self.whole = self.whole or (is_blank and not any(piece))  # a power cut may leave a new log without its data
         self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 
