@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from agent.store.database import DamagedStoreError
+from agent.store.database import FILE_NAME, DamagedStoreError
 
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
+"""A constraint that is violated: memory and file disagree, which takes an opening."""
 _UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ})
 """A bad sector: a salvage of what turns out to be readable after all loses nothing."""
 _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
@@ -27,7 +28,7 @@ def is_damage(error: BaseException, *, opening: bool = False) -> bool:
     if isinstance(error, DamagedStoreError | DamagedEventError):
         return True
     if isinstance(error, FileNotFoundError):
-        return str(error.filename).endswith("-wal")  # removed under the open store
+        return str(error.filename).endswith((FILE_NAME, "-wal"))  # removed under the open store
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", None)
