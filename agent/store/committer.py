@@ -73,6 +73,10 @@ class Committer:
     def open(self, connection: sqlite3.Connection) -> None:
         """Take the connection, under a new epoch."""
         self._transactions.open(connection)
+        try:
+            self._transactions.flush()
+        except OSError as error:
+            log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
 
     def note_wear(self) -> None:
         """Write how much was written: at the end, when no more transactions come to carry it."""
@@ -155,8 +159,7 @@ class Committer:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
             return self._room.refusal() if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
-            if is_damage(error):
-                self.damaged(error)
+            self.report(error)
             return f"{_CANNOT_WRITE}{error}"
 
     def may_tidy(self, *, grows: bool) -> bool:
@@ -171,6 +174,12 @@ class Committer:
         """Return the writing connection; open it anew, under a new epoch, where an error has closed it."""
         return self._transactions.connection()
 
+    def report(self, error: Exception) -> None:
+        """Take no more transactions, and ask for a salvage, where an error means damage."""
+        if is_damage(error):
+            self._transactions.lose_if_damaged(error)
+            self.damaged(error)
+
     def _begin_epoch(self) -> None:
         self._epoch_first = 0
         self._opening = begin(self._clock, self.service())
@@ -181,6 +190,7 @@ class Committer:
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
         connection = self.connection()
+        self._transactions.flush()  # a copy is acked without a commit
         arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
         if not self._room.is_full(connection, arriving_bytes):
             return self._draft(group, "")
@@ -243,8 +253,7 @@ class Committer:
         if reason != self._failing:
             log.error("store=failing reason=%r", reason)
             self._failing = reason
-        if is_damage(error):
-            self.damaged(error)
+        self.report(error)
         self._announce(
             [(submission, Outcome(refusal=reason, retry_seconds=RETRY_SECONDS)) for submission, _ in answers]
         )

@@ -8,7 +8,8 @@ from pathlib import Path
 from agent.store.database import FILE_NAME, DamagedStoreError
 
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal")
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
+"""A constraint that is violated: memory and file disagree, which takes an opening."""
 _UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ})
 """A bad sector: a salvage of what turns out to be readable after all loses nothing."""
 _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})

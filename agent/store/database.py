@@ -27,7 +27,7 @@ _APPLICATION = 0x4F67_0000
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
 LOG_BYTES_KEPT = 4 << 20
-"""The log's size where nobody holds it; a single commit may pass it."""
+"""The log is written back once it has grown so far, and keeps so much of its length; a single commit may pass it."""
 _CACHE_KILOBYTES = 512
 """Of pages that a connection keeps, instead of 2,000: the store appends, and reads what it has appended once."""
 
@@ -78,6 +78,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA mmap_size = 0")
     # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
     connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do it within COMMIT
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)

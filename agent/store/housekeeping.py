@@ -10,7 +10,6 @@ from itertools import takewhile
 from agent.clock import Clock
 from agent.store import database, disk, known_rows, segments
 from agent.store.committer import Committer
-from agent.store.damage import is_damage
 from agent.store.database import StoreError
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.opening import Memory
@@ -77,8 +76,7 @@ class Housekeeping:
             dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
             self._log(now)
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
-            if is_damage(error):
-                self._committer.damaged(error)
+            self._committer.report(error)
             log.error("store=housekeeping-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
             self._retry_at = now + RETRY_MS
             return RETRY_MS / 1000

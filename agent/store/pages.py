@@ -82,12 +82,14 @@ class Log:
         order = _order(header)
         total = _sum(header[:24], order)
         unbroken, committed = self.whole, 0
+        is_blank = bool(header) and not any(header)
         for at in range(LOG_HEADER_BYTES, size - LOG_FRAME_BYTES + 1, LOG_FRAME_BYTES):
             piece = read_piece(file, at, LOG_FRAME_BYTES)
             if not piece:
                 self.unreadable |= unbroken
-                unbroken = False
+                unbroken = is_blank = False
                 continue
+            is_blank = is_blank and not any(piece)
             head, content = piece[: _FRAME_HEADER.size], piece[_FRAME_HEADER.size :]
             page, file_pages, *_, first, second = _FRAME_HEADER.unpack(head)
             salts = salts or head[8:16]
@@ -98,6 +100,7 @@ class Log:
                 self.behind.append(Frame(page, at + _FRAME_HEADER.size, file_pages))
                 if unbroken and file_pages:
                     committed = len(self.behind)
+        self.whole = self.whole or is_blank  # a power cut may leave a new log without its data
         self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 

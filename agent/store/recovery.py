@@ -34,7 +34,7 @@ def open_store(
     Raise NoRoomError where the file system is too full for that; all files are then as they were.
     """
     aside.resume(path)
-    reason = aside.suspicion(path)
+    reason = aside.suspicion(path) or _without_file(path)
     try:
         if not reason:
             try:
@@ -75,9 +75,15 @@ def _open(
     return connection, memory
 
 
+def _without_file(path: Path) -> str:
+    """Return why a store whose file is gone has to be salvaged: SQLite would begin anew, and remove its log."""
+    return "" if path.exists() or not Path(f"{path}-wal").exists() else f"{path} is gone, and its log is not"
+
+
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
+    path.touch()  # where it is gone, its log may still hold something
     bytes_needed = database.bytes_on_disk(path)
     try:
         new = aside.prepare(path)
