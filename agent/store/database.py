@@ -131,10 +131,10 @@ def moment(connection: Reads) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
+    """Whether an agent serves this store now: it holds the lock that lies beside it."""
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDONLY)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
