@@ -63,12 +63,15 @@ def _open(
     inspect_files(path)
     connection = connect(path)
     try:
-        if lacks_log:
-            end = tables.last_position(connection)
+        end = tables.last_position(connection)
+        if lacks_log and aside.has_all(path, end, clock.boot()):
+            log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
+        elif lacks_log:
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
             log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
         memory = load(connection, clock, spans, bounds)
         aside.mark_open(path)
+        aside.note_end(path, end, clock.boot())
     except BaseException:
         connection.close()
         raise
