@@ -23,7 +23,7 @@ from agent.forward.mode import (
     START,
     Way,
 )
-from agent.forward.records import encode
+from agent.forward.records import encode, is_own
 from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
@@ -54,7 +54,8 @@ class AtMostOnce:
     }
 
     def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> UnackedSession:
-        """See Mode."""
+        """Begin a session, as `Mode.open` says; what another mode had set aside for its size goes with the rest."""
+        way.oversized.forget()
         ledger = _Ledger(way.outbox)
         ledger.lose("the connection or the agent ended")
         errors = LastError()
@@ -106,11 +107,24 @@ class UnackedSession:
             if hand_over(self._producer, self._way.topic, record, flight.report, lambda: None):
                 flight.sent(event.position)
             else:
-                oversized.give_up(self._way.outbox, event, len(record.value))
+                self._refuse(event, len(record.value))
         while flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
             self._way.wall_steps.check()
             serve(self._producer, POLL_SECONDS_MAX)
         self.marked += 1
+
+    def _refuse(self, event: StoredEvent, size: int) -> None:
+        """Give up an event that the producer refuses for its size.
+
+        The gateway's own is only logged: another one of its own would declare it, and be refused in turn, without end.
+        """
+        if not is_own(event):
+            oversized.give_up(self._way.outbox, event, size)
+            return
+        _log.error(
+            "event=lost reason=%r epoch=%s sequence=%d bytes=%d hint=%r",
+            *(oversized.REASON, event.label.epoch, event.label.sequence, size, oversized.HINT),
+        )
 
     def _check_connection(self) -> None:
         """Ask the broker; raise where it does not answer, or where the connection was lost since it last did."""
