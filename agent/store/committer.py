@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import content, database, letting_go, tables
+from agent.store import aside, content, database, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
@@ -51,6 +51,7 @@ class Committer:
         self._path = path
         self._gateway = gateway
         self._clock = clock
+        self._boot = clock.boot()
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
@@ -109,6 +110,7 @@ class Committer:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
+        aside.note_end(self._path, self._memory.end, self._boot)
         if decision.packed:
             self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))

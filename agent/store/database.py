@@ -88,9 +88,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read; works beside the service and without it."""
     if aside.lacks_log(path):  # SQLite would make an empty one, which hides that
-        raise StoreError(
-            f"{path}: its log is gone, and with it the latest events; `oncegate run` declares what is lost"
-        )
+        raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -132,10 +130,10 @@ def moment(connection: Reads) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
+    """Whether an agent serves this store now: it holds the lock that lies beside it."""
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDONLY)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

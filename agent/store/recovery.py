@@ -34,7 +34,7 @@ def open_store(
     Raise NoRoomError where the file system is too full for that; all files are then as they were.
     """
     aside.resume(path)
-    reason = aside.suspicion(path) or _without_file(path)
+    reason = aside.suspicion(path)
     try:
         if not reason:
             try:
@@ -63,27 +63,24 @@ def _open(
     inspect_files(path)
     connection = connect(path)
     try:
-        if lacks_log:
-            end = tables.last_position(connection)
+        end = tables.last_position(connection)
+        if lacks_log and aside.has_all(path, end, clock.boot()):
+            log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
+        elif lacks_log:
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
             log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
         memory = load(connection, clock, spans, bounds)
         aside.mark_open(path)
+        aside.note_end(path, end, clock.boot())
     except BaseException:
         connection.close()
         raise
     return connection, memory
 
 
-def _without_file(path: Path) -> str:
-    """Return why a store whose file is gone has to be salvaged: SQLite would begin anew, and remove its log."""
-    return "" if path.exists() or not Path(f"{path}-wal").exists() else f"{path} is gone, and its log is not"
-
-
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
-    path.touch()  # where it is gone, its log may still hold something
     bytes_needed = database.bytes_on_disk(path)
     try:
         new = aside.prepare(path)

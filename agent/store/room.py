@@ -31,7 +31,7 @@ class Room:
     """The bound of the store, log included."""
 
     def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
-        self._file = path
+        self._file, self._log = path, Path(f"{path}-wal")
         self._opened = path.stat()
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
@@ -159,7 +159,7 @@ class Room:
         found = self._file.stat()
         if not os.path.samestat(found, self._opened):
             raise database.DamagedStoreError(f"{self._file}: replaced while the store was open")
-        return found.st_size + 2 * disk.log_bytes(self._file)
+        return found.st_size + 2 * self._log.stat().st_size  # where it is gone, that is damage
 
     def _bytes(self, connection: sqlite3.Connection) -> int:
         return database.bytes_used(connection) + disk.log_bytes(self._file)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from agent.store import database, disk
+from agent.store import database, disk, segments
 from agent.store.event_store import EventStore
 from agent.store.port import OutboxError
 from contract.event import Event
@@ -83,6 +83,34 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             assert sum(b'"device":"d"' in event.tail for event in stored_events(store)) == acked * PACK + 1
             mark_all_processed(store)
             assert (await accept(store, clock, *pack(10**6))).accepted == PACK
+
+
+async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_store(tmp_path, clock, segment_events=32) as store:
+        for number in range(20):
+            await accept(store, clock, Event("d", id=number))
+        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES + (64 << 10))
+        for number in range(20, 60):
+            if (await accept(store, clock, Event("d", id=number))).refusal:
+                break
+        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES - 1)
+        before = sealed(tmp_path)
+        for _ in range(100):
+            store.trouble()  # a turn of the writer, which seals
+        assert sealed(tmp_path) == before
+        monkeypatch.setattr(disk, "free_bytes", lambda path: 1 << 40)
+        for number in range(60, 100):
+            assert (await accept(store, clock, Event("d", id=number))).accepted == 1
+        for _ in range(500):
+            store.trouble()
+        assert sealed(tmp_path) > before
+
+
+def sealed(folder: Path) -> int:
+    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+        return sum(1 for _ in segments.load_segments(connection))
 
 
 async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp_path: Path, clock: HandClock) -> None:
