@@ -122,6 +122,7 @@ class UnackedSession:
             cluster = attempt(ask, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
             topic = cluster.topics[self._way.topic]
         except KafkaException as error:
+            self._producer.poll(0)  # only then it tells why
             raise UnreachableError(self._errors.text or describe(error)) from error
         if topic.error is not None:
             if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
