@@ -31,17 +31,18 @@ from agent.store.port import Outbox, StoredEvent
 
 CHECK_SECONDS_MAX: Final = 3.0
 """How long the broker may take to answer before each batch: without an answer nothing is sent."""
-MESSAGE_MS: Final = 3_000
-"""How long a record may wait for its way into the socket."""
+MESSAGE_MS: Final = 5_000
+"""How long a record may wait for its ack: less than brokers take to call one of them gone (9 s), which has the client
+send to the next one what the first may have taken."""
 
 _log = logging.getLogger(__name__)
 
 
 class AtMostOnce:
-    """A producer that neither waits for acks nor repeats anything."""
+    """A producer that repeats nothing; acks only tell what may be lost."""
 
     fixed: Mapping[str, str | None] = {
-        "acks": "0",
+        "acks": "1",
         "request.required.acks": None,
         "retries": "0",
         "message.send.max.retries": None,
@@ -111,6 +112,8 @@ class UnackedSession:
         while flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
             self._way.wall_steps.check()
             serve(self._producer, POLL_SECONDS_MAX)
+        if flight.failure is not None:
+            raise SessionError(flight.failure)
         self.marked += 1
 
     def _refuse(self, event: StoredEvent, size: int) -> None:
@@ -133,6 +136,7 @@ class UnackedSession:
             cluster = attempt(ask, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
             topic = cluster.topics[self._way.topic]
         except KafkaException as error:
+            self._producer.poll(0)  # only then it tells why
             raise UnreachableError(self._errors.text or describe(error)) from error
         if topic.error is not None:
             if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

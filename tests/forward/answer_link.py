@@ -1,4 +1,4 @@
-"""A TCP link that reads Kafka's frames: answers of one kind can be held back, lost, or given another error."""
+"""A TCP link that reads Kafka's frames: answers can be held back, lost or changed, and requests be lost."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class AnswerLink:
         self._open.set()
         self._held: Request | None = None
         self._lost: Request | None = None
+        self._lost_request: Request | None = None
         self._change: Callable[[bytes], bytes] | None = None
         self.caught = threading.Event()
-        """Set once an answer was held back, lost or changed."""
+        """Set once something was held back, lost or changed."""
 
     def __enter__(self) -> Self:
         self._server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,6 +82,11 @@ class AnswerLink:
         """Lose the next answer of a kind together with its connection."""
         self.caught.clear()
         self._lost = kind
+
+    def lose_request(self, kind: Request) -> None:
+        """Lose the next request of a kind together with its connection; other connections go on."""
+        self.caught.clear()
+        self._lost_request = kind
 
     def change_produced(self, change: Callable[[bytes], bytes]) -> None:
         """Change the next answer to records that were sent."""
@@ -119,7 +125,11 @@ class AnswerLink:
                 end.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
-        asked[frame[4:8]] = int.from_bytes(frame[:2])
+        kind = asked[frame[4:8]] = int.from_bytes(frame[:2])
+        if kind == self._lost_request:
+            self._lost_request = None
+            self.caught.set()
+            return None
         return frame
 
     def _answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
