@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
+from agent.mqtt.device_list import Reading
 from agent.mqtt.holding import Held, Holding
 from agent.mqtt.packets import Message
 from agent.mqtt.routes import Routes
 from agent.mqtt.turns import Turn, Turns
 from agent.mqtt.zigbee_names import Kind
+from agent.pace import TURN_SECONDS_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -61,8 +64,12 @@ class Reception:
         self._submitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._readings: deque[Reading] = deque()
+        self._reading_on: asyncio.Handle | None = None
+        self._full = False
         self._paused = False
         self._skipping = False
+        self._stopped = False
         self._waiting_is_said = False
         self.lost = 0
         """Messages at QoS 0 that could not be taken, and that the broker does not keep."""
@@ -79,28 +86,29 @@ class Reception:
 
     def take(self, message: Message) -> None:
         """Take a message as it comes from the broker."""
-        topic, told = message.topic, self._routes.names.told
-        learned = self._routes.learn(message)
+        topic, reading = message.topic, self._routes.reading(message)
         if message.size > self._routes.body_bytes_max:
             message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
         if self._skipping:
-            unheeded = not (message.message_id or message.retain or learned)
+            unheeded = not (message.message_id or message.retain or reading)
             self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
         else:
             turn = self._turns.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 self._reject(turn, self._routes.stray(message), f"not a message that can be taken: {message.fault}")
-            elif message.retain or learned:  # what was before we came is state, and no event
+            elif message.retain or reading:  # what was before we came is state, and no event
                 self._finish(turn)
             else:
                 self._route(turn, message)
-        if learned:
-            self._release(None if told else self._loop.time())
+        if reading and not self._stopped:
+            self._readings.append(reading)
+            self._read_lists()
         self._heed_bounds()
 
     def stop(self) -> None:
         """Take nothing more; what comes yet is left to the broker."""
-        self._skipping = True
+        self._skipping = self._stopped = True
+        self._readings.clear()
 
     async def finished(self) -> None:
         """Wait for the outcomes of all that the pipeline has been given."""
@@ -108,8 +116,24 @@ class Reception:
 
     def close(self) -> None:
         """Wait for nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._reading_on):
+            if handle is not None:
+                handle.cancel()
+
+    def _read_lists(self) -> None:
+        """Read lists for one turn of the loop; what comes behind them may mean the names that they hold, and waits."""
+        self._reading_on = None
+        end = self._loop.time() + TURN_SECONDS_MAX
+        while self._readings:
+            told = self._routes.names.told
+            learned = self._readings[0].go_on(lambda: self._loop.time() >= end)
+            if learned is None:
+                self._reading_on = self._loop.call_soon(self._read_lists)
+                break
+            self._readings.popleft()
+            if learned:
+                self._release(None if told else self._loop.time())
+        self._pace_line()
 
     def _route(self, turn: Turn, message: Message) -> None:
         delivery = self._routes.own(message.topic, message.payload)
@@ -210,19 +234,26 @@ class Reception:
 
     def _finish(self, turn: Turn) -> None:
         self._turns.finish(turn)
-        if self._paused and self._has_room():
-            self._paused = False
-            self._line.resume()
+        if self._full and self._has_room():
+            self._full = False
+            self._pace_line()
 
     def _heed_bounds(self) -> None:
         """At the bound, read nothing more; but while messages wait for a list, read on for the list alone."""
-        if self._skipping or self._paused or not self._at_bound():
+        if self._skipping or self._full or not self._at_bound():
             return
         if self._holding:
             self._skipping = True
         else:
-            self._paused = True
-            self._line.pause()
+            self._full = True
+            self._pace_line()
+
+    def _pace_line(self) -> None:
+        """Read from the line while nothing that came before has to be finished first."""
+        paused = self._full or bool(self._readings)
+        if paused != self._paused:
+            self._paused = paused
+            (self._line.pause if paused else self._line.resume)()
 
     def _at_bound(self) -> bool:
         return len(self._turns) >= self._tuning.in_work_max or self._turns.size >= self._tuning.in_work_bytes_max

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from enum import Enum
-from typing import TypeGuard
 
 from agent.decode.zigbee2mqtt import urn
 
@@ -42,20 +41,16 @@ class ZigbeeNames:
         self.missing = False
         """Whether it was waited for in vain; until it comes, nothing waits for it any more."""
 
-    def learn(self, topic: str, payload: bytes) -> bool:
-        """Take a list; False where it is none."""
-        entries = _entries(payload)
-        if entries is None:
-            return False
-        named = [(name, entry) for entry in entries if _is_name(name := entry.get("friendly_name"))]
+    def learn(self, topic: str, addresses: Mapping[str, object]) -> None:
+        """Take a list: what it says to be the address of each name."""
+        named = {name: address for name, address in addresses.items() if len(name) <= NAME_CHARACTERS_MAX}
         if topic == DEVICES:
-            devices = ((name, urn(entry.get("ieee_address"))) for name, entry in named)
+            devices = ((name, urn(address)) for name, address in named.items())
             self._devices = {name: device for name, device in devices if device is not None}
             self.told, self.missing = True, False
         else:
-            self._groups = frozenset(name for name, _ in named)
+            self._groups = frozenset(named)
         self._strangers.clear()
-        return True
 
     def give_up_list(self) -> None:
         """Wait for the list of devices no longer."""
@@ -90,18 +85,9 @@ class ZigbeeNames:
         """Tell a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
         if payload.lstrip().startswith(b"{"):
             return False
-        return any(name.startswith(f"{device}/") for device in self._devices)
-
-
-def _is_name(name: object) -> TypeGuard[str]:
-    return isinstance(name, str) and len(name) <= NAME_CHARACTERS_MAX
-
-
-def _entries(payload: bytes) -> list[dict[str, object]] | None:
-    try:
-        document = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
-        return None
-    return document
+        end = name.find("/")
+        while 0 <= end <= NAME_CHARACTERS_MAX:
+            if name[:end] in self._devices:
+                return True
+            end = name.find("/", end + 1)
+        return False
