@@ -32,7 +32,7 @@ from tests.simulators.truth import row_of
 
 pytestmark = pytest.mark.kafka
 
-PASSWORD = "a secret, and = in it"
+PASSWORD = "not-told-to-anybody"
 OURS, OTHERS = device_name(0, run=7), device_name(0, run=8)
 EVENTS_OF_THE_RUN = [Event(OURS, id=1, data={"a": 1}), Event(OURS, id="1", data={"a": 1})]
 DECLARED = Event("urn:oncegate:gateway:gw1", GAP, "x", data={"labels": [["e", 2, 2]], "count": 1})
