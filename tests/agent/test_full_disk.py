@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from agent.settings import IdentitySettings, StoreSettings
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.port import Batch, Offsets
+from tests.support.full_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
@@ -21,25 +21,10 @@ MEGABYTES = 24
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system in memory; skip the test where that is not allowed."""
-    folder.mkdir()
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder))
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(("umount", "--lazy", str(folder)), check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all that is free."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(65_536)):
-            pass
-    return filler
+def gateway_on_a_small_disk(folder: Path) -> Iterator[tuple[PostingGateway, Path]]:
+    """Make a gateway whose state is all that is on its disk."""
+    with small_disk(folder / "disk", MEGABYTES) as disk, PostingGateway(folder, disk / "state").process() as gateway:
+        yield gateway, disk
 
 
 def process_all(state: Path) -> None:
@@ -56,7 +41,10 @@ def process_all(state: Path) -> None:
 
 
 def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         while gateway.post(50, 1_000) == 200:
             pass
@@ -77,7 +65,10 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
 def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_starting(
     tmp_path: Path, ends: str
 ) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         for _ in range(20):
             assert gateway.post(50, 1_000) == 200
@@ -95,7 +86,10 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
 
 
 def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         for _ in range(20):
             assert gateway.post(50, 1_000) == 200
