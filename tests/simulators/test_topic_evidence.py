@@ -166,6 +166,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
             with pytest.raises(TopicError) as refused:
                 judge_there(_played(tmp_path), replace(place, topic=replace(place.topic, answer_seconds_max=2.0)))
             assert "wrong" not in str(refused.value)
+            assert "uthentication failed" in str(refused.value)
             (tmp_path / "ledger.jsonl").unlink()
         else:
             assert judge_there(_played(tmp_path), place).records == records
@@ -175,7 +176,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
     assert "others may read it (mode 640)" in capfd.readouterr().err
 
 
-def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path) -> None:
+def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TopicError, match="No such configuration property"):
         Topic("127.0.0.1:1", properties={"security.protocl": "SSL"}).ends()
     with pytest.raises(TopicError, match=r"kafka: oncegate.events at 127\.0\.0\.1:1"):
@@ -183,6 +184,7 @@ def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path) -> Non
     table = tmp_path / "table"
     with pytest.raises(TopicError, match="receipts of"):
         ahead("127.0.0.1:1", table, answer_seconds_max=0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_receipts_ahead_of_the_table_are_counted(broker: Broker, tmp_path: Path) -> None:
