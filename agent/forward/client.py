@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from agent import files
 from agent.forward.error import KafkaSettingsError, UnreachableError
 from agent.settings import KafkaSettings
+from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
 """How long one question to the broker may take; a broker that comes back meanwhile still answers it."""
@@ -87,16 +88,10 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
         raise KafkaSettingsError(
             f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"
         ) from error
-    properties = dict(settings.properties)
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if not line or line.startswith("#"):
-            continue
-        name, sign, value = line.partition("=")
-        if not sign:
-            place = f"{settings.properties_file}:{number}"  # and never the line, which may be a secret
-            raise KafkaSettingsError(f"kafka.properties_file: {place}: expected name=value")
-        properties[name.strip()] = value.strip()
-    return properties
+    try:
+        return {**settings.properties, **parse(lines, settings.properties_file)}
+    except PropertiesError as error:
+        raise KafkaSettingsError(f"kafka.properties_file: {error}") from error
 
 
 def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:

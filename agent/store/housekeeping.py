@@ -20,7 +20,7 @@ from agent.store.transaction import UnknownOutcomeError
 log = logging.getLogger(__name__)
 
 MARKS_MS = 2_000
-"""How long marks may wait for a commit of events that carries them along."""
+"""How long marks, and the count of copies, may wait for a commit of events that carries them along."""
 PURGE_MS = 10_000
 """The pause between two purges, so that one deletes many commits at once."""
 FORGET_MS = 600_000
@@ -84,19 +84,26 @@ class Housekeeping:
 
     def flush(self) -> None:
         """Write what is pending now: marks, and the count of copies."""
-        if self._memory.progress.has_pending() or self._committer.copies.has_pending():
+        if self._has_pending():
             self._committer.transact(lambda connection: None)
 
-    def _marks(self, now: int) -> int | None:
-        if not self._memory.progress.has_pending():
+    def _has_pending(self) -> bool:
+        return self._memory.progress.has_pending() or self._committer.copies.has_pending()
+
+    def _marks(self, now: int) -> int:
+        """Write marks and copies that no commit of events has carried along in time.
+
+        Copies that a way in answers itself wake nobody: so they are looked for.
+        """
+        if not self._has_pending():
             self._marks_since = None
-            return None
+            return now + MARKS_MS
         if self._marks_since is None:
             self._marks_since = now
         if now - self._marks_since >= MARKS_MS:
             self.flush()
             self._marks_since = None
-            return None
+            return now + MARKS_MS
         return self._marks_since + MARKS_MS
 
     def _purge(self, now: int) -> int | None:

@@ -40,7 +40,9 @@ def behind(bootstrap_servers: str, table: Path) -> int:
 def _committed(bootstrap_servers: str, group: str, seconds_max: float) -> list[TopicPartition]:
     # Never a member, since it subscribes to nothing. Not by AdminClient, which crashes before there is a coordinator
     # (librdkafka issue 5040).
-    with Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False}) as reader:
+    with Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False, "log_level": 2}
+    ) as reader:
         return [one for one in _answer(reader, seconds_max) if one.offset > 0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ _FIXED = {
     "enable.partition.eof": True,
     # By default a reader whose offset is deleted goes on at the end, as if there had been nothing.
     "auto.offset.reset": "error",
+    # What goes wrong is in our own errors; the client would write a line for each attempt.
+    "log_level": 2,
 }
 
 
@@ -86,12 +89,19 @@ def read(topic: Topic) -> Iterator[Row]:
 @contextmanager
 def _consumer(topic: Topic) -> Iterator[Consumer]:
     """Open a consumer; whatever goes wrong with it is a TopicError."""
-    servers = {"bootstrap.servers": topic.bootstrap_servers}
-    with (
-        failures(_place(topic)),
-        closing(Consumer({"group.id": _GROUP, **topic.properties, **servers, **_FIXED})) as consumer,
-    ):
-        yield consumer
+    heard: deque[str] = deque(maxlen=1)
+
+    def hear(error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # the cause was told before
+            heard.append(error.str())
+
+    given = {"group.id": _GROUP, **topic.properties, "bootstrap.servers": topic.bootstrap_servers}
+    with failures(_place(topic)), closing(Consumer({**given, **_FIXED, "error_cb": hear})) as consumer:
+        try:
+            yield consumer
+        except KafkaException as error:
+            consumer.poll(0)  # only so does the client tell what it met
+            raise TopicError(f"{_place(topic)}: {', '.join((*heard, _reason(error)))}") from error
 
 
 @contextmanager
@@ -100,8 +110,12 @@ def failures(place: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        reason = error.args[0] if error.args else error
-        raise TopicError(f"{place}: {reason.str() if isinstance(reason, KafkaError) else reason}") from error
+        raise TopicError(f"{place}: {_reason(error)}") from error
+
+
+def _reason(error: KafkaException) -> str:
+    reason = error.args[0] if error.args else error
+    return reason.str() if isinstance(reason, KafkaError) else str(reason)
 
 
 def _watermarks(consumer: Consumer, topic: Topic) -> dict[int, tuple[int, int]]:

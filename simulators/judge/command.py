@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         prog=program,
         description=(
             "Judge a run again by its ledger: later, or by another place. Exit status 0: the promise was kept; 1: it "
-            "was broken, or nothing could be judged; 2: wrong usage; 130: the run was interrupted."
+            "was broken, or the evidence was missing or incomplete; 2: wrong usage; 130: the run was interrupted."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -50,7 +50,8 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         prog=program,
         description=(
             "Play a scenario against a gateway, and judge what became of every event. Exit status 0: the promise was "
-            "kept; 1: it was broken, nothing could be judged, or the run failed; 2: wrong usage; 130: interrupted."
+            "kept; 1: it was broken, the evidence was missing or incomplete, or the run failed; 2: wrong usage; 130: "
+            "interrupted."
         ),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

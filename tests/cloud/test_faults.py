@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from contract.event import Event
 from contract.record import Clock
-from simulators.parts import shifted_clock
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 
@@ -204,7 +204,9 @@ def test_a_drivers_clock_a_day_ahead_and_right_again_is_waited_for_and_receipts_
     cloud: CloudSide, tmp_path: Path
 ) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
-    cloud.environment = shifted_clock.environment(tmp_path, DAY // 1000)
+    clock = SteppableClock(tmp_path)
+    clock.set(DAY // 1000)
+    cloud.environment = dict(clock.environment)
     cloud.window = "1m"
     ledger.tell(gateway.records(readings(20)))
     cloud.start()

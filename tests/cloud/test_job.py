@@ -14,11 +14,12 @@ from confluent_kafka.admin import AdminClient
 
 from contract.event import Event
 from contract.record import Clock
-from simulators.parts import ports, shifted_clock
+from simulators.parts import ports
 from simulators.parts.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -287,7 +288,9 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_
 @pytest.mark.heavy
 def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: CloudSide) -> None:
     cloud.window = "4m"
-    cloud.environment = shifted_clock.environment(cloud.folder, -900)
+    clock = SteppableClock(cloud.folder)
+    clock.set(-900)
+    cloud.environment = dict(clock.environment)
     told = readings(10)
     cloud.send(Gateway().records(told), partition=0)
     cloud.start()

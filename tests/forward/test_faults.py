@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,6 +28,7 @@ from tests.forward.kafka_side import KafkaSide
 from tests.forward.running import GATEWAY, forwarding
 from tests.forward.silent_link import SilentLink
 from tests.support.memory_outbox import MemoryOutbox
+from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
@@ -214,28 +214,6 @@ def test_who_cannot_show_who_he_is_sends_nothing_and_says_why(
 
 
 # A full disk
-
-
-@contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a file system in memory; skip the test where that is not allowed."""
-    folder.mkdir(parents=True)
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder))
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(("umount", "--lazy", str(folder)), check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all that is free."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(65_536)):
-            pass
-    return filler
 
 
 def test_a_broker_whose_disk_is_full_gets_everything_once_there_is_room(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -10,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from contract.event import Event
-from simulators import command_line
+from simulators import command_line, ledger
 from simulators.evidence.row import Row
 from simulators.judge.standstill import WAIT_SECONDS_MAX, Passing, stands_still
 from simulators.ledger import Ledger
 from simulators.voice import device_name, devices_of
 from tests.simulators.tables import write_table
-from tests.simulators.truth import row_of
+from tests.simulators.tiny_gateway import tiny_gateway
+from tests.simulators.truth import row_of, rows_of
+from tests.support.waiting import until
 
 EVENTS = [Event(device_name(0, 7), id=number) for number in range(3)]
 ROWS = [row_of(event, number) for number, event in enumerate(EVENTS, start=1)]
@@ -77,14 +80,14 @@ async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
 
 
 def _played(folder: Path, *, ended: bool = True) -> Path:
-    with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as ledger:
-        ledger.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "shows": "It."}})
+    with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
+        written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "shows": "It."}})
         for event in EVENTS:
-            mark = ledger.tell(event)
-            ledger.sent(mark)
-            ledger.acked(mark)
+            mark = written.tell(event)
+            written.sent(mark)
+            written.acked(mark)
         if ended:
-            ledger.end()
+            written.end()
     return folder
 
 
@@ -160,3 +163,28 @@ def test_a_run_that_is_not_there_is_wrong_usage(
 ) -> None:
     assert _judge(monkeypatch, tmp_path) == 2
     assert "ledger.jsonl does not exist" in capsys.readouterr().err
+
+
+SMALL = 'name = "small"\nshows = "It."\nseconds = 1\n[[fleets]]\nsort = "coap"\nsensors = 3\nevery_seconds = 0.2\n'
+
+
+async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    table, folder = tmp_path / "table", tmp_path / "run"
+    ledger_file = folder / "ledger.jsonl"
+    async with tiny_gateway() as gateway:
+        target = ("--target", f"coap://[::1]:{gateway.address[1]}", "--table", str(table), "--standstill", "5")
+        command = (sys.executable, "-m", "simulators.command_line", "run", str(tmp_path / "small.toml"))
+        process = await asyncio.create_subprocess_exec(
+            *command, *target, "--folder", str(folder), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            await until(lambda: ledger_file.exists() and b'"end"' in ledger_file.read_bytes(), "the sensors have ended")
+            told = rows_of(ledger.read(ledger_file))
+            write_table(table, told)
+            output, _ = await asyncio.wait_for(process.communicate(), 120)
+        finally:
+            if process.returncode is None:
+                process.kill()
+    assert process.returncode == 0, output.decode()
+    assert _verdict(folder)["rows"] == len(told) > 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,9 +32,10 @@ from tests.simulators.truth import row_of
 
 pytestmark = pytest.mark.kafka
 
-PASSWORD = "a secret, and = in it"
+PASSWORD = "not-told-to-anybody"
 OURS, OTHERS = device_name(0, run=7), device_name(0, run=8)
 EVENTS_OF_THE_RUN = [Event(OURS, id=1, data={"a": 1}), Event(OURS, id="1", data={"a": 1})]
+TWO_EVENTS = [Event(OURS, id=1), Event(OURS, id=2)]
 DECLARED = Event("urn:oncegate:gateway:gw1", GAP, "x", data={"labels": [["e", 2, 2]], "count": 1})
 
 
@@ -78,10 +79,10 @@ def test_records_keep_the_types_of_their_ids_and_gateways_speak_too(broker: Brok
     assert records[3].data == DECLARED.data
 
 
-def _played(folder: Path, **noted: object) -> Path:
+def _played(folder: Path, events: Sequence[Event] = EVENTS_OF_THE_RUN, **noted: object) -> Path:
     with Ledger(folder / "ledger.jsonl", lambda: 0) as ledger:
         ledger.begin({"devices": devices_of(7), **noted})
-        for event in EVENTS_OF_THE_RUN:
+        for event in events:
             mark = ledger.tell(event)
             ledger.sent(mark)
             ledger.acked(mark)
@@ -101,7 +102,7 @@ def old(broker: Broker) -> Iterator[Topic]:
     broker.create_topics(topic_.name, partitions=1)
     admin = AdminClient({"bootstrap.servers": topic_.bootstrap_servers})
     producer = Producer({"bootstrap.servers": topic_.bootstrap_servers})
-    for number, event in enumerate([Event(OTHERS, id=1), *EVENTS_OF_THE_RUN, Event(OTHERS, id=2)], start=1):
+    for number, event in enumerate([Event(OTHERS, id=1), *TWO_EVENTS, Event(OTHERS, id=2)], start=1):
         producer.produce(topic_.name, _value(row_of(event, number)), key=event.device)
     assert producer.flush(60) == 0
     for deleted in admin.delete_records([TopicPartition(topic_.name, 0, 2)]).values():
@@ -115,7 +116,7 @@ def test_what_is_left_of_a_topic_is_read_and_that_its_beginning_is_missing_is_sa
     with topic.reading(old) as opened:
         assert opened.cut == {0}
         assert [(record.device, record.offset) for record in opened.records] == [(OURS, 2), (OTHERS, 3)]
-    verdict = judge_there(_played(tmp_path), Place(topic=old))
+    verdict = judge_there(_played(tmp_path, TWO_EVENTS), Place(topic=old))
     assert (verdict.faults, verdict.kept, verdict.records, verdict.cut, verdict.unknown) == ({}, False, 1, (0,), 1)
     with pytest.raises(TopicError, match=r"retention has deleted the beginning of partitions \[0\]"):
         list(topic.read(old))
@@ -125,7 +126,7 @@ def test_what_was_deleted_from_before_the_run_is_nothing_of_the_run(old: Topic, 
     for end, cut in ((1, (0,)), (2, ())):
         folder = tmp_path / str(end)
         folder.mkdir()
-        ledger = _played(folder, topic={"name": old.name, "ends": {"0": end}})
+        ledger = _played(folder, TWO_EVENTS, topic={"name": old.name, "ends": {"0": end}})
         verdict = judge_there(ledger, Place(topic=old))
         assert (verdict.cut, verdict.records) == (cut, 1)
         assert verdict.faults == ({} if cut else {"lost": 1})
@@ -165,6 +166,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
             with pytest.raises(TopicError) as refused:
                 judge_there(_played(tmp_path), replace(place, topic=replace(place.topic, answer_seconds_max=2.0)))
             assert "wrong" not in str(refused.value)
+            assert "uthentication failed" in str(refused.value)
             (tmp_path / "ledger.jsonl").unlink()
         else:
             assert judge_there(_played(tmp_path), place).records == records
@@ -174,7 +176,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
     assert "others may read it (mode 640)" in capfd.readouterr().err
 
 
-def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path) -> None:
+def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TopicError, match="No such configuration property"):
         Topic("127.0.0.1:1", properties={"security.protocl": "SSL"}).ends()
     with pytest.raises(TopicError, match=r"kafka: oncegate.events at 127\.0\.0\.1:1"):
@@ -182,6 +184,7 @@ def test_what_the_client_refuses_is_told_and_no_traceback(tmp_path: Path) -> Non
     table = tmp_path / "table"
     with pytest.raises(TopicError, match="receipts of"):
         ahead("127.0.0.1:1", table, answer_seconds_max=0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_receipts_ahead_of_the_table_are_counted(broker: Broker, tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store import database, known_rows
+from agent.store import database, housekeeping, known_rows
 from agent.store.verification import verify
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store
+from tests.support.waiting import until
 
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
 
@@ -28,6 +29,28 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
             await accept(store, clock, ONE)
     assert listed(tmp_path) == [known_rows.Duplicate(clock.wall(), 2)]
     assert verify(tmp_path / database.FILE_NAME).findings == ()
+
+
+@pytest.mark.parametrize("at_the_door", [0, 3])
+async def test_copies_are_counted_soon_though_no_new_event_comes(
+    tmp_path: Path, at_the_door: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "MARKS_MS", 20)
+    clock = HandClock()
+    counted = 0
+    async with make_store(tmp_path, clock) as store:
+        store.also_count(lambda: counted)
+        await accept(store, clock, ONE)
+        for _ in range(0 if at_the_door else 2):
+            await accept(store, clock, ONE)
+        counted = at_the_door
+
+        def shown() -> bool:
+            clock.pass_seconds(0.1)
+            return read_status(tmp_path, GATEWAY).duplicates == (at_the_door or 2)
+
+        await until(shown, "the copies are counted on disk")
+        assert len(listed(tmp_path)) == (0 if at_the_door else 2)
 
 
 async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:

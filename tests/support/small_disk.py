@@ -11,7 +11,7 @@ import pytest
 @contextmanager
 def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
     """Mount a file system in memory; skip the test where that is not allowed."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     settings = ",".join((f"size={megabytes}m", *options))
     mount = ("mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(folder))
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
