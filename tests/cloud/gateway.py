@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
 from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, encode_tail, encode_value
+from tests.support.waiting import wait_for_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partitio
         headers: list[tuple[str, str | bytes | None]] = list(record.headers)
         producer.produce(topic, record.value, record.key, where, headers=headers)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    wait_for_count(lambda: producer.flush(1), 0, "records that Kafka has not acknowledged")
 
 
 def without_header(record: Record, name: str) -> Record:
