@@ -66,7 +66,9 @@ def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: in
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partition: int | None = None) -> None:
     """Produce, and wait until Kafka has all."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 5})
+    # Idempotent: an acknowledgement that comes late would have a record sent, and counted, twice.
+    options = {"partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **options})
     where = -1 if partition is None else partition
     for record in records:
         headers: list[tuple[str, str | bytes | None]] = list(record.headers)
