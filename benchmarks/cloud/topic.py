@@ -40,8 +40,10 @@ def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int
 
 def send(bootstrap_servers: str, topic: str, told: Iterator[Told]) -> int:
     """Produce, wait until Kafka has all, and count."""
-    options = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 50}
-    producer = Producer({**options, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"})
+    ends = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"}
+    room = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
+    # Idempotent: each contender waits for a count, and a record that is sent again would be counted twice.
+    producer = Producer({**ends, **room, "enable.idempotence": True})
     sent = 0
     for key, value, headers in told:
         while True:

@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
 DEVICE = "urn:dev:mac:0000000000000007"
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 YEAR = 365 * DAY
+KAFKA_SECONDS_MAX = 120
+"""For one request of a producer to a broker beside much other work."""
 on_both = pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 
 
@@ -142,14 +144,14 @@ def aborted(cloud: CloudSide, records: list[Record]) -> None:
     first, second = (
         Producer({"bootstrap.servers": cloud.bootstrap_servers, "transactional.id": cloud.topic}) for _ in range(2)
     )
-    first.init_transactions(30)
+    first.init_transactions(KAFKA_SECONDS_MAX)
     first.begin_transaction()
     for record in records:
         first.produce(cloud.topic, record.value, record.key, 0, headers=list(record.headers))
-    first.flush(30)
-    second.init_transactions(30)
+    assert first.flush(KAFKA_SECONDS_MAX) == 0
+    second.init_transactions(KAFKA_SECONDS_MAX)
     with pytest.raises(KafkaException):
-        first.commit_transaction(30)
+        first.commit_transaction(KAFKA_SECONDS_MAX)
 
 
 @on_both
