@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud.settings import DELTA, POSTGRES, name_and_value, seconds
+from cloud import kafka_options
+from cloud.settings import DELTA, POSTGRES, seconds
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
@@ -49,7 +50,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         metavar="TIME",
         help="how long a label may be late after a later one of its epoch; default: %(default)s",
     )
-    add("--kafka", type=name_and_value, action="append", default=[], metavar="NAME=VALUE", help="client property")
+    kafka_options.add_options(parser, "Kafka's Java client")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
@@ -64,5 +65,5 @@ def parse(arguments: Sequence[str]) -> Settings:
         output=given.output.rstrip("/"),
         report=given.report,
         grace_seconds=given.grace,
-        properties=dict(given.kafka),
+        properties=kafka_options.properties(given),
     )

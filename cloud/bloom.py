@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaException
 
+from cloud import kafka_options
 from cloud.bloom_filter import Rotating, bytes_per_key, hashes
 from cloud.bloom_index import ExactIndex
 from cloud.bloom_topic import Recorded, read_topic
-from cloud.settings import name_and_value
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.bloom")
@@ -110,14 +110,14 @@ def main(arguments: Sequence[str]) -> int:
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--output", type=Path, required=True, metavar="FOLDER", help="made when absent")
     add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="keys until a filter is full (%(default)s)")
-    add("--kafka", type=name_and_value, action="append", default=[], metavar="NAME=VALUE", help="librdkafka property")
+    kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
     if given.keys_per_filter < 1:
         parser.error("argument --keys-per-filter: at least 1")
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
     given.output.mkdir(parents=True, exist_ok=True)
     try:
-        recorded = read_topic(given.bootstrap_servers, given.topic, dict(given.kafka))
+        recorded = read_topic(given.bootstrap_servers, given.topic, kafka_options.properties(given))
     except KafkaException as error:
         logger.error("topic %s: %s", given.topic, error)
         return 1

@@ -28,12 +28,13 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cloud import kafka_options
 from cloud.consumer_table import Commit, ConsumerTable, Move, StaleError
 from cloud.consumer_topic import TopicWatch
 from cloud.consumer_values import Entry, read_message
 from cloud.errors import JobError, StopError
 from cloud.postgres_connection import read_connection
-from cloud.settings import name_and_value, table_name
+from cloud.settings import table_name
 from cloud.webhook import Webhook
 from contract.topics import EVENTS
 
@@ -200,7 +201,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--table", type=table_name, required=True, metavar="NAME", help="made when absent")
     add("--commit", type=Commit, choices=list(Commit), default=Commit.TRANSACTION, help="default: transaction")
     add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
-    add("--kafka", type=name_and_value, action="append", default=[], metavar="NAME=VALUE", help="librdkafka property")
+    kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
     if given.webhook and given.commit is not Commit.TRANSACTION:
         parser.error("--webhook goes with --commit transaction")
@@ -212,7 +213,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         table=given.table,
         commit=given.commit,
         webhook=given.webhook,
-        properties=dict(given.kafka),
+        properties=kafka_options.properties(given),
     )
 
 

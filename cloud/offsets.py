@@ -57,17 +57,21 @@ def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[in
 
 
 def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> None:
-    """Refuse a topic that is another one than the table has read, or has lost what the table has not read yet."""
+    """Refuse a topic that is another one than the table has read, or has deleted what the table has not read yet.
+
+    Whether it still has what was read only the partitions' leaders can tell (`topic_log`).
+    """
     if last is None or not last.ends:
         return
     if last.topic_id != topic_id:
         raise StopError(another_topic(topic, last.topic_id, topic_id))
     for partition, end in last.ends.items():
-        earliest, latest = log.get(partition, (0, 0))
-        if not earliest <= end <= latest:
+        earliest = log.get(partition, (0, 0))[0]
+        if earliest > end:
             raise StopError(
-                f"topic {topic}, partition {partition}: the table has read up to {end}, but the log goes from "
-                f"{earliest} to {latest}: records are lost; find out why before a new table is started"
+                f"topic {topic}, partition {partition}: its retention has deleted offsets {end} to {earliest - 1}, "
+                "which the table has not read. Find out why the job was behind; then start with a new checkpoint and "
+                "--read-again: it goes on at what the topic has, and what the table has stays once"
             )
 
 

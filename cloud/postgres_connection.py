@@ -11,9 +11,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cloud.errors import SinkError, StopError
+from cloud.secret_files import is_open_to_others
 
 CONNECT_SECONDS_MAX = 30
-_OTHERS = 0o077
 
 
 def read_connection(file: Path) -> str:
@@ -26,7 +26,7 @@ def read_connection(file: Path) -> str:
         mode = file.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         raise StopError(f"connection file {file}: {error}") from error
-    if mode & _OTHERS:
+    if is_open_to_others(file, mode):
         raise StopError(f"connection file {file}: others may read it (mode {mode & 0o777:o}); run: chmod 600 {file}")
     try:
         given = conninfo_to_dict(text)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cloud import kafka_options
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
 
@@ -21,7 +22,7 @@ DELTA, POSTGRES = "delta", "postgres"
 EXAMPLE = """example (Delta and Kafka's client come as --jars, our own packages as --py-files; see the job's docstring):
   spark-submit --jars … --py-files oncegate.zip cloud/job.py \\
     --bootstrap-servers kafka-1:9092,kafka-2:9092 --table s3a://plant/events --checkpoint s3a://plant/checkpoint \\
-    --window 2h --trigger 5s --kafka security.protocol=SSL
+    --window 2h --trigger 5s --kafka-properties /etc/oncegate/kafka.properties
   …the same into PostgreSQL (psycopg on every machine), with the names of the devices beside each row:
     --sink postgres --connection /etc/oncegate/postgres --table plant.events --devices s3a://plant/devices.csv
 """
@@ -78,7 +79,11 @@ def parse(arguments: Sequence[str]) -> Settings:
         except argparse.ArgumentTypeError as error:
             parser.error(f"argument --table: {error}")
     kafka = KafkaSettings(
-        given.bootstrap_servers, given.topic, given.group, given.max_offsets_per_trigger, dict(given.kafka)
+        given.bootstrap_servers,
+        given.topic,
+        given.group,
+        given.max_offsets_per_trigger,
+        kafka_options.properties(given),
     )
     table = given.table.rstrip("/")
     return Settings(
@@ -143,14 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="begin a new checkpoint at the topic's earliest offset; what the table has stays once",
     )
-    add(
-        "--kafka",
-        type=name_and_value,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="client property; repeatable",
-    )
+    kafka_options.add_options(parser, "Kafka's Java client")
     return parser
 
 
@@ -184,11 +182,3 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def name_and_value(text: str) -> tuple[str, str]:
-    """Read NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
