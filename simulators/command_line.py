@@ -12,6 +12,7 @@ Play sensors over a bad radio against a gateway, and tell whether anything was l
 commands:
   run        play a scenario against a gateway in the field, or against all parts on this machine
   scenarios  list the scenarios that come along
+  judge      judge an earlier run again, by what the table has now
   compare    run one scenario under each delivery mode, and with dedup taken out, and show what each layer saves
   report     build the report of an earlier run again, from its ledger
   demo       the straight path on this machine, with kills in the middle of work
@@ -22,7 +23,7 @@ examples:
   oncegate-sim run lossy-radio --local
   oncegate-sim run lost-acks --target coap://gateway.lan --seed 7 --ledger out.jsonl
 """
-_COMMANDS = ("run", "scenarios", "compare", "report", "demo")
+_COMMANDS = ("run", "scenarios", "judge", "compare", "report", "demo")
 _FAILURE = 1
 _USAGE = 2
 
@@ -59,6 +60,10 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         from simulators.compare.command import main as compare
 
         return compare(arguments, program)
+    if name == "judge":
+        from simulators.judge.command import main as judge
+
+        return judge(arguments, program)
     if name == "report":
         from simulators.report.command import main as report
 

@@ -94,7 +94,14 @@ class Sampled:
     values: Mapping[str, int]
 
 
-Line: TypeAlias = Begun | Told | Sent | Acked | Refused | GivenUp | Happened | Sampled
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run came to its end; one that was interrupted or killed has no such line."""
+
+    at: int
+
+
+Line: TypeAlias = Begun | Told | Sent | Acked | Refused | GivenUp | Happened | Sampled | Ended
 
 
 @dataclass(slots=True)
@@ -139,6 +146,10 @@ class Ledger:
     def begin(self, run: Mapping[str, Any]) -> None:
         """Enter what is tested."""
         self._write({"run": run, "at": self.clock()})
+
+    def end(self) -> None:
+        """Enter that the run came to its end."""
+        self._write({"end": True, "at": self.clock()})
 
     def tell(self, event: Event) -> int:
         """Enter a new event, and return its mark."""
@@ -239,6 +250,8 @@ def _lines(fields: dict[str, Any], name: str, value: Any) -> Iterator[Line]:
             yield Sampled(at, value)
         case "run":
             yield Begun(at, value)
+        case "end":
+            yield Ended(at)
         case _:
             raise ValueError(f"unknown kind of line {name!r}")
 

@@ -5,6 +5,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.collected import COLLECTED, describe
 
+pytest_plugins = ["tests.support.hangs"]
+
 HEAVY_SECONDS_MAX = 3_600
 """The time limit of a heavy test that names none itself."""
 

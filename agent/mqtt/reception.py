@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,9 +26,15 @@ class Tuning:
     in_work_max: int = 1_000
     """Messages; our own bound, since not every broker heeds Receive Maximum."""
     in_work_bytes_max: int = 256 << 10
-    """Of their payloads. A payload of 12 kB can hold 4,096 events, which take 1.7 MB while they are in work."""
+    """Of their topics and payloads. A payload of 12 kB can hold 1,024 events, which take 0.5 MB while in work."""
     unknown_seconds: float = 10.0
     """How long a device that no list names is waited for, once there is a list."""
+    unlisted_seconds: float = 60.0
+    """How long the first list is waited for. A broker sends the one that it has at once, Zigbee2MQTT publishes its own
+    seconds after its start; where there is none, whatever waits keeps the acknowledgements behind it back."""
+    held_max: int = 100
+    """Messages that wait for a newer list; with one more, the oldest waits no longer. A device that joins is on the
+    list within seconds; strange names must not fill what is in work."""
 
 
 class Line(Protocol):
@@ -72,7 +79,7 @@ class Reception:
 
     def take(self, message: Message) -> None:
         """Take a message as it comes from the broker."""
-        topic = message.topic
+        topic, told = message.topic, self._routes.names.told
         learned = self._routes.learn(message)
         if message.size > self._routes.body_bytes_max:
             message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
@@ -80,7 +87,7 @@ class Reception:
             unheeded = not (message.message_id or message.retain or learned)
             self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
         else:
-            turn = self._turns.open(message.message_id, len(message.payload))
+            turn = self._turns.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 self._reject(turn, self._routes.stray(message), f"not a message that can be taken: {message.fault}")
             elif message.retain or learned:  # what was before we came is state, and no event
@@ -88,7 +95,7 @@ class Reception:
             else:
                 self._route(turn, message)
         if learned:
-            self._release()
+            self._release(None if told else self._loop.time())
         self._heed_bounds()
 
     def stop(self) -> None:
@@ -109,7 +116,7 @@ class Reception:
         if delivery is not None:
             self._deliver(turn, delivery, message.size)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
-            self._zigbee(turn, name, message)
+            self._zigbee(Held(turn, name, message.payload, message.size, self._loop.time()))
         else:
             self._ignore(turn, message.topic)
 
@@ -120,40 +127,54 @@ class Reception:
             _log.warning("mqtt=ignored topic=%r reason=%r", topic, "no subscription of the settings means it")
         self._finish(turn)
 
-    def _zigbee(self, turn: Turn, name: str, message: Message) -> None:
-        kind, delivery = self._routes.zigbee(name, message.payload)
+    def _zigbee(self, held: Held) -> None:
+        kind, delivery = self._routes.zigbee(held.name, held.payload)
         if kind is Kind.STATE:
-            self._finish(turn)
+            self._finish(held.turn)
         elif kind is Kind.DEVICE:
-            self._deliver(turn, delivery, message.size)
-        elif self._holding.is_stranger(name):
-            self._reject(turn, delivery, "no device of this name in bridge/devices")
-        else:
-            self._holding.hold(Held(turn, name, message, self._loop.time()))
+            self._deliver(held.turn, delivery, held.size)
+        elif self._routes.names.may_come(held.name):
+            self._holding.hold(held)
             self._watch()
+        else:
+            self._reject(held.turn, delivery, self._routes.why_unknown)
 
-    def _release(self) -> None:
-        """Look again at what waits, since a list has come."""
-        for held in self._holding.release():
-            self._zigbee(held.turn, held.name, held.message)
+    def _release(self, since: float | None = None) -> None:
+        """Look again at what waits, since the names have changed."""
+        for held in self._holding.release(since):
+            self._zigbee(held)
         self._return_for_skipped()
 
     def _watch(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._tuning.unknown_seconds, self._give_up)
+        """Give up what has waited for long enough, and look again when the next may have."""
+        told, now, tuning = self._routes.names.told, self._loop.time(), self._tuning
+        if told:
+            self._give_up(self._holding.overdue(now - tuning.unknown_seconds, tuning.held_max))
+        if self._timer is None and self._holding:
+            due = self._holding.since if told else now
+            self._timer = self._loop.call_at(due + tuning.unknown_seconds, self._look)
 
-    def _give_up(self) -> None:
+    def _look(self) -> None:
         self._timer = None
-        if self._routes.names.told:
-            for held in self._holding.overdue(self._loop.time() - self._tuning.unknown_seconds):
-                _, delivery = self._routes.zigbee(held.name, held.message.payload)
-                self._reject(held.turn, delivery, "no device of this name in bridge/devices")
-            self._return_for_skipped()
+        if not (self._routes.names.told or not self._holding):
+            self._await_list()
+        self._watch()
+        self._return_for_skipped()
+
+    def _await_list(self) -> None:
+        if self._holding.since <= self._loop.time() - self._tuning.unlisted_seconds:
+            self._routes.names.give_up_list()
+            _log.warning("mqtt=unlisted reason=%r", self._routes.why_unknown)
+            self._release()
         elif not self._waiting_is_said:
             self._waiting_is_said = True
             _log.warning("mqtt=waiting for=%s hint=%r", self._routes.devices_topic, "is Zigbee2MQTT running?")
-        if self._holding:
-            self._watch()
+
+    def _give_up(self, overdue: Sequence[Held]) -> None:
+        for held in overdue:
+            self._routes.names.give_up(held.name)
+            _, delivery = self._routes.zigbee(held.name, held.payload)
+            self._reject(held.turn, delivery, self._routes.why_unknown)
 
     def _deliver(self, turn: Turn, delivery: Delivery, size: int) -> None:
         if size > self._routes.body_bytes_max:

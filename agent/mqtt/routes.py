@@ -39,6 +39,13 @@ class Routes:
         """Where Zigbee2MQTT keeps its list of devices."""
         return f"{self._base}{DEVICES}"
 
+    @property
+    def why_unknown(self) -> str:
+        """Why a message of an unknown name is no event."""
+        if self.names.missing:
+            return f"no list of devices has come ({self.devices_topic})"
+        return "no device of this name in bridge/devices"
+
     def filters(self) -> Sequence[Filter]:
         """Give what to subscribe to.
 

@@ -142,6 +142,7 @@ class Committer:
 
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
+        self._room.check_log(self.connection())
         self._transactions.run(write)
         if self._failing:
             log.warning("store=recovered")
@@ -157,6 +158,10 @@ class Committer:
             if is_damage(error):
                 self.damaged(error)
             return f"{_CANNOT_WRITE}{error}"
+
+    def may_tidy(self, *, grows: bool) -> bool:
+        """Whether there is room for work that can wait; what does not let the file grow waits for a held log only."""
+        return (not grows and not self._room.is_log_held) or self._room.is_ample(self.connection())
 
     def watch_log(self) -> None:
         """Empty the log where it has grown beyond what is expected."""
@@ -176,13 +181,14 @@ class Committer:
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
         connection = self.connection()
-        if not self._room.is_full(connection):
+        arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
+        if not self._room.is_full(connection, arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, self._room.refusal())  # copies need no room, and nothing is dropped for them
         if not decision.refuses:
             return decision
         while self._make_room(connection):
-            if not self._room.is_full(connection):
+            if not self._room.is_full(connection, arriving_bytes):
                 return self._draft(group, "")
         return self._draft(group, self._room.refusal())
 

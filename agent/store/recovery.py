@@ -58,6 +58,8 @@ def _open(
     path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds
 ) -> tuple[sqlite3.Connection, Memory]:
     lacks_log = aside.lacks_log(path)
+    if lacks_log:
+        aside.note_lost_log(path)
     inspect_files(path)
     connection = connect(path)
     try:
@@ -82,8 +84,9 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
         found = salvage(path, new, reason)
         aside.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:
+        full = disk.lacks_room(error, path)  # asked while the new file still takes the room
         aside.remove_leftovers(path)
-        if disk.lacks_room(error, path):
+        if full:
             what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"
             raise NoRoomError(what, bytes_needed, disk.free_bytes(path)) from error
         raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error

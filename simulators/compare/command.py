@@ -15,15 +15,14 @@ from rich.table import Table
 
 from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
-from simulators.run.command import KNOWN_ERRORS, flat
 from simulators.run.display import Display
 from simulators.run.options import Options
 from simulators.run.play import Stop
 from simulators.run.run import run
+from simulators.run.terminal import FAILED, INTERRUPTED, KNOWN_ERRORS, flat, open_console
 from simulators.scenario import Scenario, find
 from simulators.strict_toml import TomlError
 
-FAILED, INTERRUPTED = 1, 130
 RESULT_FILE, PICTURE_FILE = "compare.json", "compare.svg"
 
 _EXAMPLES = """examples:
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     except TomlError as error:
         parser.error(str(error))
     chosen = [variant for variant in VARIANTS if not given.only or variant.name in given.only]
-    console = Console()
+    console = open_console()
     console.print(f"seed {given.seed}; {len(chosen)} runs of {scenario.name}")
     return _compare(chosen, scenario, given.seed, given.folder, console)
 
@@ -68,11 +67,11 @@ def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Pat
         except KeyboardInterrupt:
             return INTERRUPTED
         except KNOWN_ERRORS as error:
-            console.print(f"{variant.name} failed: {error}", markup=False, soft_wrap=True)
+            console.print(f"{variant.name} failed: {error}", soft_wrap=True)
             return FAILED
         except ExceptionGroup as group:
             for inner in flat(group):
-                console.print(f"{variant.name} failed: {inner!r}", markup=False, soft_wrap=True)
+                console.print(f"{variant.name} failed: {inner!r}", soft_wrap=True)
             return FAILED
         _keep(outcomes, scenario, seed, home)
     console.print(_table(outcomes))

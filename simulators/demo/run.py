@@ -22,6 +22,7 @@ from simulators.demo.options import (
 )
 from simulators.demo.summary import Summary
 from simulators.evidence import delta, topic
+from simulators.evidence.topic import Topic
 from simulators.ledger import Ledger, Line, Told
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.findings import Scope
@@ -35,7 +36,8 @@ from simulators.run.faults import note_receipts_ahead
 from simulators.run.gateway import GatewayStatus
 from simulators.run.parts import Parts, Seams, started
 from simulators.run.play import clock, link_to
-from simulators.run.run import receipts, watched
+from simulators.run.run import watched
+from simulators.run.waiting import job_reads, receipts
 from simulators.sensors.field import Field
 
 LOOK_SECONDS = 0.5
@@ -63,6 +65,7 @@ async def run(options: Options, display: Display) -> Evidence:
         with Ledger(ledger_file, clock) as ledger:
             faults = Faults(parts, ledger, options.seed, clock, display)
             await watched(parts, _play(options, parts, ledger, faults, display))
+            await watched(parts, job_reads(parts))
             (status,) = await watched(parts, receipts(parts.gateways, display))
             await watched(parts, note_receipts_ahead(parts, ledger, display))
         display.phase("stopping the job and the agent")
@@ -73,7 +76,7 @@ async def run(options: Options, display: Display) -> Evidence:
             raise RunError(f"only {equal_readings} of {ledger.counts.events} readings are equal to an earlier one")
         with Casebook() as casebook:
             casebook.add_ledger(ledgers.read(ledger_file))
-            casebook.add_records(topic.read(parts.broker.bootstrap_servers))
+            casebook.add_records(topic.read(Topic(parts.broker.bootstrap_servers)))
             casebook.add_rows(delta.read(parts.job.table))
             verdict = judge(casebook, Scope(one_clock=True))
             first_times = casebook.first_times()

@@ -3,51 +3,126 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contract.topics import EVENTS
 from simulators.evidence.row import Row
 
+ANSWER_SECONDS_MAX = 30.0
+"""How long a broker may take to say what there is."""
 READ_SECONDS_MAX = 120.0
 _BATCH = 5_000
+_GROUP = "oncegate-sim-reader"
+_FIXED = {
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    # By default a reader whose offset is deleted goes on at the end, as if there had been nothing.
+    "auto.offset.reset": "error",
+}
 
 
 class TopicError(Exception):
     """The topic could not be read."""
 
 
-def read(bootstrap_servers: str, topic: str = EVENTS, devices: str = "") -> Iterator[Row]:
-    """Yield the records of devices whose names begin so, from the topic's beginning to its end; copies included."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "oncegate-sim-reader",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, and how to reach it."""
+
+    bootstrap_servers: str
+    name: str = EVENTS
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of librdkafka's client; some are secret."""
+    answer_seconds_max: float = ANSWER_SECONDS_MAX
+
+    def ends(self) -> dict[int, int]:
+        """Return the offset at which each partition ends now."""
+        with _consumer(self) as consumer:
+            return {partition: end for partition, (_, end) in _watermarks(consumer, self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The records of a topic, and which partitions have lost their beginning."""
+
+    cut: frozenset[int]
+    records: Iterator[Row]
+
+
+@contextmanager
+def reading(topic: Topic, devices: str = "", begun: Mapping[int, int] | None = None) -> Iterator[Reading]:
+    """Open a topic for its records of devices whose names begin so, to its end as it is then; copies included.
+
+    `begun` has the offset from which each partition matters, by default 0. A partition is cut where retention has
+    deleted records from that offset on.
+    """
+    begun = begun or {}
+    with _consumer(topic) as consumer:
+        watermarks = _watermarks(consumer, topic)
+        for partition, offset in begun.items():
+            if watermarks.get(partition, (0, 0))[1] < offset:
+                raise TopicError(f"{_place(topic)}: partition {partition} ended at offset {offset} before; made anew?")
+        starts = {partition: max(low, begun.get(partition, 0)) for partition, (low, _) in watermarks.items()}
+        consumer.assign([TopicPartition(topic.name, partition, offset) for partition, offset in starts.items()])
+        records = _read_to_ends(consumer, topic, len(starts))
+        cut = frozenset(partition for partition, (low, _) in watermarks.items() if low > begun.get(partition, 0))
+        yield Reading(cut, (record for record in records if record.device.startswith(devices)))
+
+
+def read(topic: Topic) -> Iterator[Row]:
+    """Yield all records of a topic that must have its beginning; raise TopicError for one that has not."""
+    with reading(topic) as opened:
+        if opened.cut:
+            raise TopicError(f"{_place(topic)}: retention has deleted the beginning of partitions {sorted(opened.cut)}")
+        yield from opened.records
+
+
+@contextmanager
+def _consumer(topic: Topic) -> Iterator[Consumer]:
+    """Open a consumer; whatever goes wrong with it is a TopicError."""
+    servers = {"bootstrap.servers": topic.bootstrap_servers}
+    with (
+        failures(_place(topic)),
+        closing(Consumer({"group.id": _GROUP, **topic.properties, **servers, **_FIXED})) as consumer,
+    ):
+        yield consumer
+
+
+@contextmanager
+def failures(place: str) -> Iterator[None]:
+    """Turn what the client raises into a TopicError that names the place."""
     try:
-        known = consumer.list_topics(topic, timeout=READ_SECONDS_MAX).topics[topic]
-        if known.error is not None:
-            raise TopicError(f"kafka: {topic} at {bootstrap_servers}: {known.error}")
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in known.partitions])
-        for record in _read_to_ends(consumer, topic, len(known.partitions)):
-            if record.device.startswith(devices):
-                yield record
-    finally:
-        consumer.close()
+        yield
+    except KafkaException as error:
+        reason = error.args[0] if error.args else error
+        raise TopicError(f"{place}: {reason.str() if isinstance(reason, KafkaError) else reason}") from error
 
 
-def _read_to_ends(consumer: Consumer, topic: str, partitions: int) -> Iterator[Row]:
+def _watermarks(consumer: Consumer, topic: Topic) -> dict[int, tuple[int, int]]:
+    """Return the first offset of each partition and the one after its last."""
+    known = consumer.list_topics(topic.name, timeout=topic.answer_seconds_max).topics[topic.name]
+    if known.error is not None:
+        raise TopicError(f"{_place(topic)}: {known.error}")
+    return {
+        partition: consumer.get_watermark_offsets(
+            TopicPartition(topic.name, partition), timeout=topic.answer_seconds_max
+        )
+        for partition in known.partitions
+    }
+
+
+def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator[Row]:
     ends: set[int | None] = set()
     deadline = time.monotonic() + READ_SECONDS_MAX
     while len(ends) < partitions:
         if time.monotonic() > deadline:
-            raise TopicError(f"kafka: {topic} gave nothing for {READ_SECONDS_MAX:g} s, and its end is not reached")
+            raise TopicError(f"{_place(topic)}: nothing for {READ_SECONDS_MAX:g} s, and its end is not reached")
         for message in consumer.consume(_BATCH, timeout=1.0):
             if not _is_record(message, topic):
                 ends.add(message.partition())
@@ -56,12 +131,19 @@ def _read_to_ends(consumer: Consumer, topic: str, partitions: int) -> Iterator[R
                 yield _row(message)
 
 
-def _is_record(message: Message, topic: str) -> bool:
+def _is_record(message: Message, topic: Topic) -> bool:
     """Whether it is a record, and not the end of a partition."""
     error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"kafka: reading {topic}: {error}")
-    return error is None
+    if error is None:
+        return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise TopicError(
+            f"{_place(topic)}: retention has deleted records of partition {message.partition()} while they were read: "
+            "read it again"
+        )
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise TopicError(f"{_place(topic)}: {error}")
+    return False
 
 
 def _row(message: Message) -> Row:
@@ -85,3 +167,7 @@ def _row(message: Message) -> Row:
 
 def _bytes(value: str | bytes | None) -> bytes:
     return value.encode() if isinstance(value, str) else value or b""
+
+
+def _place(topic: Topic) -> str:
+    return f"kafka: {topic.name} at {topic.bootstrap_servers}"

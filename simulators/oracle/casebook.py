@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from contract.event import DEVICE_RESERVED_PREFIX, Event, Value
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Begun, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
+from simulators.ledger import Acked, Begun, Ended, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
 from simulators.oracle.statement import digest, form, statement
 
 AHEAD = "receipts ahead of the table: "
@@ -48,6 +48,8 @@ class Casebook:
 
     run: dict[str, Any] = field(default_factory=dict)
     """What the ledger says is tested."""
+    ended: bool = False
+    """Whether the ledger says that the run came to its end."""
     acked: int = 0
     refused: int = 0
     given_up: int = 0
@@ -56,6 +58,8 @@ class Casebook:
     premature: int = 0
     has_records: bool = False
     """Whether the topic was read."""
+    cut: tuple[int, ...] = ()
+    """The partitions whose beginning retention has deleted."""
     database: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
 
     def __enter__(self) -> Self:
@@ -86,8 +90,13 @@ class Casebook:
         self._insert("record", 11, map(_record_entry, _of_sensors(records, gaps)))
         self._insert("gap", 3, gaps)
 
-    def add_topic_as_rows(self, records: Iterable[Row]) -> None:
-        """Read a topic in place of a table: what a label says the first time is its row, the rest are repeats."""
+    def add_topic_as_rows(self, records: Iterable[Row], cut: Collection[int] = ()) -> None:
+        """Read a topic in place of a table: what a label says the first time is its row, the rest are repeats.
+
+        The partitions of `cut` have lost their beginning: whether a record was there nobody knows.
+        """
+        self.cut = tuple(sorted(cut))
+        self.database.executemany("INSERT INTO cut VALUES (?)", ((partition,) for partition in self.cut))
         self.add_records(records)
         self.database.execute(_FIRST_RECORDS)
 
@@ -137,6 +146,8 @@ class Casebook:
                     self._note_fault(line, opened)
                 elif isinstance(line, Begun):
                     self.run = dict(line.run)
+                elif isinstance(line, Ended):
+                    self.ended = True
         except KeyError as error:
             raise LedgerError(f"line {number}: the event {error} was never told, or has ended before") from error
         self.unacked = len(opened)

@@ -50,3 +50,6 @@ CREATE TABLE gap (  -- labels that a gateway has declared as given up
     first INTEGER NOT NULL,
     last INTEGER NOT NULL
 );
+CREATE TABLE cut (  -- partitions of the topic whose beginning retention has deleted
+    partition INTEGER PRIMARY KEY
+);

@@ -124,7 +124,7 @@ def _spread(rows: int, gateways: int) -> list[int]:
 
 def _check_restamped(casebook: Casebook, scope: Scope, findings: Findings) -> None:
     execute = casebook.database.execute
-    for mark, due, rows in execute(_RESTAMPED.format(must=must(scope))).fetchall():
+    for mark, due, rows in execute(_RESTAMPED.format(must=must(casebook, scope))).fetchall():
         if due and not rows:
             findings.add(Violation("lost", words(casebook.said(mark)), 1, 1, 0, (mark,)))
         elif rows and rows > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulators.oracle import contents, labels, moments, order
 from simulators.oracle.casebook import Casebook
 from simulators.oracle.findings import Findings, Scope
-from simulators.oracle.tallies import prepare
+from simulators.oracle.tallies import prepare, unknown
 from simulators.oracle.verdict import Verdict
 
 CHECKS = (contents.check, labels.check, order.check, moments.check)
@@ -36,4 +36,7 @@ def judge(casebook: Casebook, scope: Scope | None = None) -> Verdict:
         declared={limit: count for limit, count in findings.declared.items() if count},
         violations=tuple(findings.examples),
         complete=scope.complete,
+        settled=scope.settled,
+        cut=casebook.cut,
+        unknown=unknown(casebook) if scope.has_table else 0,
     )

@@ -17,6 +17,8 @@ from simulators.oracle.verdict import Violation
 # Statements that are one event each; a second request for one with neither id nor time may be labelled after the ACK.
 _ONE_EVENT = "s.marks = 1 AND (NOT s.neither OR s.requests <= 1)"
 _HEARD_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o WHERE o.statement = l.statement)"
+# Where the beginning is deleted, what is left of a record may be its repeat.
+_WHOLE = "l.partition NOT IN (SELECT partition FROM cut)"
 _BY_SEQUENCE = f"""
     SELECT l.epoch, l.device, e.mark, e.first_line, e.acked_line, {{alone}}
     FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
@@ -26,10 +28,11 @@ _BY_OFFSET = f"""
     SELECT ifnull(l.gateway, {{nobody}}), l.device, l.partition, l.epoch, e.mark, e.first_line, e.acked_line,
         1 = (SELECT count(*) FROM label o WHERE o.statement = l.statement)
     FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
-    WHERE {_ONE_EVENT} ORDER BY 1, 2, 3, l."offset" DESC
+    WHERE {_ONE_EVENT} AND {_WHOLE} ORDER BY 1, 2, 3, l."offset" DESC
 """
-_OFFSETS = """
-    SELECT epoch, device, partition, "offset" FROM label ORDER BY epoch, device, partition, sequence
+_OFFSETS = f"""
+    SELECT l.epoch, l.device, l.partition, l."offset" FROM label l WHERE {_WHOLE}
+    ORDER BY l.epoch, l.device, l.partition, l.sequence
 """
 _PARTITIONS = """
     SELECT device, group_concat(DISTINCT partition) FROM label GROUP BY device HAVING min(partition) != max(partition)

@@ -61,6 +61,16 @@ _ACKED = "ended IS 'Acked'"
 _ACKED_AND_OVERTAKEN = """
     ifnull(ended IS 'Acked' AND acked_line < (SELECT line FROM reached WHERE reached.device = event.device), 0)
 """
+# The records of a device are in one partition.
+_WHOLE = "device IN (SELECT device FROM whole)"
+_WHOLE_DEVICES = """
+    CREATE TABLE whole (device PRIMARY KEY) WITHOUT ROWID;
+    INSERT INTO whole SELECT DISTINCT device FROM record WHERE partition NOT IN (SELECT partition FROM cut);
+"""
+_UNKNOWN = """
+    SELECT count(*) FROM bounded WHERE ended IS 'Acked' AND NOT must AND statement NOT IN (SELECT statement FROM found)
+    AND mark NOT IN (SELECT mark FROM variant)
+"""
 _REACHED = """
     CREATE TABLE reached (device PRIMARY KEY, line) WITHOUT ROWID;
     INSERT INTO reached SELECT device, max(line) FROM (
@@ -76,17 +86,25 @@ def prepare(casebook: Casebook, scope: Scope) -> None:
     execute(_LABELS_OF_RECORDS if casebook.has_records else _LABELS_OF_ROWS)
     if not scope.settled:
         execute(_REACHED)
-    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(scope)))
+    if casebook.cut:
+        execute(_WHOLE_DEVICES)
+    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(casebook, scope)))
     if casebook.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
         execute(_SEVERAL_FORMS)
 
 
-def must(scope: Scope) -> str:
+def must(casebook: Casebook, scope: Scope) -> str:
     """Return the condition under which an event must have a row.
 
     As long as events may still be under way, only what was overtaken must: rows come in the order of offsets, and one
-    gateway forwards in its own order, so a table that has what a device sent after an ACK has what was acked.
+    gateway forwards in its own order, so a table that has what a device sent after an ACK has what was acked. Where the
+    topic has lost the beginning of a partition, only the events of devices that are in another one must.
     """
-    if scope.settled:
-        return _ACKED
-    return _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"
+    under_way = _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"
+    condition = _ACKED if scope.settled else under_way
+    return f"({condition} AND {_WHOLE})" if casebook.cut else condition
+
+
+def unknown(casebook: Casebook) -> int:
+    """Count acked events that have no row and need none by `must`: nobody knows whether they are lost."""
+    return casebook.count(_UNKNOWN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -84,6 +84,12 @@ class Verdict:
     """The first of each sort."""
     complete: bool = True
     """False where the run was interrupted: what is missing may still have been on its way."""
+    settled: bool = True
+    """False where rows may still have come after the table was read."""
+    cut: tuple[int, ...] = ()
+    """The partitions of the topic whose beginning retention had deleted."""
+    unknown: int = 0
+    """Acked events that are not there, and that may still come or may have been deleted."""
 
     @property
     def vacuous(self) -> bool:
@@ -91,9 +97,14 @@ class Verdict:
         return self.acked == 0 and not self.rows
 
     @property
+    def judged(self) -> bool:
+        """Whether the evidence is enough for a verdict; of an interrupted run, for one so far."""
+        return self.rows is not None and not self.cut and (self.settled or not self.complete) and not self.vacuous
+
+    @property
     def kept(self) -> bool:
-        """Whether table and truth agree."""
-        return not self.faults and not self.vacuous
+        """Whether table and truth agree, as far as the run went."""
+        return self.judged and not self.faults
 
     @property
     def faults(self) -> dict[str, int]:
@@ -112,7 +123,7 @@ def from_document(document: Mapping[str, Any]) -> Verdict:
         Violation(**{**one, "marks": tuple(one["marks"]), "history": tuple(one["history"])})
         for one in fields.pop("violations")
     )
-    return Verdict(**fields, violations=violations)
+    return Verdict(**{**fields, "cut": tuple(fields["cut"])}, violations=violations)
 
 
 def sentence(verdict: Verdict) -> str:
@@ -123,17 +134,34 @@ def sentence(verdict: Verdict) -> str:
             "and does it take events of these sensors?"
         )
     if verdict.faults:
-        return f"The promise was broken: {', '.join(f'{count:,} {name}' for name, count in verdict.faults.items())}."
+        counts = ", ".join(f"{count:,} {name}" for name, count in verdict.faults.items())
+        return " ".join((f"The promise was broken: {counts}.", *_missing_evidence(verdict)))
     if verdict.rows is None:
         return (
             f"{verdict.acked:,} of {verdict.events:,} events were acked. No table was looked at, so nothing is known "
-            "of what became of them: name one with --table or --kafka."
+            "of what became of them: name one with --table, --postgres or --kafka."
         )
     known = ", ".join(f"{count:,} {name}" for name, count in verdict.declared.items() if count)
-    limits = f" Declared limits showed: {known}." if known else ""
+    limits = (f"Declared limits showed: {known}.",) if known else ()
+    if missing := tuple(_missing_evidence(verdict)):
+        return " ".join(("No verdict.", *missing, "In what is there no fault was found.", *limits))
     if not verdict.complete:
-        return (
+        so_far = (
             "So far the promise was kept. The run was interrupted: events that may still have been under way, missing "
-            f"ACKs and missing receipts are not judged.{limits}"
+            "ACKs and missing receipts are not judged."
         )
-    return f"Nothing was lost, nothing was doubled, and no other fault was found.{limits}"
+        return " ".join((so_far, *limits))
+    return " ".join(("Nothing was lost, nothing was doubled, and no other fault was found.", *limits))
+
+
+def _missing_evidence(verdict: Verdict) -> Iterator[str]:
+    """Yield what the evidence lacks, and what therefore is not known; nothing where it is whole."""
+    if verdict.cut:
+        partitions = ", ".join(map(str, verdict.cut))
+        yield f"The evidence is incomplete: retention has deleted the beginning of the topic (partition {partitions})."
+    if verdict.complete and not verdict.settled:
+        yield "The rows did not stand still before they were read: judge again later, with oncegate-sim judge."
+    if verdict.unknown and (verdict.cut or verdict.complete):
+        yield f"{verdict.unknown:,} acked events are not there, and whether they were lost is not known."
+    if verdict.cut:
+        yield "Whether events of these partitions were doubled or out of order is known only of the records left."

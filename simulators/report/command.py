@@ -67,4 +67,4 @@ def _verdict_of(ledger_file: Path) -> Verdict:
 
     with Casebook() as casebook:
         casebook.add_ledger(ledger.read(ledger_file))
-        return judge(casebook, Scope(has_table=False))
+        return judge(casebook, Scope(has_table=False, complete=casebook.ended))

@@ -99,10 +99,10 @@ def _latest(seen: Observations, name: str) -> int | None:
 
 
 def _class(verdict: Verdict) -> str:
-    """Return the style of the verdict: what was not looked at is neither good nor bad."""
-    if not verdict.kept:
+    """Return the style of the verdict: what could not be judged is neither good nor bad."""
+    if verdict.faults or verdict.vacuous:
         return "bad"
-    return "good" if verdict.rows is not None and verdict.complete else "unverified"
+    return "good" if verdict.kept and verdict.complete else "unverified"
 
 
 def _declared(verdict: Verdict) -> str:

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from simulators.ledger import Counts
 
@@ -37,7 +38,7 @@ class Display:
     def __enter__(self) -> Self:
         if self.console.is_terminal:
             columns = (
-                *(SpinnerColumn(), TextColumn("{task.description}"), BarColumn()),
+                *(SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn()),
                 *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
             )
             self._progress = Progress(*columns, console=self.console, transient=True)
@@ -52,7 +53,7 @@ class Display:
 
     def phase(self, what: str) -> None:
         """Begin a phase of the run."""
-        self._line(f"[bold]{what}[/bold]")
+        self._line(what, style="bold")
         if self._progress is not None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
@@ -91,6 +92,8 @@ class Display:
             f"{counts.transmissions:,} requests ({sent_rate:.0f}/s), {counts.in_flight:,} under way"
         )
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, style: str = "") -> None:
         self._last_line = time.monotonic()
-        self.console.print(f"{time.monotonic() - self._start:6.1f} s  {text}", highlight=False, soft_wrap=True)
+        # A text, since a string's brackets, such as those of an address, are markup.
+        line = Text.assemble(f"{time.monotonic() - self._start:6.1f} s  ", (text, style))
+        self.console.print(line, highlight=False, soft_wrap=True)

@@ -12,7 +12,8 @@ from simulators.parts.process import Process
 WINDOW = "40s"
 """So short that both ways through the job are taken: fresh events, and late ones after an outage."""
 TRIGGER = "1s"
-START_SECONDS_MAX = 180.0
+START_SECONDS_MAX = 600.0
+"""Minutes beside other work; a job that has ended is noticed at once."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _JOB = _ROOT / "cloud" / "job.py"

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import SystemRandom
 from urllib.parse import urlsplit
 
+from simulators.judge.place import Place, add_arguments, read_place
 from simulators.run.parts import Seams
 from simulators.scenario import Scenario, Sort, find
 from simulators.strict_toml import TomlError
@@ -24,17 +25,6 @@ _EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the events end, so that they can be judged; the first that is given counts."""
-
-    table: Path | None = None
-    kafka: str | None = None
-    topic: str = "oncegate.events"
-    postgres: Path | None = None
-    postgres_table: str = "events"
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
     """The choices of one run."""
 
@@ -45,7 +35,7 @@ class Options:
     targets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     http_token: str | None = None
     ledger: Path | None = None
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
     seams: Seams = field(default_factory=Seams)
 
     @property
@@ -85,7 +75,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         targets=targets,
         http_token=_token(parser, given.token_file),
         ledger=given.ledger,
-        place=Place(given.table, given.kafka, given.topic, given.postgres, given.postgres_table),
+        place=read_place(parser, given),
     )
 
 
@@ -105,11 +95,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=_natural, metavar="N", help="seed of all randomness (default: a random one, printed)")
     add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
     add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
-    add("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
-    add("--postgres", type=Path, metavar="FILE", help="connection string of the database in which the events end")
-    add("--postgres-table", default="events", metavar="NAME", help="of --postgres (default: %(default)s)")
-    add("--kafka", metavar="SERVERS", help="Kafka brokers with the topic in which the events end")
-    add("--topic", default="oncegate.events", metavar="NAME", help="of --kafka (default: %(default)s)")
+    add_arguments(parser)
 
 
 def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:

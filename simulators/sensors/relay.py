@@ -37,7 +37,7 @@ class Relay:
         self._queue: deque[tuple[int, Event]] = deque()
 
     async def live(self, says: Random) -> None:
-        """Collect and post until the run is over and nothing is left."""
+        """Collect and post until the run is over, and nothing is left or has an answer."""
         turn = 0
         async for moment in self._field.moments(says, self._plan.every_seconds):
             voice = self._voices[turn % len(self._voices)]
@@ -46,13 +46,14 @@ class Relay:
             self._queue.append((self._field.ledger.tell(event), event))
             if len(self._queue) >= self._random.randint(1, self._plan.pack_max):
                 await self._post()
-        for _ in range(self._plan.tries):
-            if not self._queue:
-                return
-            await self._post()
+        failed = 0
+        while self._queue and failed < self._plan.tries:
+            failed = 0 if await self._post() else failed + 1
+        if self._queue:
+            self._field.ledger.given_up(*(mark for mark, _ in self._queue))
 
-    async def _post(self) -> None:
-        """Post the queue's head once; what has no answer stays."""
+    async def _post(self) -> bool:
+        """Post the queue's head once, and return whether it has come to its end; what has no answer stays."""
         head = list(self._queue)[: self._plan.pack_max]
         marks = [mark for mark, _ in head]
         request = self._voices[0].request(*(event for _, event in head))
@@ -64,9 +65,10 @@ class Relay:
             self._field.ledger.refused(*marks, code=str(status))
         else:
             await asyncio.sleep(self._random.uniform(0.0, self._field.timing.pause_seconds_max))
-            return
+            return False
         for _ in marks:
             self._queue.popleft()
+        return True
 
     async def _answer_to(self, request: Request) -> int | None:
         """Give the status of a whole answer, None where none came."""

@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,31 +13,10 @@ from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.port import Batch, Offsets
 from tests.support.posting_gateway import PostingGateway
+from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 MEGABYTES = 24
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system in memory; skip the test where that is not allowed."""
-    folder.mkdir()
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder))
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(("umount", "--lazy", str(folder)), check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all that is free."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(65_536)):
-            pass
-    return filler
 
 
 def process_all(state: Path) -> None:
@@ -56,14 +33,17 @@ def process_all(state: Path) -> None:
 
 
 def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_itself(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         while gateway.post(50, 1_000) == 200:
             pass
         gateway.agent.kill()
         gateway.start()
         assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
-        assert gateway.post(1) == 503
+        assert gateway.post(50, 1_000) == 503
         assert gateway.agent.terminate() == 0
         gateway.start()
         assert gateway.stored().keys() == gateway.acked
@@ -77,7 +57,10 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
 def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_starting(
     tmp_path: Path, ends: str
 ) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         for _ in range(20):
             assert gateway.post(50, 1_000) == 200
@@ -94,8 +77,39 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         assert gateway.stored().keys() == gateway.acked
 
 
+def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES, "nr_inodes=12") as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
+        gateway.start()
+        assert gateway.post(50, 1_000) == 200
+        assert gateway.agent.terminate() == 0
+        taken = use_up_inodes(disk)
+        gateway.agent.start()
+        gateway.agent.wait_for_log("store=waiting")
+        for file in taken:
+            file.unlink()
+        gateway.agent.wait_for_log("agent=ready")
+        assert gateway.stored().keys() == gateway.acked
+        assert gateway.agent.log().count("store=waiting") == 1
+
+
+def use_up_inodes(disk: Path) -> list[Path]:
+    """Make files until there can be no more."""
+    taken: list[Path] = []
+    with suppress(OSError):
+        while True:
+            (disk / f"file {len(taken)}").touch(exist_ok=False)
+            taken.append(disk / f"file {len(taken)}")
+    return taken
+
+
 def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk, PostingGateway(tmp_path, disk / "state").process() as gateway:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES) as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
         gateway.start()
         for _ in range(20):
             assert gateway.post(50, 1_000) == 200

@@ -230,6 +230,7 @@ class KafkaSide:
                 "enable.auto.commit": "false",
                 "isolation.level": isolation,
                 "enable.partition.eof": "true",
+                "auto.offset.reset": "earliest",
             }
         )
 

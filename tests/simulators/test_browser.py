@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from contract.event import Event
+from simulators.judge.place import Place
+from simulators.judge.there import judge_there
 from simulators.ledger import Ledger
 from simulators.parts import programs
 from simulators.report import page
 from simulators.report.page import Arrivals
-from simulators.run.options import Place
-from simulators.run.run import judge_there
 
 pytestmark = pytest.mark.heavy
 
@@ -64,7 +64,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 now += 900
                 written.happened("agent", "runs again")
         written.sample({"accepted": 20_000})
-    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "none"), complete=True)
+        written.end()
+    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "none"))
     verdict = replace(verdict, rows=19_950, records=21_000, declared={"equal-events": 3})
     arrivals = [(moment, 100) for moment in range(BEGIN, now, 1_000)]
     page.write(folder / "ledger.jsonl", verdict, Arrivals(arrivals, arrivals), folder / "report.html")

@@ -223,7 +223,7 @@ def test_without_a_table_nothing_is_claimed() -> None:
     with Casebook() as casebook:
         casebook.add_ledger(sent_and_acked(Event("d", id=1)))
         verdict = judge(casebook, Scope(has_table=False))
-    assert (verdict.kept, verdict.rows) == (True, None)
+    assert (verdict.faults, verdict.kept, verdict.rows) == ({}, False, None)
     assert "No table was looked at" in sentence(verdict)
 
 

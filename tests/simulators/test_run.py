@@ -19,6 +19,9 @@ from contract.event import Event
 from simulators import command_line, ledger
 from simulators.evidence.postgres import PostgresError
 from simulators.evidence.row import Row
+from simulators.evidence.topic import Topic
+from simulators.judge.place import Place
+from simulators.judge.there import judge_there
 from simulators.ledger import Acked, Begun, Ledger, Told
 from simulators.oracle.verdict import Verdict
 from simulators.parts.postgres import Postgres
@@ -27,8 +30,7 @@ from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
 from simulators.run import folder
 from simulators.run.error import RunError
-from simulators.run.options import Options, Place, parse
-from simulators.run.run import judge_there
+from simulators.run.options import Options, parse
 from simulators.voice import device_name, devices_of
 from tests.simulators.tables import write_table
 from tests.simulators.tiny_gateway import tiny_gateway
@@ -80,14 +82,15 @@ def _has_acks(file: Path) -> bool:
 async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp_path: Path) -> None:
     async with tiny_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 1.5))
-    assert status == 0, output
+    assert status == 1, output
     assert "No table was looked at" in output
     lines = list(ledger.read(tmp_path / "out.jsonl"))
     assert isinstance(lines[0], Begun)
     assert lines[0].run["seed"] == 7
     told = sum(isinstance(line, Told) for line in lines)
     assert told == sum(isinstance(line, Acked) for line in lines) > 10
-    assert json.loads((tmp_path / "run" / "verdict.json").read_text())["acked"] == told
+    verdict = json.loads((tmp_path / "run" / "verdict.json").read_text())
+    assert (verdict["acked"], verdict["kept"]) == (told, False)
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -140,7 +143,7 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         ["quiet-house", "--target", "coap://[fd00::1]", "--target", "http://gw.lan", "--kafka", "k:9092"]
     )
     assert options.targets == {"coap": ("fd00::1", 5683), "http": ("gw.lan", 8580)}
-    assert options.place == Place(kafka="k:9092")
+    assert options.place == Place(topic=Topic("k:9092"))
     assert options.ledger_file == Path("build/field/quiet-house/ledger.jsonl")
 
 
@@ -153,6 +156,9 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         (["lossy", "--local"], "no file and no scenario 'lossy'"),
         (["lost-acks", "--target", "udp://x"], "is no coap://HOST"),
         (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
+        (["lost-acks", "--target", "coap://x", "--table", "t", "--kafka", "k:1"], "not allowed with argument --table"),
+        (["lost-acks", "--target", "coap://x", "--kafka-file", "f"], "--kafka-file goes with --kafka"),
+        (["lost-acks", "--target", "coap://x", "--standstill", "-1"], "is no number of seconds"),
         (["quiet-house", "--target", "coap://x", "--target", "http://x", "--token-file", "none"], "--token-file: "),
     ],
 )
@@ -192,11 +198,12 @@ def _ledger(tmp_path: Path) -> Path:
                 written.sent(mark, again=True)
             written.acked(mark) if number % 10 else written.given_up(mark)
         written.happened("agent", "killed")
+        written.end()
     return tmp_path / "ledger.jsonl"
 
 
 def test_a_table_that_is_not_there_has_lost_all_that_was_acked(tmp_path: Path) -> None:
-    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "none"), complete=True)
+    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "none"))
     assert (verdict.lost, verdict.rows) == (27, 0)
     assert "byte for byte" in str(verdict.violations[-1])
 
@@ -210,6 +217,7 @@ def _played(file: Path, number: int) -> list[Row]:
             mark = written.tell(event)
             written.sent(mark)
             written.acked(mark)
+        written.end()
     return [row_of(event, count, f"epoch {number}") for count, event in enumerate(events)]
 
 
@@ -219,11 +227,11 @@ def test_a_run_is_judged_by_its_own_devices_on_a_table_in_use(tmp_path: Path) ->
     write_table(tmp_path / "table", [*first, *others, *second])
     place = Place(table=tmp_path / "table")
     for number in (1, 2):
-        verdict = judge_there(tmp_path / f"{number}.jsonl", place, complete=True)
+        verdict = judge_there(tmp_path / f"{number}.jsonl", place)
         assert (verdict.faults, verdict.rows) == ({}, 6)
     write_table(tmp_path / "table", second[:1])
-    assert judge_there(tmp_path / "1.jsonl", place, complete=True).kept
-    assert judge_there(tmp_path / "2.jsonl", place, complete=True).faults == {"doubled": 1}
+    assert judge_there(tmp_path / "1.jsonl", place).kept
+    assert judge_there(tmp_path / "2.jsonl", place).faults == {"doubled": 1}
 
 
 def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) -> None:
@@ -243,15 +251,15 @@ def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) ->
                 )
         place = Place(postgres=connection, postgres_table="plant.events")
 
-        verdict = judge_there(file, place, complete=True)
+        verdict = judge_there(file, place)
         assert (verdict.kept, verdict.rows) == (True, 30)
 
         with psycopg.connect(server.connection) as opened:
             opened.execute("DELETE FROM plant.events WHERE id = '7'")
-        assert judge_there(file, place, complete=True).lost == 1
+        assert judge_there(file, place).lost == 1
 
         with pytest.raises(PostgresError, match="does not exist"):
-            judge_there(file, Place(postgres=connection, postgres_table="none"), complete=True)
+            judge_there(file, Place(postgres=connection, postgres_table="none"))
 
 
 def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
@@ -267,7 +275,7 @@ def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
 
 def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
     file = _ledger(tmp_path)
-    verdict = replace(judge_there(file, Place(table=tmp_path / "none"), complete=True), declared={"equal-events": 2})
+    verdict = replace(judge_there(file, Place(table=tmp_path / "none")), declared={"equal-events": 2})
     page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "The promise was broken: 27 lost." in text
@@ -294,7 +302,7 @@ def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Pa
     with file.open("a") as written:
         for values in ({"accepted_before": 169}, {"accepted": 169 + 30}):
             written.write(json.dumps({"sample": values, "at": 1_763_706_009_000}) + "\n")
-    page.write(file, judge_there(file, Place(), complete=True), Arrivals(), tmp_path / "report.html")
+    page.write(file, judge_there(file, Place()), Arrivals(), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert ">30<" in text
     assert ">199<" not in text

@@ -19,6 +19,7 @@ from simulators import fleet
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
 from simulators.link.udp import Link
 from simulators.link.weather import weather
+from simulators.parts import ports
 from simulators.scenario import Bug, FleetPlan, LinkPlan, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Ways
@@ -192,6 +193,16 @@ async def _play(
             async with asyncio.timeout(60):
                 await fleet.play([plan], field)
     return gateway, list(read(file))
+
+
+async def test_a_relay_that_hears_nothing_gives_up_what_is_left_and_says_so(tmp_path: Path) -> None:
+    (nobody,) = ports.free(1)
+    plan = FleetPlan(Sort.HTTP, sensors=1, every_seconds=0.02, tries=3)
+    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
+        field = replace(_field(ledger, ("::1", 9)), ways=Ways(http=("127.0.0.1", nobody)))
+        await fleet.play([plan], field)
+        assert ledger.counts.given_up == ledger.counts.events > 5
+        assert (ledger.counts.open, ledger.counts.in_flight) == (0, 0)
 
 
 async def test_a_mote_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:

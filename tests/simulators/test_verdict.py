@@ -12,7 +12,7 @@ from simulators.oracle.verdict import BROKEN, Verdict, sentence
 GOOD = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3)
 FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats"}
 """Counts that are no fault, however large."""
-NO_COUNTS = {"declared", "violations", "complete"}
+NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown"}
 
 
 def test_every_count_is_a_figure_or_must_be_nought() -> None:
@@ -34,6 +34,14 @@ def test_a_run_that_acked_and_stored_nothing_is_no_verdict() -> None:
         assert not verdict.kept
         assert "No verdict: of 3 events none was acked" in sentence(verdict)
     assert replace(GOOD, acked=0, rows=1).kept
+
+
+def test_what_was_judged_too_soon_is_no_verdict() -> None:
+    verdict = replace(GOOD, settled=False, unknown=2)
+    assert not verdict.kept
+    assert "judge again later" in sentence(verdict)
+    assert "2 acked events are not there" in sentence(verdict)
+    assert "Nothing was lost" not in sentence(verdict)
 
 
 def test_an_interrupted_run_says_what_is_not_judged() -> None:

@@ -1,5 +1,6 @@
 """Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
 
+import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database
+from agent.store import aside, database, gaps
 from agent.store.packing import PackedEvent, pack
 from agent.store.pages import Log
 from tests.store.damaged import Original, check, copy, event, make_original, survivors
@@ -131,12 +132,80 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
-async def test_a_missing_log_is_said(original: Original, tmp_path: Path) -> None:
+@pytest.fixture
+def without_log(original: Original, tmp_path: Path) -> Path:
+    """Return the file of a store that was killed and whose log is gone."""
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
     aside.mark_open(folder / database.FILE_NAME)
+    return folder / database.FILE_NAME
+
+
+async def test_a_missing_log_is_said(without_log: Path) -> None:
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
+    with pytest.raises(database.StoreError, match="its log is gone"):
+        database.open_for_reading(without_log)
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
+    without_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        """Ends an opening in the middle, as a kill does."""
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "insert", kill)
+        with pytest.raises(KilledError):
+            async with make_store(without_log.parent, HandClock()):
+                pass
+    without_log.with_name(LOG).touch()  # which is what a killed process leaves
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.parametrize("beside", ["log", "mark", "both"])
+async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there(
+    original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    path = folder / database.FILE_NAME
+    path.unlink()
+    if beside != "log":
+        aside.mark_open(path)
+    if beside == "mark":
+        (folder / LOG).unlink()
+    with pytest.raises(database.StoreError, match="missing"):
+        database.open_for_reading(path)
     found = await survivors(folder)
     assert found.gap_events == 1
+    assert "missing" in caplog.text
+    if beside != "mark":
+        in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+        assert in_log <= found.new.keys()
+        check(original, found)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
+    path = tmp_path / "live" / database.FILE_NAME
+    async with make_store(path.parent, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        path.rename(tmp_path / "gone")
+        if how == "replaced":
+            path.write_bytes((tmp_path / "gone").read_bytes())
+        assert (await accept(store, clock, event(3))).refusal
+        await asyncio.sleep(0)
+        assert isinstance(store.failed.exception(), database.DamagedStoreError)
+    async with make_store(path.parent, clock) as store:
+        assert (await accept(store, clock, event(3))).accepted == 1
+        assert any(b"gateway.gap" in one.tail for one in stored_events(store))
 
 
 async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:

@@ -187,8 +187,8 @@ def check(work: Work) -> None:
         for number, fingerprint in work.acked.items():
             assert found.count(fingerprint) == 1, f"event {number} is acked and there {found.count(fingerprint)} times"
             assert memory.fingerprints.position(fingerprint) is not None
+        assert not verify(work.path).findings
     assert len(set(labels)) == len(labels)
-    assert not verify(work.path).findings
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,25 @@ def test_that_hangs():
 def test_after_it():
     pass
 """
+SWALLOWED = """
+import asyncio
+import threading
+
+async def test_that_hangs_in_a_callback():
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_soon(threading.Event().wait)
+    loop.call_later(0, over.set_result, None)
+    await over
+
+async def test_that_hangs_for_ever_after_a_callback():
+    loop = asyncio.get_running_loop()
+    loop.call_soon(threading.Event().wait)
+    await loop.create_future()
+
+def test_after_them():
+    pass
+"""
 HANGING_TWICE = """
 import threading
 
@@ -29,11 +48,25 @@ def test_that_hangs_in_its_cleanup_too():
         threading.Event().wait()
     finally:
         threading.Event().wait()
+
+def test_after_it():
+    pass
+"""
+HANGING_FOR_EVER = """
+import threading
+
+def test_that_no_signal_ends():
+    while True:
+        try:
+            threading.Event().wait()
+        except BaseException:
+            pass
 """
 
 
 def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of one file by the project's settings but for these."""
+    file.with_name("conftest.py").write_text('pytest_plugins = ["tests.support.hangs"]\n')
     changed = [argument for option in options for argument in ("-o", option)]
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *changed, str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=file.parent)
@@ -55,9 +88,32 @@ def test_what_fails_once_fails_and_what_hangs_fails_under_its_name(tmp_path: Pat
     assert "threading.Event().wait()" in done.stdout
 
 
-def test_what_hangs_in_its_cleanup_too_ends_the_run_with_its_name(tmp_path: Path) -> None:
+def test_a_hang_in_a_callback_of_asyncio_fails_its_test_though_the_loop_takes_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(SWALLOWED)
+    done = run(file, "timeout=1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    failed = [line.partition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert [line.partition(" - ")[0] for line in failed] == [
+        "test_that_hangs_in_a_callback",
+        "test_that_hangs_for_ever_after_a_callback",
+    ]
+    assert done.stdout.count("Timeout (>1.0s), and the error was taken") >= 1
+    assert "2 failed, 1 passed" in done.stdout.splitlines()[-1]
+
+
+def test_what_hangs_in_its_cleanup_too_fails_under_its_name(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGING_TWICE)
-    done = run(file, "timeout=1", "faulthandler_timeout=2")
+    done = run(file, "timeout=1")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "in test_that_hangs_in_its_cleanup_too" in done.stderr
+    assert "::test_that_hangs_in_its_cleanup_too - Failed" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
+
+
+def test_what_no_signal_ends_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(HANGING_FOR_EVER)
+    done = run(file, "timeout=1", "faulthandler_timeout=3")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "in test_that_no_signal_ends" in done.stderr

@@ -1,0 +1,38 @@
+"""Read the properties of a Kafka client from a file of lines NAME=VALUE, as Kafka's own tools write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+_OTHERS = 0o077
+
+
+class PropertiesError(Exception):
+    """The file cannot be read, is readable by others, or is none; the message never holds a value."""
+
+
+def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
+    """Return the properties; a line that is empty or begins with # has none."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign:
+            raise PropertiesError(f"{source}:{number}: expected name=value")  # never the line, which may be a secret
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def read_private(file: Path) -> dict[str, str]:
+    """Return the properties of a file that nobody but its owner can read or write."""
+    try:
+        mode = file.stat().st_mode
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise PropertiesError(f"{file}: {reason}") from error
+    if mode & _OTHERS:
+        raise PropertiesError(f"{file}: others may read it (mode {mode & 0o777:o}); run: chmod 600 {file}")
+    return parse(lines, file)

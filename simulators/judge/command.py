@@ -1,0 +1,64 @@
+"""`oncegate-sim judge`: judge an earlier run by its ledger and by what the table has now."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from simulators.judge.place import Place, add_arguments, read_place
+from simulators.judge.there import judge_there, wait_for_rows
+from simulators.oracle.verdict import Verdict
+from simulators.report.command import LEDGER_FILE, REPORT_FILE, USAGE, VERDICT_FILE, build
+from simulators.run.display import Display
+from simulators.run.terminal import exit_status, guarded, open_console, show
+
+_EXAMPLES = """examples:
+  %(prog)s build/field/lossy-radio --table /data/events
+  %(prog)s out.jsonl --kafka kafka.lan:9092 --kafka-file kafka.properties
+"""
+
+
+def main(arguments: Sequence[str], program: str) -> int:
+    """Judge, write verdict and report beside the ledger, and return the exit status, as `run` does."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=(
+            "Judge a run again by its ledger: later, or by another place. Exit status 0: the promise was kept; 1: it "
+            "was broken, or nothing could be judged; 2: wrong usage; 130: the run was interrupted."
+        ),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
+    add_arguments(parser)
+    given = parser.parse_args(arguments)
+    place = read_place(parser, given)
+    ledger_file = given.source / LEDGER_FILE if given.source.is_dir() else given.source
+    if not ledger_file.exists():
+        print(f"{program}: {ledger_file} does not exist", file=sys.stderr)
+        return USAGE
+    console = open_console()
+
+    def work() -> int:
+        verdict = asyncio.run(_judge(ledger_file, place, console))
+        (ledger_file.parent / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
+        build(ledger_file, ledger_file.parent, ledger_file.parent / REPORT_FILE)
+        show(verdict, str(ledger_file), console)
+        console.print(f"report: {ledger_file.parent / REPORT_FILE}", soft_wrap=True)
+        return exit_status(verdict)
+
+    return guarded(work, "judge", console, interrupted="interrupted: nothing is judged")
+
+
+async def _judge(ledger_file: Path, place: Place, console: Console) -> Verdict:
+    with Display(console) as display:
+        settled = await wait_for_rows(ledger_file, place, display)
+        display.phase("holding what is there against the ledger")
+        return await asyncio.to_thread(judge_there, ledger_file, place, settled=settled)

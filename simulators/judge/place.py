@@ -1,0 +1,100 @@
+"""Where the events of a run end: a Delta table, a table in PostgreSQL, or the topic."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.properties import PropertiesError, read_private
+from contract.topics import EVENTS
+from simulators.evidence import delta, postgres, topic
+from simulators.evidence.row import Row
+from simulators.evidence.topic import Reading, Topic
+
+STANDSTILL_SECONDS = 30.0
+"""Several times the job's trigger and its commit on slow machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the events end, so that they can be judged; at most one is given."""
+
+    table: Path | None = None
+    postgres: Path | None = None
+    postgres_table: str = "events"
+    topic: Topic | None = None
+    standstill_seconds: float = STANDSTILL_SECONDS
+    """How long no row must have come until those that there are are judged."""
+
+    @property
+    def named(self) -> bool:
+        """Whether there is something to look at."""
+        return bool(self.table or self.postgres or self.topic)
+
+    @contextmanager
+    def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:
+        """Open the place for its rows of devices whose names begin so; a topic from these offsets on."""
+        if self.topic is not None:
+            with topic.reading(self.topic, devices, begun) as opened:
+                yield opened
+        else:
+            yield Reading(frozenset(), self._rows(devices))
+
+    def _rows(self, devices: str) -> Iterator[Row]:
+        if self.table is not None:
+            return delta.read(self.table, devices)
+        if self.postgres is not None:
+            return postgres.read(self.postgres, self.postgres_table, devices)
+        return iter(())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a place."""
+    add = parser.add_argument
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
+    one.add_argument(
+        "--postgres", type=Path, metavar="FILE", help="connection string of the database in which the events end"
+    )
+    one.add_argument("--kafka", metavar="SERVERS", help="Kafka brokers with the topic in which the events end")
+    add("--postgres-table", default="events", metavar="NAME", help="of --postgres (default: %(default)s)")
+    add("--topic", default=EVENTS, metavar="NAME", help="of --kafka (default: %(default)s)")
+    add(
+        "--kafka-file",
+        type=Path,
+        metavar="FILE",
+        help="client properties for --kafka, such as security.protocol and sasl.password: lines NAME=VALUE in a file "
+        "that only its owner reads",
+    )
+    add(
+        "--standstill",
+        type=_seconds,
+        default=STANDSTILL_SECONDS,
+        metavar="SECONDS",
+        help="judge once no row has come for so long (default: %(default)g)",
+    )
+
+
+def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Place:
+    """Return the place that is named; wrong usage ends the process with status 2 and says why."""
+    if given.kafka_file is not None and given.kafka is None:
+        parser.error("--kafka-file goes with --kafka")
+    try:
+        properties = {} if given.kafka_file is None else read_private(given.kafka_file)
+    except PropertiesError as error:
+        parser.error(f"--kafka-file: {error}")
+    named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)
+    return Place(given.table, given.postgres, given.postgres_table, named, given.standstill)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds

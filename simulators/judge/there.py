@@ -1,0 +1,81 @@
+"""Judge a run against a gateway in the field: by the ledger, and by what stands at the end of the path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from simulators import ledger as ledgers
+from simulators.judge.place import Place
+from simulators.judge.standstill import stands_still
+from simulators.ledger import Begun
+from simulators.oracle.casebook import Casebook
+from simulators.oracle.findings import Scope
+from simulators.oracle.history import with_histories
+from simulators.oracle.judge import judge
+from simulators.oracle.verdict import Verdict
+from simulators.run.display import Display
+
+TOPIC = "topic"
+"""The ledger's entry for where the topic ended when the run began."""
+
+
+def note_topic(place: Place) -> dict[str, Any]:
+    """Return what the ledger notes of the topic, so that a deleted beginning is known from one before the run."""
+    if place.topic is None:
+        return {}
+    return {TOPIC: {"name": place.topic.name, "ends": {str(key): end for key, end in place.topic.ends().items()}}}
+
+
+async def wait_for_rows(
+    ledger_file: Path, place: Place, display: Display, is_stopped: Callable[[], bool] = lambda: False
+) -> bool:
+    """Wait until the rows of the run stand still; return whether they did."""
+    if not place.named:
+        return True
+    run = await asyncio.to_thread(_read_run, ledger_file)
+    display.phase(f"waiting until no row has come for {place.standstill_seconds:g} s")
+
+    async def count() -> int:
+        counted = await asyncio.to_thread(_count, place, run)
+        display.count(0, 0, f"{counted:,} rows")
+        return counted
+
+    return await stands_still(count, place.standstill_seconds, is_stopped)
+
+
+def judge_there(ledger_file: Path, place: Place, *, settled: bool = True) -> Verdict:
+    """Judge a ledger by a place; without one, the sensors' side alone.
+
+    Only the run's own devices are looked at: the table may be one in use.
+    """
+    with Casebook() as casebook:
+        casebook.add_ledger(ledgers.read(ledger_file))
+        with place.reading(casebook.devices, _begun(casebook.run, place)) as opened:
+            if place.topic is not None:
+                casebook.add_topic_as_rows(opened.records, opened.cut)
+            else:
+                casebook.add_rows(opened.records)
+        gateways = int(casebook.run.get("gateways", 1))
+        scope = Scope(has_table=place.named, gateways=gateways, complete=casebook.ended, settled=settled)
+        return with_histories(judge(casebook, scope), casebook, ledger_file)
+
+
+def _count(place: Place, run: Mapping[str, Any]) -> int:
+    with place.reading(str(run.get("devices", "")), _begun(run, place)) as opened:
+        return sum(1 for _ in opened.records)
+
+
+def _begun(run: Mapping[str, Any], place: Place) -> dict[int, int]:
+    """Return where the topic ended when the run began; nothing where that is not known."""
+    noted = run.get(TOPIC, {})
+    if place.topic is None or noted.get("name") != place.topic.name:
+        return {}
+    return {int(partition): int(end) for partition, end in noted["ends"].items()}
+
+
+def _read_run(ledger_file: Path) -> Mapping[str, Any]:
+    """Return what the ledger says is tested."""
+    return next((line.run for line in ledgers.read(ledger_file) if isinstance(line, Begun)), {})

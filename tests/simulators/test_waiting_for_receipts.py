@@ -1,0 +1,57 @@
+"""A run on this machine is judged once every receipt is there, or none has come for long."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from simulators.judge.standstill import Passing
+from simulators.run.display import Display
+from simulators.run.gateway import GatewayStatus
+from simulators.run.play import Stop
+from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, receipts
+
+EVENTS = 40
+
+
+class SlowPath:
+    """A clock, and a gateway whose events get a receipt each in so many seconds, down to what stays without one."""
+
+    def __init__(self, seconds_each: float, stays: int = 0) -> None:
+        self.now = 0.0
+        self._each = seconds_each
+        self._stays = stays
+
+    def status(self) -> GatewayStatus:
+        left = max(self._stays, EVENTS - int(self.now / self._each))
+        return GatewayStatus(accepted=EVENTS, duplicates=0, new=0, forwarded=left)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def wait(self, stop: Stop | None = None) -> int:
+        passing = Passing(lambda: self.now, self.sleep)
+        display = Display(Console(file=io.StringIO()))
+        (status,) = await receipts([self], display, stop, passing)
+        return status.outbox
+
+
+async def test_receipts_that_come_slowly_are_all_awaited() -> None:
+    path = SlowPath(seconds_each=STANDSTILL_SECONDS_MAX - 1)
+    assert await path.wait() == 0
+    assert path.now > 30 * STANDSTILL_SECONDS_MAX
+
+
+async def test_receipts_that_come_no_more_are_missing() -> None:
+    path = SlowPath(seconds_each=1, stays=3)
+    assert await path.wait() == 3
+    assert STANDSTILL_SECONDS_MAX < path.now < EVENTS + STANDSTILL_SECONDS_MAX + 5
+
+
+async def test_who_interrupts_waits_shorter() -> None:
+    stop = Stop()
+    stop()
+    path = SlowPath(seconds_each=1, stays=3)
+    assert await path.wait(stop) == 3
+    assert path.now < EVENTS + INTERRUPTED_SECONDS_MAX + 5

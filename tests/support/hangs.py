@@ -1,0 +1,82 @@
+"""A plugin for pytest: a test that hangs fails under its name, whoever takes the error that its time limit raises.
+
+pytest-timeout raises it once, wherever the test is. asyncio takes whatever a callback raises, logs it and goes on: the
+test then passed, or hung for ever.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from types import FrameType
+from typing import Protocol
+
+import pytest
+
+_TIMED_OUT = pytest.StashKey[str]()
+_RUNS = pytest.StashKey[bool]()
+"""Whether the test's own code runs, or that of its fixtures."""
+
+
+class TimeoutSettings(Protocol):
+    """The part of pytest-timeout's settings that matters here."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a test has."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: TimeoutSettings) -> Generator[None, object, object]:
+    """Note that the time is over, and raise the error again each time it is over once more."""
+    done = yield
+    raising = signal.getsignal(signal.SIGALRM)
+    if callable(raising):
+
+        def note(number: int, frame: FrameType | None) -> None:
+            item.stash[_TIMED_OUT] = f"Timeout (>{settings.timeout}s), and the error was taken"
+            if item.stash.get(_RUNS, False):  # pytest itself may be at work on a report
+                raising(number, frame)
+
+        signal.signal(signal.SIGALRM, note)
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, settings.timeout)
+    return done
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the time limit raise its error."""
+    return (yield from _running(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the time limit raise its error."""
+    return (yield from _running(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the time limit raise its error."""
+    return (yield from _running(item))
+
+
+def _running(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_RUNS] = True
+    try:
+        return (yield)
+    finally:
+        item.stash[_RUNS] = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a phase whose time was over and that passed."""
+    report = yield
+    timed_out = item.stash.get(_TIMED_OUT, None)
+    if timed_out is not None:
+        del item.stash[_TIMED_OUT]
+        if report.passed:
+            report.outcome = "failed"
+            report.longrepr = timed_out
+    return report

@@ -1,0 +1,31 @@
+"""A file system of a few megabytes, in memory, that can really be full."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
+    """Mount a file system in memory; skip the test where that is not allowed."""
+    folder.mkdir()
+    settings = ",".join((f"size={megabytes}m", *options))
+    mount = ("mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(folder))
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(("umount", "--lazy", str(folder)), check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is free."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(65_536)):
+            pass
+    return filler
