@@ -73,12 +73,24 @@ class BatchWriter:
         # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
         self._check_leaders(self._log.check(self._last, planned.ends))
         if standing is Standing.DONE:
-            self._last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, standing)))
+            self._last = self._skip(survivors, planned)
             logger.info("batch=%d stage=skipped", batch)
         else:
             self._last = self._write(survivors, planned, standing)
         if self._receipts.give(self._last):
             self._watcher.receipted(batch)
+
+    def _skip(self, survivors: DataFrame, planned: Planned) -> Commit:
+        """Show the state a batch that the table has, and commit what that tells of the clock, for later starts, too.
+
+        Where the table has a commit of this very batch, that says it already.
+        """
+        last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, Standing.DONE)))
+        commit = replace(last, batch=planned.batch)
+        if last.birth == self._last.birth or commit.version <= last.version:
+            return last
+        self._sink.claim(commit)
+        return commit
 
     def _check_leaders(self, epochs: Offsets) -> None:
         """Raise ReelectedError where the query's consumers may hold records that the log no longer has.

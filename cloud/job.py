@@ -105,7 +105,7 @@ def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watch
     receipts = Receipts(admin, log, settings.kafka.group, settings.succeeds, folders, time.monotonic)
     receipts.give(last)
 
-    if not wait_for_clock(checkpoint, stop.wait):
+    if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
         return
     writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, watcher=watcher)
     survivors = path(spark, settings, offsets.starting_offsets(topic, last, spans))

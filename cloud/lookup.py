@@ -9,13 +9,15 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cloud import reuse
+
 DAYS_MAX = 1000
 """So many days are named to the table; of more, all are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows of late events in the table, collected: fingerprint, epoch, sequence, received."""
+    """The rows of late events in the table, collected: fingerprint, epoch, sequence, accepted."""
 
     rows: DataFrame
     count: int
@@ -26,7 +28,7 @@ def find(late: DataFrame, table: DataFrame, days: Collection[date] | None) -> Fo
     if days is not None and len(days) <= DAYS_MAX:
         table = table.filter(F.col("day").isin(list(days)))
     rows = (
-        table.select("fingerprint", "epoch", "sequence", "received")
+        table.select("fingerprint", "epoch", "sequence", reuse.accepted().alias("accepted"))
         .join(F.broadcast(late.select("fingerprint")), on="fingerprint", how="leftsemi")
         .localCheckpoint(eager=True)
     )

@@ -15,7 +15,6 @@ STAGED: dict[str, DataType] = {
     "reason": StringType(),
     "shared": StringType(),
     "fresh": StringType(),
-    "appended": TimestampType(),
     "kafka_key": BinaryType(),
     "headers": StringType(),
     "value": BinaryType(),

@@ -8,6 +8,7 @@ from cloud import rows
 from cloud.postgres_connection import identifier
 from cloud.postgres_lines import STAGED
 from cloud.reuse import ID_REUSED
+from contract.record import Clock
 
 _TYPES = {
     "binary": "bytea",
@@ -31,6 +32,12 @@ _QUARANTINE = {
     "appended": "timestamptz",
     "quarantined_at": "timestamptz",
 }
+
+
+def _accepted(row: str) -> str:
+    """Return when a row's event was accepted, as `reuse.accepted` does."""
+    good = f"CASE {row}.clock WHEN '{Clock.TRUSTED}' THEN {row}.received END"
+    return f"coalesce(least({good}, {row}.appended), {row}.received)"
 
 
 class Statements:
@@ -65,10 +72,10 @@ class Statements:
         WHERE id = %(id)s AND version < %(version)s AND version >> %(bits)s = %(claim)s
     """
     # Where staging holds an event twice (a task that ran twice, an id that was used twice), the first accepted wins.
-    INSERT = """
-        INSERT INTO {table} ({columns})
-        SELECT DISTINCT ON (fingerprint) {columns} FROM {staging} WHERE reason IS NULL
-        ORDER BY fingerprint, received, epoch, sequence
+    INSERT = f"""
+        INSERT INTO {{table}} ({{columns}})
+        SELECT DISTINCT ON (fingerprint) {{columns}} FROM {{staging}} s WHERE reason IS NULL
+        ORDER BY fingerprint, {_accepted("s")}, epoch, sequence
         ON CONFLICT (fingerprint) DO NOTHING
     """
     COUNT = """
@@ -93,7 +100,7 @@ class Statements:
         {_INTO_QUARANTINE} '{ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at
         FROM {{staging}} s JOIN {{table}} t USING (fingerprint)
         WHERE s.reason IS NULL AND s.shared = 'none' AND (s.epoch, s.sequence) <> (t.epoch, t.sequence)
-          AND abs(extract(epoch FROM s.received - t.received)) > %(retention)s
+          AND abs(extract(epoch FROM {_accepted("s")} - {_accepted("t")})) > %(retention)s
         ON CONFLICT DO NOTHING
     """
     DROP_STAGING = "DROP TABLE {staging}"

@@ -31,6 +31,7 @@ COLUMNS: dict[str, DataType] = {
     "offset_ms": LongType(),
     "received": TimestampType(),
     "clock": StringType(),
+    "appended": TimestampType(),
     "gateway": StringType(),
     "epoch": StringType(),
     "sequence": LongType(),
@@ -113,7 +114,7 @@ def _own_columns() -> list[Column]:
 def _columns() -> dict[str, Column]:
     from_value = ("id", "boot", "offset_ms", "via", "units")
     from_record = (
-        *("fingerprint", "type", "received", "clock", "gateway", "epoch", "sequence"),
+        *("fingerprint", "type", "received", "clock", "appended", "gateway", "epoch", "sequence"),
         *("kafka_partition", "kafka_offset", "day"),
     )
     return {

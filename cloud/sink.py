@@ -40,7 +40,7 @@ class Sink(Protocol):
         """Raise StopError where somebody has taken rows away since this checkpoint's last commit, and it shows."""
 
     def claim(self, commit: Commit) -> None:
-        """Commit nothing but the claim; raise StopError where a younger one stands there."""
+        """Commit no row, only what a commit says; raise StopError where a younger claim stands there."""
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Commit one batch, each event once; raise StopError where another job has claimed the table since."""

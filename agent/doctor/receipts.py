@@ -9,7 +9,7 @@ from contextlib import closing
 from agent.doctor.finding import Finding, fine, warning, wrong
 from agent.doctor.kafka import Connection
 from agent.forward.client import open_reader
-from agent.forward.decision import View, choose_table
+from agent.forward.decision import NO_EPOCH, View, choose_table
 from agent.forward.error import SessionError
 from agent.forward.group import Group
 from agent.settings import ReceiptSettings
@@ -63,6 +63,9 @@ def judge(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
     if others:
         hint = "if the new table is the right one: start its job with --succeeds, or run oncegate doctor --repin"
         return wrong("group", f"{group}: receipts of table {', '.join(sorted(others))}, and {table} is pinned", hint)
+    if any(partition.receipt is not None and partition.committed_epoch is None for partition in committed):
+        hint = "our own job puts it right at its next commit, within the hour; it needs brokers that name leader epochs"
+        return wrong("group", f"{group}: a receipt {NO_EPOCH}", hint)
     named = f"of table {table}" if receipts else "of a foreign consumer (receipts.any_commit)"
     return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'record')} behind")
 

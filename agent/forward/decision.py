@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from agent.store.port import Batch
 from contract.receipt import Receipt
@@ -42,7 +43,7 @@ class PartitionView:
     log_end: int | None = None
     """The offset of the next record that the partition will get."""
     leader_epoch: int | None = None
-    """Since which election its leader leads."""
+    """Since which election the leader leads that has answered."""
     committed_epoch: int | None = None
     """The leader epoch beside the group's offset: whoever committed has read the log as it was under that leader, or
     under a later one; None where that is not said."""
@@ -55,6 +56,12 @@ class View:
     topic_id: str
     partitions: Mapping[int, PartitionView]
 
+    def receipts(self) -> Sequence[Receipt]:
+        """Return the receipts that can count, in the partitions' order: of this topic, and of a log that they name."""
+        seen = [partition for _, partition in sorted(self.partitions.items()) if partition.committed_epoch is not None]
+        receipts = [partition.receipt for partition in seen if partition.receipt is not None]
+        return [receipt for receipt in receipts if receipt.topic_id == self.topic_id]
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -64,6 +71,11 @@ class Rules:
     """The pinned table id; None where none has been seen yet."""
     any_commit: bool = False
     """Whether a commit without our metadata counts."""
+
+
+NO_EPOCH: Final = "names no leader epoch: it does not say which log the table has read"
+"""Why a receipt of ours does not count: our own job always names one, and offsets alone mean other records after a
+cut."""
 
 
 def decide(batch: Batch, view: View, rules: Rules) -> Decision:
@@ -103,27 +115,36 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
         # Without the numbers, which grow: the same state would be reported again at every poll.
         beyond = f"the group's offset in partition {partition} is beyond the log's end: nobody can have read so far"
         return Decision(Verdict.HOLD, beyond)
-    if objection := _object(batch, partition, view.committed, view.receipt, rules):
+    if objection := _object(batch, partition, view, view.committed, rules):
         return objection
-    if offsets.highest >= view.committed:
-        return _WAIT
-    read_under, sent_under = view.committed_epoch, offsets.leader_epoch
-    if read_under is not None and sent_under is not None and read_under < sent_under:
+    return _WAIT if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
+
+
+def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> Decision:
+    """Decide records that lie below the receipt's offset: whether that is an offset of the log that has them."""
+    read_under = view.committed_epoch
+    if read_under is None:  # only where any commit counts (`_object`)
+        return _PROCESSED
+    if sent_under is not None and read_under < sent_under:
         # Our records stand where others were that the table has read, and the log has lost.
         return Decision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was cut since")
+    if view.leader_epoch is not None and view.leader_epoch < read_under:
+        return _WAIT  # who answers leads no more: the table has read its successor's log
     return _PROCESSED
 
 
-def _object(batch: Batch, partition: int, committed: int, receipt: Receipt | None, rules: Rules) -> Decision | None:
+def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> Decision | None:
     """Return why a commit is no receipt for a batch; None where it is one, now or once it has come so far."""
-    lowest = batch.partitions[partition].lowest
+    lowest, receipt = batch.partitions[partition].lowest, view.receipt
     if receipt is None:
         foreign = "the group's offsets were committed by a foreign consumer or by a reset"
         return None if rules.any_commit else Decision(Verdict.HOLD, foreign)
-    if receipt.table != rules.table:
-        return Decision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
     if receipt.topic_id != batch.topic_id:
         return Decision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
+    if view.committed_epoch is None:
+        return Decision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
+    if receipt.table != rules.table:
+        return Decision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
     if receipt.first > committed:
         return Decision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
     if lowest < receipt.first:

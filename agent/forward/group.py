@@ -124,10 +124,7 @@ def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView
     log_end, leader_epoch = (None, None) if end is None else (end.offset, end.leader_epoch)
     if committed is None or committed.offset < 0:
         return PartitionView(log_end=log_end, leader_epoch=leader_epoch)
-    epoch = committed.leader_epoch
-    if leader_epoch is not None and epoch is not None:
-        leader_epoch = max(leader_epoch, epoch)  # a leader that is no longer one does not know
-    return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch, epoch)
+    return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch, committed.leader_epoch)
 
 
 def read_receipt(committed: WithMetadata) -> Receipt | None:

@@ -131,11 +131,10 @@ class Receipts:
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
-        """Pin the table that gives the receipts: for good, before the first of them counts; None: none counts."""
-        seen = [partition.receipt for _, partition in sorted(view.partitions.items()) if partition.receipt is not None]
+        """Pin the table that gives the receipts: for good, before the first of them counts; None where none can."""
         try:
             pinned = self._outbox.fact(TABLE_FACT)
-            table = choose_table(pinned, seen)
+            table = choose_table(pinned, view.receipts())
             if table is not None and table != pinned:
                 self._outbox.set_fact(TABLE_FACT, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.checkpoint import Checkpoint
-from cloud.clock import wait_for_clock
+from cloud.clock import REMIND_SECONDS, wait_for_clock
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +36,10 @@ def plan(folder: Path, batch: int, time: int, watermark: int) -> None:
     write(folder / "offsets" / str(batch), "v1", times, {TOPIC: {"0": batch + 1}})
 
 
+def nothing() -> None:
+    """Stand for receipts that nobody has given yet."""
+
+
 class Clock:
     """A clock that goes on by a second with each pause."""
 
@@ -51,9 +55,24 @@ def test_nothing_is_planned_before_the_clock_is_beyond_the_watermark(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock(3.0)
-    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), clock.pause, lambda: clock.now)
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), clock.pause, nothing, lambda: clock.now)
     assert clock.now == 9.0  # the watermark is at 8
     assert caplog.text.count("clock=behind") == 1
+
+
+def test_while_a_clock_is_waited_for_receipts_are_repeated_and_so_is_the_warning(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, repeated = Clock(8.0 - 3 * REMIND_SECONDS), 0
+
+    def repeat() -> None:
+        nonlocal repeated
+        repeated += 1
+
+    looked = Checkpoint(spark, str(folder), TOPIC)
+    assert wait_for_clock(looked, clock.pause, repeat, lambda: clock.now, lambda: clock.now)
+    assert repeated == 3 * REMIND_SECONDS + 1
+    assert caplog.text.count("clock=behind") == 4
 
 
 def test_a_right_clock_is_not_waited_for(
@@ -62,13 +81,13 @@ def test_a_right_clock_is_not_waited_for(
     def never(_seconds: float) -> bool:
         raise AssertionError
 
-    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), never, lambda: 20.0)
+    assert wait_for_clock(Checkpoint(spark, str(folder), TOPIC), never, nothing, lambda: 20.0)
     empty = tmp_path_factory.mktemp("empty")
-    assert wait_for_clock(Checkpoint(spark, str(empty), TOPIC), never, lambda: 20.0)
+    assert wait_for_clock(Checkpoint(spark, str(empty), TOPIC), never, nothing, lambda: 20.0)
 
 
 def test_a_job_that_is_asked_to_end_meanwhile_ends(spark: SparkSession, folder: Path) -> None:
-    assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, lambda: 3.0)
+    assert not wait_for_clock(Checkpoint(spark, str(folder), TOPIC), lambda _: True, nothing, lambda: 3.0)
 
 
 @pytest.mark.parametrize(("time", "stays"), [(8_000, False), (8_001, True)])
@@ -77,12 +96,12 @@ def test_a_plan_that_a_slow_clock_has_made_is_made_again(
 ) -> None:
     plan(folder, 2, time=time, watermark=8_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
-    assert wait_for_clock(checkpoint, lambda _: False, lambda: 20.0)
+    assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == (2 if stays else 1)
 
 
 def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Path) -> None:
     plan(folder, 1, time=1, watermark=4_000)
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
-    assert wait_for_clock(checkpoint, lambda _: False, lambda: 20.0)
+    assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == 1

@@ -105,11 +105,14 @@ def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit
 
 
 def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
-    kafka.commit(0, kafka.receipt(), group="with", leader_epoch=0)
-    kafka.commit(0, kafka.receipt(), group="without")
+    kafka.commit(0, kafka.receipt(), group="with")
+    kafka.commit(0, kafka.receipt(), group="without", leader_epochs={})
     for group, epoch in (("with", 0), ("without", None)):
         view = receipts.look(Connection.open(kafka.settings()), ReceiptSettings(group=group), 4)
         assert {partition.committed_epoch for partition in view.partitions.values()} == {epoch}
+    assert judge(kafka, "with").condition is Condition.FINE
+    without = judge(kafka, "without")
+    assert (without.condition, "names no leader epoch" in without.text) == (Condition.WRONG, True)
 
 
 def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import cast
 
 from confluent_kafka import (
@@ -27,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.forward.client import LastError
+from agent.forward.error import SessionError
 from agent.forward.metadata import raw_metadata
 from agent.forward.topic import LeaderEpochs, TopicWatch, topic_id
 from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
@@ -88,11 +90,19 @@ class KafkaSide:
         except KafkaException:
             return None
 
-    def commit(self, offset: int | None, metadata: str, group: str = GROUP, leader_epoch: int = UNKNOWN_EPOCH) -> None:
-        """Commit an offset (None: each partition's end) for all partitions, as the cloud job does."""
-        ends = self.ends()
+    def commit(
+        self, offset: int | None, metadata: str, group: str = GROUP, leader_epochs: LeaderEpochs | None = None
+    ) -> None:
+        """Commit an offset (None: each partition's end) for all partitions, as the cloud job does.
+
+        By default with the leader epochs of now, as the job; without those that `leader_epochs` leaves out.
+        """
+        ends, epochs = self.ends(), self.leader_epochs() if leader_epochs is None else leader_epochs
         offsets = [
-            TopicPartition(self.topic, number, ends[number] if offset is None else offset, metadata, leader_epoch)
+            TopicPartition(
+                *(self.topic, number, ends[number] if offset is None else offset, metadata),
+                epochs.get(number, UNKNOWN_EPOCH),
+            )
             for number in range(self.partitions)
         ]
         request = ConsumerGroupTopicPartitions(group, offsets)
@@ -186,8 +196,17 @@ class KafkaSide:
         return self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[number]
 
     def leader_epochs(self) -> LeaderEpochs:
-        """Give each partition's leader epoch as it is now."""
-        return TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).leader_epochs
+        """Return each partition's leader epoch; a broker that has just come back may not lead them yet."""
+        found: LeaderEpochs = {}
+
+        def is_led() -> bool:
+            nonlocal found
+            with suppress(SessionError):
+                found = TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).leader_epochs
+            return len(found) == self.partitions
+
+        wait_until(is_led, "the topic's partitions are led")
+        return found
 
     def _takes(self, request: ConsumerGroupTopicPartitions) -> bool:
         """Tell whether the group took the offsets; a coordinator that has just come back loads its group first."""

@@ -9,9 +9,17 @@ from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
 
 OURS = Receipt("table", 0, "topic-1")
-BATCH = Batch(1, 9, "topic-1", {0: Offsets(10, 14), 1: Offsets(20, 23)})
-DONE = PartitionView(24, OURS, 30)
+EPOCH = 3
+BATCH = Batch(1, 9, "topic-1", {0: Offsets(10, 14, EPOCH), 1: Offsets(20, 23, EPOCH)})
 PINNED = Rules("table")
+
+
+def seen(committed: int | None, receipt: Receipt | None, log_end: int | None) -> PartitionView:
+    """Return a partition of which table and broker have seen no other leader than the batch's."""
+    return PartitionView(committed, receipt, log_end, EPOCH, EPOCH)
+
+
+DONE = seen(24, OURS, 30)
 
 
 def view(first: PartitionView, second: PartitionView = DONE, topic_id: str = "topic-1") -> View:
@@ -23,69 +31,89 @@ def receipt(table: str, first: int) -> Receipt:
 
 
 CASES = [
-    ("all below committed", view(PartitionView(15, OURS, 15)), PINNED, Verdict.PROCESSED),
-    ("the highest is the next to be read", view(PartitionView(14, OURS, 15)), PINNED, Verdict.WAIT),
-    ("the group has committed nothing yet", view(PartitionView(None, None, 15)), PINNED, Verdict.WAIT),
-    ("offsets went back", view(PartitionView(3, OURS, 15)), PINNED, Verdict.WAIT),
-    ("first is our lowest", view(PartitionView(15, receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
-    ("first is above our lowest", view(PartitionView(15, receipt("table", 11), 15)), PINNED, Verdict.RETURN),
-    ("another topic's receipt", view(PartitionView(15, Receipt("table", 0, "topic-2"), 15)), PINNED, Verdict.HOLD),
-    ("a foreign commit", view(PartitionView(99, None, 99)), PINNED, Verdict.HOLD),
+    ("all below committed", view(seen(15, OURS, 15)), PINNED, Verdict.PROCESSED),
+    ("the highest is the next to be read", view(seen(14, OURS, 15)), PINNED, Verdict.WAIT),
+    ("the group has committed nothing yet", view(seen(None, None, 15)), PINNED, Verdict.WAIT),
+    ("offsets went back", view(seen(3, OURS, 15)), PINNED, Verdict.WAIT),
+    ("first is our lowest", view(seen(15, receipt("table", 10), 15)), PINNED, Verdict.PROCESSED),
+    ("first is above our lowest", view(seen(15, receipt("table", 11), 15)), PINNED, Verdict.RETURN),
+    ("another topic's receipt", view(seen(15, Receipt("table", 0, "topic-2"), 15)), PINNED, Verdict.HOLD),
+    ("a foreign commit", view(seen(99, None, 99)), PINNED, Verdict.HOLD),
     (
         "a foreign commit that counts",
-        view(PartitionView(99, None, 99)),
+        view(seen(99, None, 99)),
         Rules("table", any_commit=True),
         Verdict.PROCESSED,
     ),
-    ("one that counts, but not yet", view(PartitionView(14, None, 99)), Rules("table", any_commit=True), Verdict.WAIT),
-    ("another table", view(PartitionView(99, receipt("other", 0), 99)), PINNED, Verdict.HOLD),
+    ("one that counts, but not yet", view(seen(14, None, 99)), Rules("table", any_commit=True), Verdict.WAIT),
+    ("another table", view(seen(99, receipt("other", 0), 99)), PINNED, Verdict.HOLD),
     (
         "another table where any commit counts",
-        view(PartitionView(99, receipt("other", 0), 99)),
+        view(seen(99, receipt("other", 0), 99)),
         Rules("table", any_commit=True),
         Verdict.HOLD,
     ),
     (
         "another table that starts above us",
-        view(PartitionView(99, receipt("other", 50), 99)),
+        view(seen(99, receipt("other", 50), 99)),
         PINNED,
         Verdict.HOLD,
     ),
-    ("an offset beyond the log's end", view(PartitionView(31, OURS, 30)), PINNED, Verdict.HOLD),
-    ("one far beyond it", view(PartitionView(10**12, OURS, 30)), PINNED, Verdict.HOLD),
+    ("an offset beyond the log's end", view(seen(31, OURS, 30)), PINNED, Verdict.HOLD),
+    ("one far beyond it", view(seen(10**12, OURS, 30)), PINNED, Verdict.HOLD),
     (
         "one beyond it where any commit counts",
-        view(PartitionView(31, None, 30)),
+        view(seen(31, None, 30)),
         Rules("table", any_commit=True),
         Verdict.HOLD,
     ),
     (
         "a first above the offset itself",
-        view(PartitionView(3, receipt("table", 4), 30)),
+        view(seen(3, receipt("table", 4), 30)),
         PINNED,
         Verdict.HOLD,
     ),
     (
         "a first beyond everything",
-        view(PartitionView(20, receipt("table", 10**12), 30)),
+        view(seen(20, receipt("table", 10**12), 30)),
         PINNED,
         Verdict.HOLD,
     ),
     (
         "a table that begins at the end",
-        view(PartitionView(30, receipt("table", 30), 30)),
+        view(seen(30, receipt("table", 30), 30)),
         PINNED,
         Verdict.RETURN,
     ),
-    ("no table pinned", view(PartitionView(15, OURS, 15)), Rules(None), Verdict.HOLD),
-    ("the log ends at our highest", view(PartitionView(99, OURS, 14)), PINNED, Verdict.RETURN),
-    ("the log ends below us under a foreign commit", view(PartitionView(99, None, 2)), PINNED, Verdict.RETURN),
-    ("the log's end is unknown", view(PartitionView(99, OURS, None)), PINNED, Verdict.WAIT),
+    ("no leader epoch", view(PartitionView(15, OURS, 15, EPOCH)), PINNED, Verdict.HOLD),
+    ("no leader epoch, and not yet", view(PartitionView(14, OURS, 15, EPOCH)), PINNED, Verdict.HOLD),
+    (
+        "no leader epoch of a table that starts above us",
+        view(PartitionView(15, receipt("table", 11), 15, EPOCH)),
+        PINNED,
+        Verdict.HOLD,
+    ),
+    (
+        "no leader epoch where any commit counts",
+        view(PartitionView(15, OURS, 15, EPOCH)),
+        Rules("table", any_commit=True),
+        Verdict.HOLD,
+    ),
+    (
+        "a foreign commit without one that counts",
+        view(PartitionView(15, None, 15, EPOCH)),
+        Rules("table", any_commit=True),
+        Verdict.PROCESSED,
+    ),
+    ("no table pinned", view(seen(15, OURS, 15)), Rules(None), Verdict.HOLD),
+    ("the log ends at our highest", view(seen(99, OURS, 14)), PINNED, Verdict.RETURN),
+    ("the log ends below us under a foreign commit", view(seen(99, None, 2)), PINNED, Verdict.RETURN),
+    ("the log's end is unknown", view(seen(99, OURS, None)), PINNED, Verdict.WAIT),
     ("nothing known of a partition", View("topic-1", {1: DONE}), PINNED, Verdict.WAIT),
-    ("another topic", view(PartitionView(15, OURS, 15), topic_id="topic-2"), PINNED, Verdict.RETURN),
+    ("another topic", view(seen(15, OURS, 15), topic_id="topic-2"), PINNED, Verdict.RETURN),
     (
         "one partition holds, another is to be sent again",
-        view(PartitionView(99, None, 99), PartitionView(99, OURS, 3)),
+        view(seen(99, None, 99), seen(99, OURS, 3)),
         PINNED,
         Verdict.RETURN,
     ),
@@ -95,7 +123,6 @@ CASES = [
 @pytest.mark.parametrize(
     ("committed", "epoch", "verdict"),
     [
-        (15, None, Verdict.PROCESSED),
         (15, 3, Verdict.PROCESSED),
         (15, 4, Verdict.PROCESSED),
         (15, 2, Verdict.HOLD),
@@ -104,17 +131,17 @@ CASES = [
 )
 @pytest.mark.parametrize("any_commit", [False, True])
 def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
-    committed: int, epoch: int | None, verdict: Verdict, any_commit: bool
+    committed: int, epoch: int, verdict: Verdict, any_commit: bool
 ) -> None:
     batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
-    seen = View("topic-1", {0: PartitionView(committed, None if any_commit else OURS, 20, 4, epoch)})
+    looked = View("topic-1", {0: PartitionView(committed, None if any_commit else OURS, 20, 4, epoch)})
 
-    assert decide(batch, seen, Rules("table", any_commit)).verdict is verdict
+    assert decide(batch, looked, Rules("table", any_commit)).verdict is verdict
 
 
-@pytest.mark.parametrize(("seen", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_cases(seen: View, rules: Rules, verdict: Verdict) -> None:
-    decision = decide(BATCH, seen, rules)
+@pytest.mark.parametrize(("looked", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_cases(looked: View, rules: Rules, verdict: Verdict) -> None:
+    decision = decide(BATCH, looked, rules)
 
     assert decision.verdict is verdict
     assert bool(decision.reason) is (verdict in (Verdict.HOLD, Verdict.RETURN))
@@ -125,7 +152,10 @@ RECEIPTS = st.none() | st.builds(
     Receipt, st.sampled_from(["table", "other"]), OFFSET, st.sampled_from(["topic-1", "topic-2"])
 )
 PARTITIONS = st.dictionaries(
-    st.integers(0, 2), st.builds(PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET)
+    st.integers(0, 2),
+    st.builds(
+        PartitionView, st.none() | OFFSET, RECEIPTS, st.none() | OFFSET, st.just(3), st.none() | st.integers(2, 4)
+    ),
 )
 VIEWS = st.builds(View, st.sampled_from(["topic-1", "topic-2"]), PARTITIONS)
 BATCHES = st.builds(
@@ -134,44 +164,60 @@ BATCHES = st.builds(
     last=st.just(9),
     topic_id=st.just("topic-1"),
     partitions=st.dictionaries(
-        st.integers(0, 2), st.builds(lambda low, more: Offsets(low, low + more), OFFSET, OFFSET), max_size=3
+        st.integers(0, 2), st.builds(lambda low, more: Offsets(low, low + more, EPOCH), OFFSET, OFFSET), max_size=3
     ),
 )
 
 
-@given(batch=BATCHES, seen=VIEWS, table=st.sampled_from([None, "table", "other"]))
+@given(batch=BATCHES, looked=VIEWS, table=st.sampled_from([None, "table", "other"]))
 def test_nothing_is_processed_that_the_pinned_table_has_not_read_in_this_very_topic(
-    batch: Batch, seen: View, table: str | None
+    batch: Batch, looked: View, table: str | None
 ) -> None:
-    if decide(batch, seen, Rules(table)).verdict is not Verdict.PROCESSED:
+    if decide(batch, looked, Rules(table)).verdict is not Verdict.PROCESSED:
         return
 
-    assert seen.topic_id == batch.topic_id
+    assert looked.topic_id == batch.topic_id
     assert batch.partitions
     for partition, span in batch.partitions.items():
-        known = seen.partitions[partition]
+        known = looked.partitions[partition]
         assert known.receipt is not None
         assert known.receipt.table == table
+        assert known.committed_epoch is not None
+        assert known.committed_epoch >= EPOCH
         assert known.receipt.topic_id == batch.topic_id
         assert known.committed is not None
         assert known.log_end is not None
         assert known.receipt.first <= span.lowest <= span.highest < known.committed <= known.log_end
 
 
-@given(batch=BATCHES, seen=VIEWS, more=OFFSET)
-def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, seen: View, more: int) -> None:
+@given(batch=BATCHES, looked=VIEWS, more=OFFSET)
+def test_a_table_that_goes_on_reading_never_loses_a_receipt(batch: Batch, looked: View, more: int) -> None:
     later = {
         number: PartitionView(
             None if known.committed is None else known.committed + more,
             known.receipt,
             None if known.log_end is None else known.log_end + more,
+            known.leader_epoch,
+            known.committed_epoch,
         )
-        for number, known in seen.partitions.items()
+        for number, known in looked.partitions.items()
     }
-    before = decide(batch, seen, PINNED).verdict
-    after = decide(batch, View(seen.topic_id, later), PINNED).verdict
+    before = decide(batch, looked, PINNED).verdict
+    after = decide(batch, View(looked.topic_id, later), PINNED).verdict
 
     assert after is Verdict.PROCESSED or before is not Verdict.PROCESSED
+
+
+def test_only_receipts_of_this_topic_and_of_a_log_that_they_name_pin_a_table() -> None:
+    of_another_topic = Receipt("other", 0, "topic-2")
+    partitions = {
+        0: PartitionView(15, receipt("nameless", 0), 15, EPOCH),
+        1: seen(15, of_another_topic, 15),
+        2: seen(15, None, 15),
+        3: seen(15, OURS, 15),
+    }
+
+    assert View("topic-1", partitions).receipts() == [OURS]
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,24 @@ def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
 
 
 @pytest.mark.kafka
+def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(None, kafka.receipt(), leader_epochs={})
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: "receipts=held" in caplog.text or processed(outbox) > 0, "it is judged")
+        assert processed(outbox) == 0
+        hold = read_hold(outbox.fact(HOLD_FACT))
+        assert hold is not None
+        assert "names no leader epoch" in hold.reason
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
 def test_another_table_holds_until_it_says_that_it_succeeds(
     kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,7 +189,7 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
 def test_receipts_of_the_topic_before_it_was_recreated_hold(
     kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    of_the_old = kafka.receipt()
+    of_the_old = kafka.receipt("table-0")
     kafka.delete_topic()
     anew = kafka.create_topic()
 
@@ -180,6 +198,7 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
         kafka.commit(None, of_the_old)
         wait_until(lambda: "receipts=held" in caplog.text, "it is held")
         assert processed(outbox) == 0
+        assert outbox.fact(TABLE_FACT) is None
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 

@@ -24,6 +24,8 @@ class Partition:
 
     leader_epoch: int = 0
     log: list[Found] = field(default_factory=list)
+    left_behind: Partition | None = None
+    """What a leader still has that was cut off from the others, and does not know it."""
     lowest_end: int = 0
     """Where it was cut to since the table looked, or its end then."""
 
@@ -33,6 +35,7 @@ class Partition:
 
     def cut(self, left: int) -> None:
         """Lose the end of the log; whoever leads now does so in a new epoch."""
+        self.left_behind = Partition(self.leader_epoch, list(self.log))
         del self.log[left:]
         self.lowest_end = min(self.lowest_end, left)
         self.leader_epoch += 1
@@ -56,8 +59,8 @@ class Table:
             self.committed, self.leader_epoch = len(log), self.partition.leader_epoch
             self.partition.lowest_end = len(log)
 
-    def view(self) -> View:
-        now = self.partition
+    def view(self, now: Partition) -> View:
+        """Return what the group has committed, and what a leader answers."""
         receipt = Receipt(TABLE, 0, "t")
         seen = PartitionView(self.committed, receipt, len(now.log), now.leader_epoch, self.leader_epoch)
         return View("t", {PARTITION: seen})
@@ -132,8 +135,9 @@ def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_c
             case "table":
                 table.look()
 
-    for batch in processed(partition, session.marked, table.view()):
-        assert table.read >= set(range(batch.first, batch.last + 1))
+    for answering in (partition, partition.left_behind or partition):
+        for batch in processed(answering, session.marked, table.view(answering)):
+            assert table.read >= set(range(batch.first, batch.last + 1))
 
 
 @given(steps=STEPS)
@@ -154,7 +158,7 @@ def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: li
                 table.look()
     table.look()
 
-    assert processed(partition, session.marked, table.view()) == session.marked
+    assert processed(partition, session.marked, table.view(partition)) == session.marked
 
 
 def test_what_stands_where_a_table_has_read_other_records_is_not_processed() -> None:
@@ -171,4 +175,17 @@ def test_what_stands_where_a_table_has_read_other_records_is_not_processed() -> 
         partition.append("another gateway", 1)
 
     assert table.committed > session.marked[0].partitions[PARTITION].highest
-    assert processed(partition, session.marked, table.view()) == []
+    assert processed(partition, session.marked, table.view(partition)) == []
+
+
+def test_what_only_a_leader_that_was_cut_off_still_has_is_not_processed() -> None:
+    partition = Partition()
+    table, session = Table(partition), Session(partition, {PARTITION: 0})
+    session.send()
+    session.mark(partition.leader_epoch)
+    partition.cut(0)
+    partition.append("another gateway", 1)
+    table.look()
+
+    assert partition.left_behind is not None
+    assert processed(partition.left_behind, session.marked, table.view(partition.left_behind)) == []

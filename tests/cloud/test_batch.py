@@ -1,0 +1,80 @@
+"""A batch that the table has already: what it tells of the clock counts at every later start, too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.batch import BatchWriter
+from cloud.checkpoint import Checkpoint
+from cloud.commits import CLAIM_ONLY, Commit, Offsets
+from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
+from cloud.delta_table import DeltaTable
+from cloud.devices import Devices
+from cloud.receipts import Receipts
+from cloud.records import Spans, read_records
+from cloud.topic_log import TopicLog
+from cloud.watching import Nobody
+from tests.cloud.gateway import Gateway, readings
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+NOW, HOUR = 1_700_000_000_000, 3_600_000
+TOPIC = "events"
+
+
+class NoReceipts:
+    """Stands for a group that takes no offsets."""
+
+    def give(self, _commit: Commit) -> bool:
+        return False
+
+
+class WholeLog:
+    """Stands for a topic in which nothing was lost."""
+
+    def check(self, read: Commit, _ends: Offsets) -> Offsets:
+        return read.epochs
+
+
+def plan(folder: Path, batch: int, time: int, end: int) -> None:
+    """Write a plan as Spark does, for offsets 0 to `end`."""
+    for log in ("offsets", "sources/0"):
+        (folder / log).mkdir(parents=True, exist_ok=True)
+    (folder / "sources" / "0" / "0").write_text(f"v1\n{json.dumps({TOPIC: {'0': 0}})}")
+    times = {"batchWatermarkMs": 0, "batchTimestampMs": time, "conf": {}}
+    (folder / "offsets" / str(batch)).write_text(f"v1\n{json.dumps(times)}\n{json.dumps({TOPIC: {'0': end}})}")
+
+
+def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
+    tables = DeltaTable(spark, str(folder / "events"), TABLE), DeltaTable(spark, str(folder / "quarantine"), QUARANTINE)
+    return DeltaSink(spark, *tables, Devices(spark, None), 7 * 86_400)
+
+
+def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known_after_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    birth = NOW - 5 * HOUR
+    sink = sink_of(spark, tmp_path)
+    # A checkpoint that was restored: its batches come again under another claim, planned by a clock that is behind.
+    sink.claim(Commit("t", "c", 2, CLAIM_ONLY, TOPIC, "id", {0: 0}, {0: 3}, {0: 0}, birth, 3600))
+    plan(tmp_path / "checkpoint", 0, NOW - 2 * HOUR, 3)
+    checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"), TOPIC)
+    records = read_records(topic(spark, Gateway().records(readings(3), NOW), appended=NOW), Spans())
+    last = sink.last_commit()
+    assert last is not None
+    kafka = cast("Receipts", NoReceipts())
+
+    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), watcher=Nobody())
+    for _ in range(2):  # a second call changes nothing
+        writer(records, 0)
+        known = sink_of(spark, tmp_path).last_commit()
+
+        assert known is not None
+        assert (known.birth, known.ends, sink._table.rows().count()) == (NOW, {0: 3}, 0)
+        assert known.checkpoint == "c"

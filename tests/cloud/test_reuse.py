@@ -1,0 +1,77 @@
+"""Ids used again: what tells them from copies, and that no gateway's wrong clock does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud import lookup, reuse
+from cloud.commits import Commit
+from cloud.delta_sink import TABLE
+from cloud.delta_table import DeltaTable
+from cloud.records import Spans, read_records
+from cloud.rows import decode
+from contract.event import Event
+from contract.record import Clock
+from tests.cloud.gateway import Gateway, Record
+from tests.cloud.tables import topic
+
+pytestmark = pytest.mark.spark
+
+DAY = 86_400_000
+FIRST = 1_700_000_000_000
+RETENTION_SECONDS = 7 * 86_400
+EVENT = Event("urn:dev:mac:0000000000000001", id=1, data={"n": 1})
+COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
+
+
+def read(spark: SparkSession, record: Record, appended: int, offset: int = 0) -> DataFrame:
+    records = read_records(topic(spark, [record], appended, offset), Spans(RETENTION_SECONDS))
+    return records.withColumn("fresh", F.lit(False))
+
+
+def record(received: int, clock: Clock, gateway: str) -> Record:
+    return Gateway(gateway, f"00000000000000{gateway[-1]:0>2}", clock=clock).record(EVENT, received)
+
+
+def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    table.append(decode(read(spark, record(FIRST, Clock.TRUSTED, "gw-1"), FIRST)), COMMIT)
+    copy = read(spark, record(0, Clock.UNTRUSTED, "gw-2"), FIRST + 60_000, 1)
+    found = lookup.find(copy, table.rows(), None)
+
+    assert found.count == 1
+    assert reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ((FIRST, Clock.TRUSTED), (FIRST + 1_000, Clock.UNTRUSTED)),
+        ((FIRST + 29 * DAY, Clock.UNTRUSTED), (FIRST + 30 * DAY, Clock.TRUSTED)),
+    ],
+)
+def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
+    spark: SparkSession, tmp_path: Path, earlier: tuple[int, Clock], later: tuple[int, Clock]
+) -> None:
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    table.append(decode(read(spark, record(*earlier, "gw-1"), FIRST)), COMMIT)
+    again = read(spark, record(*later, "gw-2"), FIRST + 30 * DAY, 1)
+    found = lookup.find(again, table.rows(), None)
+
+    reused = reuse.reused_ids(again, found.rows, RETENTION_SECONDS, has_equals=False)
+    assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 1)]
+
+
+def test_a_clock_that_nobody_trusts_joins_no_two_events_in_the_dedups_state(spark: SparkSession) -> None:
+    first = read(spark, record(FIRST, Clock.TRUSTED, "gw-1"), FIRST)
+    again = read(spark, record(FIRST, Clock.UNTRUSTED, "gw-2"), FIRST + 30 * DAY, 1)
+    copy = read(spark, record(FIRST - 900 * DAY, Clock.UNTRUSTED, "gw-2"), FIRST, 2)
+
+    assert first.union(again).dropDuplicates(["key"]).count() == 2
+    assert first.union(copy).dropDuplicates(["key"]).count() == 1
