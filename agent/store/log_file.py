@@ -90,7 +90,12 @@ class LogFile:
         header = self._look_in_place().header
         if header and header != self._state.header and not self._may_follow_a_failure(header):
             raise self._overwritten()  # before SQLite copies it into the file
-        frames: int = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        try:
+            frames: int = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ:
+                raise self._shortened() from error
+            raise
         if frames < 0:
             raise StoreError(f"{self._path}: another program writes to the store")
         size = LOG_HEADER_BYTES + frames * LOG_FRAME_BYTES if frames else 0
