@@ -12,7 +12,7 @@ from agent.forward.held import HELD_FACT, read_held
 from agent.forward.hold import HOLD_FACT, read_hold
 from agent.forward.link import STOPPED_FACT
 from agent.forward.records import read_front
-from agent.store import database, gaps, known_rows, tables
+from agent.store import database, disk, gaps, known_rows, tables
 from agent.store.damage import DamagedEventError
 from agent.store.reader import Epochs, read_packed
 from agent.store.states import States
@@ -64,6 +64,8 @@ class Status:
     """When the first of them was refused, in milliseconds since 1970 UTC."""
     oversized_bytes: int | None = None
     """The size of the smallest: as much has to be taken before any of them goes."""
+    log_bytes: int = 0
+    """The size of the store's write-ahead log, which a reader that does not end keeps growing."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
@@ -106,6 +108,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oversized=len(held),
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
+        log_bytes=disk.log_bytes(path),
         maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
     )
 

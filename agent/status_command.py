@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from pathlib import Path
 
 from agent import configuration, terminal
 from agent.status import EventCounts, Status, read_status
-from agent.store import database
+from agent.store import database, disk
 from agent.terminal import Colour, count, duration, paint, printable, size
 
 EXAMPLES = """examples:
@@ -32,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(status.document()))
         return 0
-    running = database.in_use(settings.gateway.state_dir / database.FILE_NAME)
+    path = settings.gateway.state_dir / database.FILE_NAME
+    running = database.in_use(path)
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes
     rows = [
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
     ]
+    if running and status.log_bytes > disk.LOG_BYTES_EXPECTED:
+        rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
     if status.maybe_lost:
         rows.append(("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when nobody could know"))
     if status.oversized:
@@ -80,6 +84,11 @@ def _oversized(status: Status) -> str:
     waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
     hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
     return paint(f"{waits}; kept for kafka.oversized_after; {hint}", Colour.WARNING)
+
+
+def _log_held(log_bytes: int, path: Path) -> str:
+    """Return why the log has grown, and what to do."""
+    return f"{size(log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
 
 
 def _oldest(status: Status) -> str:

@@ -63,7 +63,7 @@ async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
 async def wait_for_room(error: disk.NoRoomError, folder: Path, asked_to_stop: asyncio.Event) -> None:
     """Wait until another trial to open the store may succeed, or until told to stop; the process stays alive."""
     log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
-    notifier = Notifier()
+    notifier, path = Notifier(), folder / database.FILE_NAME
     wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, database.PAGE_BYTES))
     while True:
         notifier.waits(f"cannot store: {error}")
@@ -71,5 +71,5 @@ async def wait_for_room(error: disk.NoRoomError, folder: Path, asked_to_stop: as
             await asyncio.wait_for(asked_to_stop.wait(), ROOM_SECONDS)
             return
         except TimeoutError:
-            if disk.free_bytes(folder / database.FILE_NAME) >= wanted:
+            if disk.free_bytes(path) >= wanted and disk.takes(path, wanted):
                 return

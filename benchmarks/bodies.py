@@ -39,6 +39,7 @@ def _cbor(size: int) -> Mapping[str, bytes]:
         "a long text": b"\x7b\x10" + b"\0" * 7,
         "long bytes": b"\x5b\x10" + b"\0" * 7 + b"\0" * 1000,
         "empty chunks": b"\x5f" + b"\x40" * size,
+        "chunks of four texts": b"\xa1\x64data\xa1\x61x\x84" + 4 * (b"\x7f" + b"\x60" * (inner // 4) + b"\xff"),
         "text chunks": b"\xa1\x62id\x7f" + b"\x61a" * (inner // 2) + b"\xff",
         "a great bignum": b"\xa1\x62id\xc2\x5a" + wide + b"\xff" * inner,
         "keys": b"\xb9\x27\x10" + b"".join(b"\x64%04x\0" % number for number in range(10_000)),

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from cloud import offsets
 from cloud.checkpoint import Checkpoint, Planned
 from cloud.commits import Commit, Offsets
-from cloud.errors import JobError, StopError
+from cloud.errors import JobError, ReelectedError, StopError
 from cloud.freshness import Horizon, latest_ahead
 from cloud.offsets import Standing
 from cloud.receipts import Receipts
@@ -46,7 +46,14 @@ class BatchWriter:
         self.busy = threading.Lock()
         """Held while a batch is written."""
         self.error: JobError | None = None
-        """What has ended the job; Spark passes on only its text."""
+        """What has ended the query; Spark passes on only its text."""
+        self._leader_epochs: Offsets = {}
+        """Under which leaders the query's consumers have read, from before the first record that they fetched."""
+
+    def begin_query(self) -> None:
+        """Prepare for a query with new consumers, which hold no record of an earlier leader."""
+        self.error = None
+        self._leader_epochs = {}
 
     def __call__(self, survivors: DataFrame, batch: int) -> None:
         """Write one batch; a second call with the same batch changes nothing."""
@@ -63,6 +70,8 @@ class BatchWriter:
         logger.info("batch=%d stage=planned offsets=%d", batch, _size(planned))
         check_clock(planned)
         standing = offsets.compare(planned.starts, planned.ends, self._last)
+        # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
+        self._check_leaders(self._log.check(self._last, planned.ends))
         if standing is Standing.DONE:
             self._last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, standing)))
             logger.info("batch=%d stage=skipped", batch)
@@ -71,10 +80,18 @@ class BatchWriter:
         if self._receipts.give(self._last):
             self._watcher.receipted(batch)
 
+    def _check_leaders(self, epochs: Offsets) -> None:
+        """Raise ReelectedError where the query's consumers may hold records that the log no longer has.
+
+        Executors keep what they fetched beyond a batch, for the next one, and Spark never asks whether it still stands.
+        """
+        changed = {p: epoch for p, epoch in epochs.items() if self._leader_epochs.get(p, epoch) != epoch}
+        if changed:
+            raise ReelectedError(f"leaders elected since the query began to read, by partition: {changed}")
+        self._leader_epochs = {**self._leader_epochs, **epochs}
+
     def _write(self, survivors: DataFrame, planned: Planned, standing: Standing) -> Commit:
-        # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
-        epochs = self._log.check(self._last, planned.ends)
-        commit = next_commit(self._last, planned, self._window_seconds, epochs)
+        commit = next_commit(self._last, planned, self._window_seconds, self._leader_epochs)
         if commit.birth != self._last.birth:  # whatever an earlier state has seen was appended before now
             commit = commit.born_after(self._log.latest_append())
         written = self._sink.write(survivors, commit, self._horizon(planned, commit, standing))

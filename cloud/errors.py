@@ -19,3 +19,7 @@ class SinkError(JobError):
 
 class KafkaError(JobError):
     """Kafka does not answer, or refuses; the table has everything all the same, and the next try may succeed."""
+
+
+class ReelectedError(JobError):
+    """A leader was elected since the query's consumers began to read; the same batch is read anew by new ones."""

@@ -21,9 +21,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,7 +39,7 @@ from cloud.clock import wait_for_clock
 from cloud.dedup import drop_duplicates
 from cloud.delta_sink import open_delta
 from cloud.devices import Devices
-from cloud.errors import FlushError, JobError, StopError
+from cloud.errors import FlushError, JobError, ReelectedError, StopError
 from cloud.kafka_admin import KafkaAdmin
 from cloud.progress import ProgressLines
 from cloud.receipts import Receipts
@@ -74,18 +78,17 @@ def run(spark: SparkSession, settings: Settings) -> None:
     settings = qualify(spark, settings)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()
+    watcher, stop = open_watcher(settings.metrics), StopRequest()
+    stop.listen(spark)
     try:
-        go_on(spark, settings, checkpoint)
+        go_on(spark, settings, checkpoint, watcher, stop)
     except FlushError as error:
         checkpoint.mark_flush_failed(str(error))
         raise
 
 
-def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint) -> None:
+def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watcher: Watcher, stop: StopRequest) -> None:
     """Open both ends, give the receipts of what the table has, and run the stream between them."""
-    watcher = open_watcher(settings.metrics)
-    stop = StopRequest()
-    stop.listen(spark)
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
@@ -107,7 +110,7 @@ def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint) -> No
     writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, watcher=watcher)
     survivors = path(spark, settings, offsets.starting_offsets(topic, last, spans))
     spark.streams.addListener(ProgressLines(watcher))
-    follow(start(survivors, writer, settings), writer, receipts, stop)
+    follow(partial(start, survivors, writer, settings), writer, receipts, stop)
 
 
 def qualify(spark: SparkSession, settings: Settings) -> Settings:
@@ -157,7 +160,8 @@ def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> Data
 
 
 def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> StreamingQuery:
-    """Start the stream: look up, write, commit, give receipts, batch by batch."""
+    """Start the stream, with consumers of its own: look up, write, commit, give receipts, batch by batch."""
+    writer.begin_query()
     return (
         survivors.writeStream.queryName("oncegate")
         .option("checkpointLocation", settings.checkpoint)
@@ -167,15 +171,26 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> Stre
     )
 
 
-def follow(query: StreamingQuery, writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
-    """Wait for the query's end, or end it between two batches."""
-    while query.isActive and not stop.wait(POLL_SECONDS):
-        receipts.repeat()
+def follow(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
+    """Run the stream until it fails, or is asked to end between two batches; begin it anew after an election."""
+    query = begin()
+    while not stop.wait(POLL_SECONDS):
+        if query.isActive:
+            receipts.repeat()
+        elif isinstance(writer.error, ReelectedError):
+            logger.info("stage=restarting reason=%r", str(writer.error))
+            with suppress(StreamingQueryException):
+                query.awaitTermination()
+            query = begin()
+        else:
+            break
     with writer.busy:
         logger.info("stage=stopping")
         query.stop()
-    if (error := writer.error) is not None:
-        raise error
+    if isinstance(writer.error, ReelectedError):
+        return  # asked to end, with nothing of the batch written
+    if writer.error is not None:
+        raise writer.error
     query.awaitTermination()
 
 

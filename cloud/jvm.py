@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 
@@ -11,6 +12,12 @@ def classes(spark: SparkSession) -> Any:
     """Give access to Java's classes by their full names."""
     gateway: Any = spark.sparkContext
     return gateway._jvm
+
+
+def accept_callbacks(spark: SparkSession) -> None:
+    """Make this process reachable for Java's classes that call it; Spark does so with its first stream."""
+    context: Any = spark.sparkContext
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark gives it no types
 
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:

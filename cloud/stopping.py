@@ -26,6 +26,7 @@ class StopRequest:
         """Take the signals of both processes; the JVM by itself would end in the middle of a batch."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
+        jvm.accept_callbacks(spark)
         misc = jvm.classes(spark).sun.misc
         for number in STOP_SIGNALS:
             misc.Signal.handle(misc.Signal(number.name.removeprefix("SIG")), _JvmHandler(self))

@@ -7,20 +7,27 @@ Spark's reader notices neither where the new log is long enough.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from cloud import offsets
 from cloud.commits import Commit, Offsets
 from cloud.errors import KafkaError, StopError
-from cloud.kafka_admin import KafkaAdmin, LogEnd
+from cloud.kafka_admin import ANSWER_SECONDS_MAX, KafkaAdmin, LogEnd
+
+RETRY_SECONDS = 0.5
+"""Between two questions, of which the first was answered by a leader that is none any more."""
 
 
 class TopicLog:
     """Looks at the topic between a batch's plan and its commit, and again before its receipts."""
 
-    def __init__(self, admin: KafkaAdmin, topic: str) -> None:
+    def __init__(self, admin: KafkaAdmin, topic: str, patience_seconds: float = ANSWER_SECONDS_MAX) -> None:
         self._admin = admin
         self._topic = topic
+        self._patience_seconds = patience_seconds
+        self._epochs: Offsets = {}
+        """The latest leader epochs known."""
 
     def check(self, read: Commit, ends: Offsets) -> Offsets:
         """Return the leader epochs under which the log holds what `read` has read, and goes up to `ends`.
@@ -30,7 +37,7 @@ class TopicLog:
         """
         wanted = {partition: max(end, read.ends.get(partition, 0)) for partition, end in {**read.ends, **ends}.items()}
         try:
-            now = self._admin.ends(wanted)
+            now = self._ends(wanted, read)
             places = _led_otherwise(read, now)
             truncated = {
                 partition: f"offset {places[partition].offset}: {cause}"
@@ -53,9 +60,35 @@ class TopicLog:
         """Return the latest time at which a broker has appended a record; raise KafkaError where nobody answers."""
         return self._admin.latest_append()
 
+    def _ends(self, wanted: Offsets, read: Commit) -> dict[int, LogEnd]:
+        """Return where the partitions end; raise KafkaError where only leaders of the past answer.
+
+        One that was cut off and does not know it yet tells of a log that is no longer the partition's.
+        """
+        known = self._epochs = {p: max(e, self._epochs.get(p, e)) for p, e in {**self._epochs, **read.epochs}.items()}
+        deadline = time.monotonic() + self._patience_seconds
+        while past := _led_in_the_past(now := self._admin.ends(wanted), wanted, known):
+            self._check_id(read.topic_id)  # a topic made anew counts its elections anew
+            if time.monotonic() >= deadline:
+                raise KafkaError(f"topic {self._topic}: only leaders of the past answer: {past}, known: {known}")
+            time.sleep(RETRY_SECONDS)
+        self._epochs = known | {p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None}
+        return now
+
     def _check_id(self, known: str) -> None:
         if (now := self._admin.topic_id()) != known:
             raise StopError(offsets.another_topic(self._topic, known, now))
+
+
+def _led_in_the_past(now: Mapping[int, LogEnd], wanted: Offsets, known: Offsets) -> dict[int, LogEnd]:
+    """Return the answers of an earlier epoch than is known, or of the same with a log that has become shorter."""
+    return {
+        partition: end
+        for partition, end in now.items()
+        if end.leader_epoch is not None
+        and partition in known
+        and (end.leader_epoch, end.offset) < (known[partition], wanted[partition])
+    }
 
 
 def _led_otherwise(read: Commit, now: Mapping[int, LogEnd]) -> dict[int, LogEnd]:

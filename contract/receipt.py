@@ -1,9 +1,9 @@
 """The receipt's metadata: which table has read which topic's partition without a gap, and from which offset on.
 
 A receipt is the offset that the processing group has committed; this text stands beside it, as
-`oncegate:<table id>:<first>:<topic id>`. A job that succeeds another table names the old id too, as
-`oncegate:<table id>:<first>:<topic id>:<old table id>`. `first` has 20 digits and the topic's id, Kafka's own in
-base64url, 22 characters, so that a reader whose client gives bytes beyond the metadata's end knows where they end.
+`oncegate:<table id>:<old table id>:<first>:<topic id>`. The old id is empty but where a job succeeds another table.
+`first` has 20 digits. The topic's id, Kafka's own in base64url, stands last and has 22 characters, so that a reader
+whose client gives bytes beyond the metadata's end knows where that is.
 """
 
 import re
@@ -13,9 +13,7 @@ GROUP_DEFAULT = "oncegate-cloud"
 FIRST_DIGITS = 20
 TOPIC_ID_CHARACTERS = 22
 _PREFIX = "oncegate"
-_FORM = re.compile(
-    rf"{_PREFIX}:([^:]+):([0-9]{{{FIRST_DIGITS}}}):([0-9A-Za-z_-]{{{TOPIC_ID_CHARACTERS}}})(?::([0-9A-Za-z-]+))?"
-)
+_FORM = re.compile(rf"{_PREFIX}:([^:]+):([^:]*):([0-9]{{{FIRST_DIGITS}}}):([0-9A-Za-z_-]{{{TOPIC_ID_CHARACTERS}}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +28,10 @@ class Receipt:
 
     def __str__(self) -> str:
         """Write the metadata."""
-        parts = [_PREFIX, self.table, f"{self.first:0{FIRST_DIGITS}}", self.topic_id]
-        if self.succeeds is not None:
-            parts.append(self.succeeds)
-        return ":".join(parts)
+        return f"{_PREFIX}:{self.table}:{self.succeeds or ''}:{self.first:0{FIRST_DIGITS}}:{self.topic_id}"
 
 
 def parse(metadata: str | None) -> Receipt | None:
     """Read the receipt at the metadata's beginning; None where it is not ours (a console consumer's, a reset's)."""
     found = _FORM.match(metadata or "")
-    return None if found is None else Receipt(found[1], int(found[2]), found[3], found[4])
+    return None if found is None else Receipt(found[1], int(found[3]), found[4], found[2] or None)

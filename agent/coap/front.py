@@ -14,9 +14,10 @@ from agent.coap.odd import OddPath
 from agent.coap.ordinary import ORDINARY_OPTIONS_BYTES_MAX, read_ordinary
 from agent.coap.udp import UdpSocket
 from agent.delivery import Delivery, Receive
+from agent.pace import TURN_SECONDS_MAX
 
 DATAGRAMS_PER_TURN = 64
-"""Read before the loop gets to its other work."""
+"""Read at most before the loop gets to its other work."""
 
 _VERSION_BITS = 0xC0
 
@@ -53,21 +54,27 @@ class Front:
         self._loop.remove_reader(self._udp.descriptor)
 
     def _read(self) -> None:
+        """Read for one turn of the loop; what is left then waits in the socket, which calls again."""
+        end = self._loop.time() + TURN_SECONDS_MAX
         for _ in range(DATAGRAMS_PER_TURN):
             received = self._udp.receive()
             if received is None:
                 return
-            datagram, endpoint, truncated = received
-            if len(datagram) < HEADER_BYTES or datagram[0] & _VERSION_BITS != VERSION_1:
-                self._counters.malformed += 1
-            elif endpoint.group:
-                self._counters.group += 1
-            elif truncated:
-                self._odd.take_truncated(datagram, endpoint)
-            elif datagram[1] == EMPTY and datagram[0] & ACKNOWLEDGEMENT:
-                self._settle(datagram, endpoint)
-            elif datagram[1] != POST or not self._fast or not self._take(datagram, endpoint):
-                self._odd.take(datagram, endpoint)
+            self._dispatch(*received)
+            if self._loop.time() >= end:
+                return
+
+    def _dispatch(self, datagram: bytes, endpoint: Endpoint, truncated: bool) -> None:
+        if len(datagram) < HEADER_BYTES or datagram[0] & _VERSION_BITS != VERSION_1:
+            self._counters.malformed += 1
+        elif endpoint.group:
+            self._counters.group += 1
+        elif truncated:
+            self._odd.take_truncated(datagram, endpoint)
+        elif datagram[1] == EMPTY and datagram[0] & ACKNOWLEDGEMENT:
+            self._settle(datagram, endpoint)
+        elif datagram[1] != POST or not self._fast or not self._take(datagram, endpoint):
+            self._odd.take(datagram, endpoint)
 
     def _take(self, datagram: bytes, endpoint: Endpoint) -> bool:
         """Serve an ordinary POST; False where it is none."""

@@ -28,12 +28,15 @@ from agent.coap.media import media_of
 from agent.coap.ordinary import PATHS
 from agent.coap.query import QueryError, read_query
 from agent.delivery import Answer, Delivery, Media, Receive, Status
+from agent.pace import Pace
 
 if TYPE_CHECKING:
     from agent.coap.aiocoap_bridge import Remote
 
 IN_WORK_MAX = 1_024
 """Odd requests in work; more are refused."""
+WAITING_BYTES_MAX = 4 << 20
+"""Of their bodies that wait for their turn; more are refused."""
 
 _RESERVED_SIZE_EXPONENT = 7
 _INCOMPLETE = Reply(INCOMPLETE, b"begin again with block 0")
@@ -56,6 +59,8 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         self._tuning = tuning
         self._blocks = Blocks(body_bytes_max, lifetime_seconds)
         self._in_work: set[asyncio.Future[Answer]] = set()
+        self._pace = Pace()
+        self._waiting_bytes = 0
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
         """Keep aiocoap from assembling."""
@@ -117,7 +122,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             proof=whole.proof,
             relay=remote.credential is not None and remote.credential.relay,
         )
-        if len(self._in_work) >= IN_WORK_MAX:
+        if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
             return TOO_MANY
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._in_work.add(outcome)
@@ -127,9 +132,21 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             if not outcome.done():  # the sensor may have lost interest; the commit stands
                 outcome.set_result(answer)
 
+        await self._turn(len(whole.body), outcome)
         self._receive(delivery, respond)
         reply = reply_to(await outcome, self._body_bytes_max)
         return accepted_at(self._now()) if query.asks_time and reply is ACCEPTED else reply
+
+    async def _turn(self, body_bytes: int, outcome: asyncio.Future[Answer]) -> None:
+        """Wait for a turn; a request that aiocoap cancels meanwhile has no outcome."""
+        self._waiting_bytes += body_bytes
+        try:
+            await self._pace.turn()
+        except asyncio.CancelledError:
+            outcome.cancel()
+            raise
+        finally:
+            self._waiting_bytes -= body_bytes
 
 
 def make_site(events: EventsResource) -> resource.Site:

@@ -19,7 +19,9 @@ from agent import files
 
 NUMBER_END = (1 << 40) - 1
 """The first that the protocol does not allow (RFC 8613 section 7.2.1)."""
-BLOCK = 1_024
+BLOCK = 16_384
+"""Reserved at once, while the event loop waits for two flushes: at all that `Tuning.protected_per_second` lets in, once
+in 55 s. Each start gives up what is left of a block, which is nothing beside a leap."""
 LEAP_SHARE = 1_024
 """A leap is shorter than this part of what is left, so starting again and again never uses the numbers up."""
 START_MAX = 1 << 39

@@ -15,7 +15,8 @@ from contract.values import VALUES_MAX, Invalid
 DEPTH_READ_MAX = 64
 """Levels of arrays, maps and tags that are read at all; an event may have far fewer (contract.values.DEPTH_MAX)."""
 ITEMS_MAX = 4 * VALUES_MAX
-"""Data items within the containers of one body. An item can be one byte, and takes up to a microsecond to read."""
+"""Data items within the containers of one body, and chunks of its strings. Each can be one byte, and takes up to a
+microsecond to read."""
 
 _BREAK = 0xFF
 _INDEFINITE = -1
@@ -67,13 +68,13 @@ def _item(body: bytes, position: int, depth: int, items_left: list[int]) -> tupl
     if major == 0 and argument >= 0:
         return argument, position
     if major == 3:
-        return _text(body, position, argument)
+        return _text(body, position, argument, items_left)
     if major == 5:
         return _map(body, position, argument, depth, items_left)
     if major == 4:
         return _array(body, position, argument, depth, items_left)
     if major == 2:
-        return _bytes(body, position, argument, 2)
+        return _bytes(body, position, argument, 2, items_left)
     if major == 1 and argument >= 0:
         return -1 - argument, position
     if major == 6 and argument >= 0:
@@ -116,7 +117,7 @@ def _simple(body: bytes, position: int, short: int) -> tuple[object, int]:
     raise _malformed(position)
 
 
-def _text(body: bytes, position: int, length: int) -> tuple[object, int]:
+def _text(body: bytes, position: int, length: int, items_left: list[int]) -> tuple[object, int]:
     if length >= 0:
         end = position + length
         if end > len(body):
@@ -125,16 +126,16 @@ def _text(body: bytes, position: int, length: int) -> tuple[object, int]:
             return body[position:end].decode(), end
         except UnicodeDecodeError:
             return Invalid("CBOR text is not UTF-8"), end
-    chunks, end = _chunks(body, position, 3)
+    chunks, end = _chunks(body, position, 3, items_left)
     try:
         return "".join([chunk.decode() for chunk in chunks]), end  # RFC 8949 section 3.2.3: each chunk is text itself
     except UnicodeDecodeError:
         return Invalid("CBOR text is not UTF-8"), end
 
 
-def _bytes(body: bytes, position: int, length: int, major: int) -> tuple[bytes, int]:
+def _bytes(body: bytes, position: int, length: int, major: int, items_left: list[int]) -> tuple[bytes, int]:
     if length < 0:
-        chunks, end = _chunks(body, position, major)
+        chunks, end = _chunks(body, position, major, items_left)
         return b"".join(chunks), end
     end = position + length
     if end > len(body):
@@ -142,15 +143,14 @@ def _bytes(body: bytes, position: int, length: int, major: int) -> tuple[bytes, 
     return body[position:end], end
 
 
-def _chunks(body: bytes, position: int, major: int) -> tuple[list[bytes], int]:
+def _chunks(body: bytes, position: int, major: int, items_left: list[int]) -> tuple[list[bytes], int]:
     chunks: list[bytes] = []
     while (first := body[position]) != _BREAK:
         length, start = _argument(body, position + 1, first & 31)
         if first >> 5 != major or length < 0:
             raise _malformed(position)
-        if len(chunks) == ITEMS_MAX:
-            raise Undecodable(f"CBOR: more than {ITEMS_MAX} chunks")
-        chunk, position = _bytes(body, start, length, major)
+        _count(1, items_left)
+        chunk, position = _bytes(body, start, length, major, items_left)
         chunks.append(chunk)
     return chunks, position + 1
 
@@ -214,9 +214,13 @@ def _check_room(body: bytes, position: int, items: int, depth: int, items_left: 
     if items > len(body) - position:  # each takes a byte at least
         raise _ends_early()
     if items > 0:
-        items_left[0] -= items
-        if items_left[0] < 0:
-            raise Undecodable(f"CBOR: more than {ITEMS_MAX} items")
+        _count(items, items_left)
+
+
+def _count(items: int, items_left: list[int]) -> None:
+    items_left[0] -= items
+    if items_left[0] < 0:
+        raise Undecodable(f"CBOR: more than {ITEMS_MAX} items")
 
 
 def _ends_early() -> Undecodable:

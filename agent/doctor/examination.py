@@ -14,7 +14,7 @@ from agent.doctor.threads import check_threads
 from agent.doctor.wear import check_wear
 from agent.settings import Settings
 from agent.status import Status, read_status
-from agent.store import database
+from agent.store import aside, database
 from agent.store.database import StoreError
 from agent.store.wear import read_written
 
@@ -42,21 +42,21 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def _check_store(settings: Settings) -> Iterator[Finding]:
     path = settings.gateway.state_dir / database.FILE_NAME
     runs = "the agent runs" if database.in_use(path) else "the agent does not run"
-    aside = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
-    if not path.exists():
-        yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
-    elif aside:
-        yield warning("store", f"{runs}; a damaged file was set aside: {aside[-1].name}", "see docs/operations.md")
-    elif reason := _unreadable(path):
+    damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
+    if reason := _unreadable(path):
         yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
+    elif not path.exists():
+        yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
+    elif damaged:
+        yield warning("store", f"{runs}; a damaged file was set aside: {damaged[-1].name}", "see docs/operations.md")
     else:
         yield fine("store", f"{path}; {runs}")
 
 
 def _unreadable(path: Path) -> str:
-    """Say why nothing can be read of a store; empty where it can."""
+    """Return why nothing can be read of a store; empty where it can, or where there is none."""
     try:
-        if path.exists():
+        if path.exists() or aside.lacks_file(path):
             read_written(path)
     except (StoreError, sqlite3.Error) as error:
         return str(error)

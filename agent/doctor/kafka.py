@@ -74,7 +74,16 @@ def _unreached(connection: Connection, error: KafkaException) -> Finding:
         return wrong("topic", f"we may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it")
     connection.admin.poll(0)  # only then it tells why
     reason = connection.errors.text or describe(error)
-    return wrong("broker", f"{settings.bootstrap_servers}: {reason}", "check address, firewall and kafka.properties")
+    hint = _EXPIRY if "certificate" in reason else "check address, firewall and kafka.properties"
+    return wrong("broker", f"{settings.bootstrap_servers}: {reason}", hint)
+
+
+_EXPIRY: Final = (
+    "see whether a certificate has expired, ours (openssl x509 -noout -enddate -in FILE) or the broker's"
+    " (openssl s_client -connect HOST:PORT | openssl x509 -noout -enddate);"
+    " and whether ssl.ca.location is its authority"
+)
+"""The client and a broker in Java say of an expired certificate only that it cannot be verified."""
 
 
 def count_brokers(connection: Connection) -> int:

@@ -85,7 +85,7 @@ class PipelinedSession:
         while self._may_read() and not stop.is_set():
             if self._way.oversized.due and self._window.flying:
                 return
-            events = self._way.oversized.next_try() or self._read()
+            events = self._way.oversized.next_try(partial(self._way.watch.read, stop)) or self._read()
             if not events:
                 return
             alone = self._way.oversized.goes_alone(events[0].position)

@@ -23,7 +23,7 @@ from agent.forward.mode import (
     START,
     Way,
 )
-from agent.forward.records import encode
+from agent.forward.records import encode, is_own
 from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
@@ -31,17 +31,18 @@ from agent.store.port import Outbox, StoredEvent
 
 CHECK_SECONDS_MAX: Final = 3.0
 """How long the broker may take to answer before each batch: without an answer nothing is sent."""
-MESSAGE_MS: Final = 3_000
-"""How long a record may wait for its way into the socket."""
+MESSAGE_MS: Final = 5_000
+"""How long a record may wait for its ack: less than brokers take to call one of them gone (9 s), which has the client
+send to the next one what the first may have taken."""
 
 _log = logging.getLogger(__name__)
 
 
 class AtMostOnce:
-    """A producer that neither waits for acks nor repeats anything."""
+    """A producer that repeats nothing; acks only tell what may be lost."""
 
     fixed: Mapping[str, str | None] = {
-        "acks": "0",
+        "acks": "1",
         "request.required.acks": None,
         "retries": "0",
         "message.send.max.retries": None,
@@ -54,7 +55,8 @@ class AtMostOnce:
     }
 
     def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> UnackedSession:
-        """See Mode."""
+        """Begin a session, as `Mode.open` says; what another mode had set aside for its size goes with the rest."""
+        way.oversized.forget()
         ledger = _Ledger(way.outbox)
         ledger.lose("the connection or the agent ended")
         errors = LastError()
@@ -106,11 +108,26 @@ class UnackedSession:
             if hand_over(self._producer, self._way.topic, record, flight.report, lambda: None):
                 flight.sent(event.position)
             else:
-                oversized.give_up(self._way.outbox, event, len(record.value))
+                self._refuse(event, len(record.value))
         while flight.unreported:  # ends: a record is reported after MESSAGE_MS at the latest
             self._way.wall_steps.check()
             serve(self._producer, POLL_SECONDS_MAX)
+        if flight.failure is not None:
+            raise SessionError(flight.failure)
         self.marked += 1
+
+    def _refuse(self, event: StoredEvent, size: int) -> None:
+        """Give up an event that the producer refuses for its size.
+
+        The gateway's own is only logged: another one of its own would declare it, and be refused in turn, without end.
+        """
+        if not is_own(event):
+            oversized.give_up(self._way.outbox, event, size)
+            return
+        _log.error(
+            "event=lost reason=%r epoch=%s sequence=%d bytes=%d hint=%r",
+            *(oversized.REASON, event.label.epoch, event.label.sequence, size, oversized.HINT),
+        )
 
     def _check_connection(self) -> None:
         """Ask the broker; raise where it does not answer, or where the connection was lost since it last did."""
@@ -119,6 +136,7 @@ class UnackedSession:
             cluster = attempt(ask, 2 * CHECK_SECONDS_MAX, threading.Event(), "the topic's look-up")
             topic = cluster.topics[self._way.topic]
         except KafkaException as error:
+            self._producer.poll(0)  # only then it tells why
             raise UnreachableError(self._errors.text or describe(error)) from error
         if topic.error is not None:
             if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -160,11 +161,12 @@ class TransactionalSession:
     def run(self, stop: threading.Event) -> None:
         """See Session."""
         outbox = self._way.outbox
+        ask = partial(self._way.watch.read, stop)
         while not stop.is_set():
             self._way.wall_steps.check()
             if outbox.take_returned():
                 self._cursor = START
-            if events := self._way.oversized.next_try() or self._read(stop):
+            if events := self._way.oversized.next_try(ask) or self._read(stop):
                 self._send(events, stop)
 
     def _read(self, stop: threading.Event) -> Sequence[StoredEvent]:

@@ -11,6 +11,7 @@ from agent.telemetry.links import LinkName, Links, LinkState
 
 REACHABLE: Final = LinkState("reachable", up=True)
 UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
+"""No broker answers: those who send and those who ask for receipts alike."""
 TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
 FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)

@@ -1,15 +1,16 @@
 """Records that Kafka refuses for their size: found out one by one, set aside so that the rest goes on, tried again.
 
 A limit that is too small is a setting, and can be undone; an event that was given up cannot. So what is refused waits,
-still stored and still `new`, while the others go on. From time to time the smallest of what waits is tried: where it is
-taken, the limit was raised, and all of them go again. Only what Kafka has refused for `kafka.oversized_after` is given
-up. Time in which Kafka was not asked does not count, nor does the wall clock.
+still stored and still `new`, while the others go on. From time to time one of what waits is tried alone: the smallest,
+or one that has waited for `kafka.oversized_after`. Where it is taken, the limit was raised, and all of them go again.
+Only what is refused once more after that time is given up. Time in which no broker answered does not count, nor does
+the wall clock.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,14 +18,14 @@ from confluent_kafka import KafkaError
 
 from agent.clock import Clock
 from agent.forward.held import HELD_FACT, Held, read_held, write_held
-from agent.forward.records import read_front
+from agent.forward.records import is_own
 from agent.store.port import Outbox, StoredEvent
 
 TOO_LARGE_CODES: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 """Refusals that another try would only repeat."""
 REASON: Final = "too large for Kafka"
 RETRY_MS: Final = 60_000
-"""How often the smallest of what waits is tried again."""
+"""How often one of what waits is tried again."""
 HELD_MAX: Final = 1_000
 """How many events may wait: where so many are too large, it is the limit that is wrong, and the others wait, too."""
 HINT: Final = "raise max.message.bytes of the topic, and message.max.bytes in kafka.properties"
@@ -41,10 +42,8 @@ class Oversized:
         self._after_ms = after_ms
         self._suspects: set[int] = set()
         self._held = read_held(outbox.fact(HELD_FACT))
-        self._before: dict[int, Held] = {}
-        """What waited until a smaller one was taken: it may be refused again."""
         self._refused_at: int | None = None
-        """When Kafka was last seen to refuse the smallest."""
+        """When what was tried was last refused."""
         self._try_at = clock.monotonic()
         self._trying: int | None = None
 
@@ -58,17 +57,29 @@ class Oversized:
         """Whether it is time to try what waits again."""
         return bool(self._held) and self._clock.monotonic() >= self._try_at
 
-    def next_try(self) -> Sequence[StoredEvent]:
-        """Return the smallest of what waits, to be sent alone, where it is time for that."""
-        while self.due:
-            position = min(self._held, key=lambda position: self._held[position].size)
+    def next_try(self, ask: Callable[[], object]) -> Sequence[StoredEvent]:
+        """Return one of what waits, to be sent alone, where it is time for that.
+
+        `ask` raises where no broker answers: our own client refuses by its own limit without one, too, and that says
+        nothing about for how long Kafka has refused.
+        """
+        if not self.due:
+            return ()
+        ask()
+        tried: Sequence[StoredEvent] = ()
+        gone = set()
+        for position in sorted(self._held, key=self._turn):
             events = self._outbox.read(position - 1, 1, 1)
             if events and events[0].position == position:
-                self._try_at = self._clock.monotonic() + RETRY_MS
-                self._trying = position
-                return events
-            del self._held[position]  # it was given up for another reason
-        return ()
+                tried = events
+                break
+            gone.add(position)  # forwarded just before a kill, or given up for another reason
+        if gone:
+            self._keep({position: held for position, held in self._held.items() if position not in gone})
+        if tried:
+            self._try_at = self._clock.monotonic() + RETRY_MS
+            self._trying = tried[0].position
+        return tried
 
     def cut(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """Return those of consecutive events that may go together, behind what waits; a suspect goes alone."""
@@ -93,59 +104,66 @@ class Oversized:
         self._suspects.discard(position)
         if position != self._trying:
             return False
-        self._trying = None
-        self._held.pop(position, None)
-        self._before, self._held = self._held, {}
-        self._refused_at = None
-        _log.info("oversized=taken position=%d again=%d", position, len(self._before))
-        self._write()
+        self._trying, self._refused_at = None, None
+        again = len(self._held) - 1
+        self._keep({})
+        _log.info("oversized=taken position=%d again=%d", position, again)
         return True
 
     def refused(self, event: StoredEvent, size: int) -> None:
         """Note that Kafka refused what went alone: it waits, or was refused for long enough and is given up."""
         self._suspects.discard(event.position)
-        tried = event.position == self._trying
-        if tried:
+        if event.position == self._trying:
             self._trying = None
-            self._count()
+            self._count(event)
         else:
-            held = self._before.pop(
-                event.position, Held(size, self._clock.wall(), read_front(event.tail).via == "gateway")
-            )
-            if not self._held:
-                self._try_at = self._clock.monotonic() + RETRY_MS
-                _log.warning("oversized=held reason=%r bytes=%d effect=%r hint=%r", REASON, size, _EFFECT, HINT)
-            self._held[event.position] = held
-            if self.full:
-                _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", len(self._held), HINT)
-        self._give_up()
-        count = len(self._held)
-        if event.position in self._held and not tried and count & (count - 1):
-            return  # written with the next try: each costs a flush, and what is forgotten only waits anew
-        self._write()
+            self._hold(event, size)
 
-    def _count(self) -> None:
-        """Count the time since the last refusal for all that waits: what is larger would be refused as well."""
+    def forget(self) -> None:
+        """Forget what waits: it is sent once more, and done with."""
+        if self._held:
+            self._keep({})
+
+    def _turn(self, position: int) -> tuple[bool, int]:
+        """Return the order in which what waits is tried: what is given up if refused once more, then by size."""
+        held = self._held[position]
+        return not self._is_over(held), held.size
+
+    def _is_over(self, held: Held) -> bool:
+        """Whether an event has waited for as long as it may."""
+        return not held.own and held.refused_ms >= self._after_ms
+
+    def _hold(self, event: StoredEvent, size: int) -> None:
+        """Set aside what was refused for the first time."""
+        if not self._held:
+            self._try_at = self._clock.monotonic() + RETRY_MS
+            _log.warning("oversized=held reason=%r bytes=%d effect=%r hint=%r", REASON, size, _EFFECT, HINT)
+        self._held[event.position] = Held(size, self._clock.wall(), is_own(event))
+        count = len(self._held)
+        if self.full:
+            _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
+        if not count & (count - 1):  # else with the next try: each costs a flush, and what is forgotten only waits anew
+            self._keep(self._held)
+
+    def _count(self, tried: StoredEvent) -> None:
+        """Count the time since the last refusal for all that waits, and give up what was tried where its time is over.
+
+        Each refusal stands for one interval at most: Kafka may have been away meanwhile, and was not asked.
+        """
         now = self._clock.monotonic()
-        # Not more than two tries' time: Kafka may have been away, and was not asked.
-        passed = 0 if self._refused_at is None else min(now - self._refused_at, 2 * RETRY_MS)
+        passed = 0 if self._refused_at is None else min(now - self._refused_at, RETRY_MS)
         self._refused_at = now
-        self._held = {
+        counted = {
             position: replace(held, refused_ms=held.refused_ms + passed) for position, held in self._held.items()
         }
+        if self._is_over(counted[tried.position]):
+            give_up(self._outbox, tried, counted.pop(tried.position).size)
+        self._keep(counted)
 
-    def _give_up(self) -> None:
-        """Make gaps of what was refused for long enough."""
-        for position, held in list(self._held.items()):
-            if held.own or held.refused_ms < self._after_ms:
-                continue
-            events = self._outbox.read(position - 1, 1, 1)
-            if events and events[0].position == position:
-                give_up(self._outbox, events[0], held.size)
-            del self._held[position]
-
-    def _write(self) -> None:
-        self._outbox.set_fact(HELD_FACT, write_held(self._held))
+    def _keep(self, held: dict[int, Held]) -> None:
+        """Write the fact, then go by it; where the disk refuses, what was known before still counts."""
+        self._outbox.set_fact(HELD_FACT, write_held(held))
+        self._held = held
 
 
 _EFFECT: Final = "it waits and is tried again, for as long as kafka.oversized_after says; the others go on"

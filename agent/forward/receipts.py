@@ -16,6 +16,7 @@ from agent.forward.error import KafkaSettingsError, SessionError, UnreachableErr
 from agent.forward.group import Group
 from agent.forward.hold import HOLD_FACT, Hold, read_hold
 from agent.forward.knock import knock
+from agent.forward.link import UNREACHABLE
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
 from agent.store.port import Batch, Outbox, OutboxError
@@ -30,7 +31,6 @@ FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
 FLOWING: Final = LinkState("flowing", up=True)
 HELD: Final = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
-UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 
 _log = logging.getLogger(__name__)
 

@@ -39,6 +39,11 @@ def encode(event: StoredEvent, gateway: str) -> Record:
     )
 
 
+def is_own(event: StoredEvent) -> bool:
+    """Whether an event is the gateway's own, such as the declaration of a gap."""
+    return read_front(event.tail).via == "gateway"
+
+
 def read_front(tail: bytes) -> Front:
     """Read back what `contract.record.encode_tail` wrote before the data."""
     match = _FRONT.match(tail)

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
 
-from agent.forward.error import LeaderChangedError
+from agent.forward.error import LeaderChangedError, SessionError
 from agent.forward.oversized import TOO_LARGE_CODES
 from agent.forward.topic import LeaderEpochs
 from agent.store.port import Batch, Offsets
@@ -93,11 +93,14 @@ class Flight:
 
         Raises LeaderChangedError where a partition's epoch is not what it was before the first send. As epochs only
         grow, one that is the same at both moments was so between them: that leader has appended all of the batch, and
-        nobody has cut the log meanwhile.
+        nobody has cut the log meanwhile. Raises SessionError where a leader has not answered: nothing says that it is
+        another one.
         """
         spans: dict[int, Offsets] = {}
         for partition, (low, high) in sorted(self._partitions.items()):
             before, after = self._leader_epochs.get(partition, EPOCH_FIRST), leader_epochs.get(partition)
+            if after is None:
+                raise SessionError(f"partition {partition}: its leader does not tell its epoch")
             if after != before:
                 raise LeaderChangedError(f"partition {partition}: leader epoch {before} before the send, {after} now")
             spans[partition] = Offsets(low, high, after)

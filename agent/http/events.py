@@ -10,6 +10,7 @@ from agent.http.access import Access
 from agent.http.head import Head
 from agent.http.reply import Reply, refusal, reply_to, retry_after
 from agent.http.tokens import Role
+from agent.pace import Pace
 
 BUSY_RETRY_SECONDS = 1
 
@@ -25,6 +26,7 @@ class Events:
         self._access = access
         self._in_work_max = in_work_max
         self._in_work = 0
+        self._pace = Pace()
 
     async def post(self, head: Head, read_body: ReadBody) -> Reply:
         """Take a delivery; what can be refused without its body is."""
@@ -55,5 +57,6 @@ class Events:
             if not outcome.done():  # the server may have stopped waiting; the commit stands
                 outcome.set_result(answer)
 
+        await self._pace.turn()
         self._receive(delivery, respond)
         return await outcome

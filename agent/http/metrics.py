@@ -44,6 +44,7 @@ class Sources:
     outbox: Callable[[], tuple[int, int, int, int]]
     store_bytes: Callable[[], int]
     store_bytes_max: int
+    log_bytes: Callable[[], int]
     written_bytes: Callable[[], int]
     status: Callable[[], Status]
     clock: Clock
@@ -104,6 +105,7 @@ class _Agent(Collector):
         yield outbox
         yield GaugeMetricFamily("oncegate_store_bytes", "The store's files.", value=sources.store_bytes())
         yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
+        yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
         yield CounterMetricFamily(
             "oncegate_bytes_written", "Written to disk in all the store's life.", value=sources.written_bytes()
         )

@@ -19,8 +19,16 @@ class Protocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
+    _lost: asyncio.Event | None = None
+
+    async def lost(self) -> None:
+        """Wait for the end of the connection; one whose TLS handshake was broken off has never begun."""
+        if self._lost is not None:
+            await self._lost.wait()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
+        self._lost = asyncio.Event()
         try:
             address = transport.get_extra_info("peername")
             self.client = (written(address), address[1])
@@ -32,6 +40,8 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
         self._unset_timer()
         self._unset_unread()
+        if self._lost is not None:
+            self._lost.set()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

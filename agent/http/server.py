@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +14,9 @@ from typing import Self
 import uvicorn
 
 from agent.delivery import Receive
+from agent.http.acceptor import Acceptor
 from agent.http.access import open_access
-from agent.http.address import BACKLOG, place_of, written
+from agent.http.address import place_of, written
 from agent.http.application import Application
 from agent.http.events import Events
 from agent.http.limits import Limits
@@ -57,9 +59,11 @@ class HttpServer:
     async def __aenter__(self) -> Self:
         self._socket = place_of(self._settings.bind).listen()
         self._server = _Server(self._config())
+        self._acceptor = Acceptor(self._socket, self._server.make_protocol, self._tls, self._limits)
         self._group = asyncio.TaskGroup()
         await self._group.__aenter__()
         self._serving = self._group.create_task(self._server.serve([self._socket]), name="http-server")
+        self._accepting = self._group.create_task(self._acceptor.run(), name="http-accept")
         log.info("http=listening address=%s tls=%s", self.address, self._tls is not None)
         return self
 
@@ -75,8 +79,11 @@ class HttpServer:
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until what is in work has been answered, or for too long."""
+        self._accepting.cancel()
+        await asyncio.wait({self._accepting})
         self._server.end()
         await asyncio.wait({self._serving})
+        await self._acceptor.close()
 
     @property
     def address(self) -> str:
@@ -92,11 +99,10 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._server.server_state.connections)
+        """How many connections are open, those in their TLS handshake among them."""
+        return len(self._acceptor)
 
     def _config(self) -> uvicorn.Config:
-        tls = self._tls
         return uvicorn.Config(
             self._application,
             http=Protocol,
@@ -108,12 +114,9 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=BACKLOG,
-            limit_concurrency=self._limits.connections_max + 1,  # uvicorn refuses the one that reaches it
             h11_max_incomplete_event_size=self._limits.head_bytes_max,
             timeout_keep_alive=self._limits.head_seconds_max,  # type: ignore[arg-type]  # asyncio takes any number
             timeout_graceful_shutdown=self._limits.drain_seconds_max,  # type: ignore[arg-type]
-            ssl_context_factory=None if tls is None else lambda _, __: tls,
         )
 
 
@@ -126,6 +129,16 @@ class _Server(uvicorn.Server):
         """Ask it to accept nothing more."""
         self.should_exit = True
         self._ended.set()
+
+    def make_protocol(self) -> Protocol:
+        """Make the protocol of a new connection."""
+        return Protocol(self.config, self.server_state, self.lifespan.state)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen to nothing: connections come from the acceptor."""
+        await self.lifespan.startup()
+        self.servers: list[asyncio.Server] = []
+        self.started = True
 
     async def main_loop(self) -> None:
         """Keep the answers' Date right by a turn a second; uvicorn's ten are most of what an idle gateway does."""

@@ -17,9 +17,10 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.client import OFFLINE, ONLINE, state_topic
 from agent.mqtt.packets import Message
+from agent.pace import TURN_SECONDS_MAX
 
 READS_PER_TURN = 64
-"""Packets read before other work in the event loop gets its turn."""
+"""Packets read at most before other work in the event loop gets its turn."""
 LOOP_SECONDS = 1.0
 """How often paho looks at its keepalive."""
 LEAVE_SECONDS_MAX = 2.0
@@ -44,6 +45,8 @@ class Connection:
         self._subscribed = subscribed
         self._loop = asyncio.get_running_loop()
         self._reading: BufferedSocket | None = None
+        self._next_read: asyncio.Handle | None = None
+        """Scheduled where bytes may have been read ahead, which the kernel no longer tells of."""
         self._writing = False
         self._good_bye = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -74,13 +77,16 @@ class Connection:
         if self._reading is not None:
             self._loop.remove_reader(self._reading)
             self._reading = None
+        if self._next_read is not None:
+            self._next_read.cancel()
+            self._next_read = None
 
     def resume(self) -> None:
         """Read on."""
         if self._reading is None and (sock := self._socket()) is not None:
             self._reading = sock
             self._loop.add_reader(sock, self._readable)
-            self._loop.call_soon(self._readable)  # bytes may have been read ahead that the kernel no longer has
+            self._read_soon()
 
     async def leave(self) -> None:
         """Say good-bye, and end the connection; what is not acknowledged comes again.
@@ -113,7 +119,17 @@ class Connection:
         sock: Any = None if self.ended.done() else self._client.socket()
         return cast("BufferedSocket | None", sock)
 
+    def _read_soon(self) -> None:
+        if self._next_read is None:
+            self._next_read = self._loop.call_soon(self._read_ahead)
+
+    def _read_ahead(self) -> None:
+        self._next_read = None
+        self._readable()
+
     def _readable(self) -> None:
+        if self._next_read is not None:  # one reading in a turn of the loop: they must not multiply
+            return
         try:
             self._read()
         except Exception as error:  # noqa: BLE001  # the top of a callback: whoever awaits `ended` gets it
@@ -121,6 +137,7 @@ class Connection:
                 self.ended.set_exception(error)
 
     def _read(self) -> None:
+        end = self._loop.time() + TURN_SECONDS_MAX
         for _ in range(READS_PER_TURN):
             if self._reading is None:
                 return
@@ -131,7 +148,10 @@ class Connection:
                 self._run(self._client.loop_read)
                 if not self._buffered():
                     return
-        self._loop.call_soon(self._readable)
+            if self._loop.time() >= end:
+                break
+        if self._reading is not None:
+            self._read_soon()
 
     def _buffered(self) -> bool:
         sock = self._socket()

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agent.mqtt.packets import Message
 from agent.mqtt.turns import Turn
-
-STRANGERS_MAX = 1_000
-"""Names remembered as unknown, so that their next messages need not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,41 +14,40 @@ class Held:
 
     turn: Turn
     name: str
-    message: Message
+    payload: bytes
+    size: int
+    """Bytes of the whole payload."""
     since: float
     """On the loop's clock."""
 
 
 class Holding:
-    """What waits for a list, and the names for which waiting was in vain."""
+    """What waits for a list, the oldest first."""
 
     def __init__(self) -> None:
         self._held: deque[Held] = deque()
-        self._strangers: set[str] = set()
 
-    def __bool__(self) -> bool:
-        return bool(self._held)
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def since(self) -> float:
+        """Since when the oldest has waited; there is one."""
+        return self._held[0].since
 
     def hold(self, held: Held) -> None:
         """Let a message wait."""
         self._held.append(held)
 
-    def is_stranger(self, name: str) -> bool:
-        """Tell whether the latest list is known not to have this name."""
-        return name in self._strangers
-
-    def release(self) -> list[Held]:
-        """Give all that waits, since a new list is there; what was unknown may be known by it."""
-        self._strangers.clear()
-        held = list(self._held)
+    def release(self, since: float | None = None) -> list[Held]:
+        """Return all that waits; with a moment, as if each had waited since then."""
+        released = [held if since is None else replace(held, since=since) for held in self._held]
         self._held.clear()
-        return held
+        return released
 
-    def overdue(self, before: float) -> list[Held]:
-        """Give what has waited since before a moment; its names are strangers from now on."""
+    def overdue(self, before: float, count_max: int) -> list[Held]:
+        """Return what has waited since before a moment, and the oldest of what exceeds a number."""
         overdue = []
-        while self._held and self._held[0].since <= before:
+        while self._held and (len(self._held) > count_max or self._held[0].since <= before):
             overdue.append(self._held.popleft())
-        if len(self._strangers) < STRANGERS_MAX:
-            self._strangers.update(held.name for held in overdue)
         return overdue

@@ -110,7 +110,7 @@ class Packets:
         name = head[2:at]
         message_id = 0
         if quality:
-            message_id = int.from_bytes(head[at : at + 2], "big")
+            message_id = int.from_bytes(head[at : at + 2], "big") if at + 2 <= length else 0
             at += 2
         if self._properties:
             properties, at = _variable_integer(head, at) or (0, length + 1)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
+from agent.mqtt.device_list import Reading
 from agent.mqtt.holding import Held, Holding
 from agent.mqtt.packets import Message
 from agent.mqtt.routes import Routes
 from agent.mqtt.turns import Turn, Turns
 from agent.mqtt.zigbee_names import Kind
+from agent.pace import TURN_SECONDS_MAX
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +29,15 @@ class Tuning:
     in_work_max: int = 1_000
     """Messages; our own bound, since not every broker heeds Receive Maximum."""
     in_work_bytes_max: int = 256 << 10
-    """Of their payloads. A payload of 12 kB can hold 4,096 events, which take 1.7 MB while they are in work."""
+    """Of their topics and payloads. A payload of 12 kB can hold 1,024 events, which take 0.5 MB while in work."""
     unknown_seconds: float = 10.0
     """How long a device that no list names is waited for, once there is a list."""
+    unlisted_seconds: float = 60.0
+    """How long the first list is waited for. A broker sends the one that it has at once, Zigbee2MQTT publishes its own
+    seconds after its start; where there is none, whatever waits keeps the acknowledgements behind it back."""
+    held_max: int = 100
+    """Messages that wait for a newer list; with one more, the oldest waits no longer. A device that joins is on the
+    list within seconds; strange names must not fill what is in work."""
 
 
 class Line(Protocol):
@@ -54,8 +64,12 @@ class Reception:
         self._submitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._readings: deque[Reading] = deque()
+        self._reading_on: asyncio.Handle | None = None
+        self._full = False
         self._paused = False
         self._skipping = False
+        self._stopped = False
         self._waiting_is_said = False
         self.lost = 0
         """Messages at QoS 0 that could not be taken, and that the broker does not keep."""
@@ -72,28 +86,29 @@ class Reception:
 
     def take(self, message: Message) -> None:
         """Take a message as it comes from the broker."""
-        topic = message.topic
-        learned = self._routes.learn(message)
+        topic, reading = message.topic, self._routes.reading(message)
         if message.size > self._routes.body_bytes_max:
             message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
         if self._skipping:
-            unheeded = not (message.message_id or message.retain or learned)
+            unheeded = not (message.message_id or message.retain or reading)
             self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
         else:
-            turn = self._turns.open(message.message_id, len(message.payload))
+            turn = self._turns.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 self._reject(turn, self._routes.stray(message), f"not a message that can be taken: {message.fault}")
-            elif message.retain or learned:  # what was before we came is state, and no event
+            elif message.retain or reading:  # what was before we came is state, and no event
                 self._finish(turn)
             else:
                 self._route(turn, message)
-        if learned:
-            self._release()
+        if reading and not self._stopped:
+            self._readings.append(reading)
+            self._read_lists()
         self._heed_bounds()
 
     def stop(self) -> None:
         """Take nothing more; what comes yet is left to the broker."""
-        self._skipping = True
+        self._skipping = self._stopped = True
+        self._readings.clear()
 
     async def finished(self) -> None:
         """Wait for the outcomes of all that the pipeline has been given."""
@@ -101,15 +116,31 @@ class Reception:
 
     def close(self) -> None:
         """Wait for nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._reading_on):
+            if handle is not None:
+                handle.cancel()
+
+    def _read_lists(self) -> None:
+        """Read lists for one turn of the loop; what comes behind them may mean the names that they hold, and waits."""
+        self._reading_on = None
+        end = self._loop.time() + TURN_SECONDS_MAX
+        while self._readings:
+            told = self._routes.names.told
+            learned = self._readings[0].go_on(lambda: self._loop.time() >= end)
+            if learned is None:
+                self._reading_on = self._loop.call_soon(self._read_lists)
+                break
+            self._readings.popleft()
+            if learned:
+                self._release(None if told else self._loop.time())
+        self._pace_line()
 
     def _route(self, turn: Turn, message: Message) -> None:
         delivery = self._routes.own(message.topic, message.payload)
         if delivery is not None:
             self._deliver(turn, delivery, message.size)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
-            self._zigbee(turn, name, message)
+            self._zigbee(Held(turn, name, message.payload, message.size, self._loop.time()))
         else:
             self._ignore(turn, message.topic)
 
@@ -120,40 +151,54 @@ class Reception:
             _log.warning("mqtt=ignored topic=%r reason=%r", topic, "no subscription of the settings means it")
         self._finish(turn)
 
-    def _zigbee(self, turn: Turn, name: str, message: Message) -> None:
-        kind, delivery = self._routes.zigbee(name, message.payload)
+    def _zigbee(self, held: Held) -> None:
+        kind, delivery = self._routes.zigbee(held.name, held.payload)
         if kind is Kind.STATE:
-            self._finish(turn)
+            self._finish(held.turn)
         elif kind is Kind.DEVICE:
-            self._deliver(turn, delivery, message.size)
-        elif self._holding.is_stranger(name):
-            self._reject(turn, delivery, "no device of this name in bridge/devices")
-        else:
-            self._holding.hold(Held(turn, name, message, self._loop.time()))
+            self._deliver(held.turn, delivery, held.size)
+        elif self._routes.names.may_come(held.name):
+            self._holding.hold(held)
             self._watch()
+        else:
+            self._reject(held.turn, delivery, self._routes.why_unknown)
 
-    def _release(self) -> None:
-        """Look again at what waits, since a list has come."""
-        for held in self._holding.release():
-            self._zigbee(held.turn, held.name, held.message)
+    def _release(self, since: float | None = None) -> None:
+        """Look again at what waits, since the names have changed."""
+        for held in self._holding.release(since):
+            self._zigbee(held)
         self._return_for_skipped()
 
     def _watch(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._tuning.unknown_seconds, self._give_up)
+        """Give up what has waited for long enough, and look again when the next may have."""
+        told, now, tuning = self._routes.names.told, self._loop.time(), self._tuning
+        if told:
+            self._give_up(self._holding.overdue(now - tuning.unknown_seconds, tuning.held_max))
+        if self._timer is None and self._holding:
+            due = self._holding.since if told else now
+            self._timer = self._loop.call_at(due + tuning.unknown_seconds, self._look)
 
-    def _give_up(self) -> None:
+    def _look(self) -> None:
         self._timer = None
-        if self._routes.names.told:
-            for held in self._holding.overdue(self._loop.time() - self._tuning.unknown_seconds):
-                _, delivery = self._routes.zigbee(held.name, held.message.payload)
-                self._reject(held.turn, delivery, "no device of this name in bridge/devices")
-            self._return_for_skipped()
+        if not (self._routes.names.told or not self._holding):
+            self._await_list()
+        self._watch()
+        self._return_for_skipped()
+
+    def _await_list(self) -> None:
+        if self._holding.since <= self._loop.time() - self._tuning.unlisted_seconds:
+            self._routes.names.give_up_list()
+            _log.warning("mqtt=unlisted reason=%r", self._routes.why_unknown)
+            self._release()
         elif not self._waiting_is_said:
             self._waiting_is_said = True
             _log.warning("mqtt=waiting for=%s hint=%r", self._routes.devices_topic, "is Zigbee2MQTT running?")
-        if self._holding:
-            self._watch()
+
+    def _give_up(self, overdue: Sequence[Held]) -> None:
+        for held in overdue:
+            self._routes.names.give_up(held.name)
+            _, delivery = self._routes.zigbee(held.name, held.payload)
+            self._reject(held.turn, delivery, self._routes.why_unknown)
 
     def _deliver(self, turn: Turn, delivery: Delivery, size: int) -> None:
         if size > self._routes.body_bytes_max:
@@ -189,19 +234,26 @@ class Reception:
 
     def _finish(self, turn: Turn) -> None:
         self._turns.finish(turn)
-        if self._paused and self._has_room():
-            self._paused = False
-            self._line.resume()
+        if self._full and self._has_room():
+            self._full = False
+            self._pace_line()
 
     def _heed_bounds(self) -> None:
         """At the bound, read nothing more; but while messages wait for a list, read on for the list alone."""
-        if self._skipping or self._paused or not self._at_bound():
+        if self._skipping or self._full or not self._at_bound():
             return
         if self._holding:
             self._skipping = True
         else:
-            self._paused = True
-            self._line.pause()
+            self._full = True
+            self._pace_line()
+
+    def _pace_line(self) -> None:
+        """Read from the line while nothing that came before has to be finished first."""
+        paused = self._full or bool(self._readings)
+        if paused != self._paused:
+            self._paused = paused
+            (self._line.pause if paused else self._line.resume)()
 
     def _at_bound(self) -> bool:
         return len(self._turns) >= self._tuning.in_work_max or self._turns.size >= self._tuning.in_work_bytes_max

@@ -13,6 +13,7 @@ from agent.decode.zigbee2mqtt import said_device
 from agent.delivery import Delivery, Media
 from agent.identity import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
+from agent.mqtt.device_list import Reading
 from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 from agent.settings import MqttSettings
@@ -39,6 +40,13 @@ class Routes:
         """Where Zigbee2MQTT keeps its list of devices."""
         return f"{self._base}{DEVICES}"
 
+    @property
+    def why_unknown(self) -> str:
+        """Why a message of an unknown name is no event."""
+        if self.names.missing:
+            return f"no list of devices has come ({self.devices_topic})"
+        return "no device of this name in bridge/devices"
+
     def filters(self) -> Sequence[Filter]:
         """Give what to subscribe to.
 
@@ -56,17 +64,17 @@ class Routes:
             ]
         return [*((topic, 0) for topic in self._lists), *((topic, 1) for topic in events)]
 
-    def learn(self, message: Message) -> bool:
-        """Take a list of Zigbee2MQTT; False where the message is none."""
+    def reading(self, message: Message) -> Reading | None:
+        """Begin to read a list of Zigbee2MQTT; None where the message is none."""
         name = self._lists.get(message.topic)
         if name is None or message.fault:
-            return False
+            return None
         if message.size > LIST_BYTES_MAX:
             if not self._passed_over:
                 self._passed_over = True
                 _log.warning("mqtt: list=passed-over topic=%s bytes=%d", message.topic, message.size)
-            return False
-        return self.names.learn(name, message.payload)
+            return None
+        return Reading(self.names.learn, name, message.payload)
 
     def stray(self, message: Message) -> Delivery:
         """Make a delivery of a packet that is no message, for the record."""

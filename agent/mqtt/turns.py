@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One message's place in the order of receipt."""
+    """One message in work."""
 
     message_id: int
-    """0: came at QoS 0, and nobody waits for an acknowledgement."""
+    """0: came at QoS 0. Nobody waits for its acknowledgement, so it has no place in the order."""
     size: int
     done: bool = False
 
@@ -23,26 +23,35 @@ class Turns:
     def __init__(self, acknowledge: Callable[[int], None]) -> None:
         self._acknowledge = acknowledge
         self._queue: deque[Turn] = deque()
+        """Those that wait for their acknowledgement."""
+        self._unordered = 0
+        """How many others are in work."""
         self.size = 0
         """Bytes of all messages in work."""
         self.acknowledged = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + self._unordered
 
     def open(self, message_id: int, size: int) -> Turn:
-        """Give a message its place."""
+        """Begin with a message; where it will be acknowledged, it takes its place in the order."""
         turn = Turn(message_id, size)
-        self._queue.append(turn)
+        if message_id:
+            self._queue.append(turn)
+        else:
+            self._unordered += 1
         self.size += size
         return turn
 
     def finish(self, turn: Turn) -> None:
         """Note that a message is dealt with; acknowledge all that have become due by it."""
+        if not turn.message_id:
+            self._unordered -= 1
+            self.size -= turn.size
+            return
         turn.done = True
         while self._queue and self._queue[0].done:
             due = self._queue.popleft()
             self.size -= due.size
-            if due.message_id:
-                self._acknowledge(due.message_id)
-                self.acknowledged += 1
+            self._acknowledge(due.message_id)
+            self.acknowledged += 1

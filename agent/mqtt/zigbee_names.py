@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from enum import Enum
 
 from agent.decode.zigbee2mqtt import urn
@@ -11,6 +11,10 @@ BRIDGE = "bridge"
 DEVICES, GROUPS = "bridge/devices", "bridge/groups"
 LIST_BYTES_MAX = 4 << 20
 """Of a list: a device takes 5 to 20 kB of it, and a network has at most some hundred."""
+NAME_CHARACTERS_MAX = 1_024
+"""Of a name that is learned, waited for or remembered: a topic may have 65,535 bytes, and a thousand topics wait."""
+STRANGERS_MAX = 1_000
+"""Names remembered as unknown, so that their next messages need not wait."""
 _COMMANDS = ("set", "get")
 _AVAILABILITY = "/availability"
 
@@ -31,22 +35,35 @@ class ZigbeeNames:
     def __init__(self) -> None:
         self._devices: dict[str, str] = {}
         self._groups: frozenset[str] = frozenset()
+        self._strangers: set[str] = set()
         self.told = False
         """Whether the list of devices has come."""
+        self.missing = False
+        """Whether it was waited for in vain; until it comes, nothing waits for it any more."""
 
-    def learn(self, topic: str, payload: bytes) -> bool:
-        """Take a list; False where it is none."""
-        entries = _entries(payload)
-        if entries is None:
-            return False
-        named = [(name, entry) for entry in entries if isinstance(name := entry.get("friendly_name"), str)]
+    def learn(self, topic: str, addresses: Mapping[str, object]) -> None:
+        """Take a list: what it says to be the address of each name."""
+        named = {name: address for name, address in addresses.items() if len(name) <= NAME_CHARACTERS_MAX}
         if topic == DEVICES:
-            devices = ((name, urn(entry.get("ieee_address"))) for name, entry in named)
+            devices = ((name, urn(address)) for name, address in named.items())
             self._devices = {name: device for name, device in devices if device is not None}
-            self.told = True
+            self.told, self.missing = True, False
         else:
-            self._groups = frozenset(name for name, _ in named)
-        return True
+            self._groups = frozenset(named)
+        self._strangers.clear()
+
+    def give_up_list(self) -> None:
+        """Wait for the list of devices no longer."""
+        self.missing = True
+
+    def give_up(self, name: str) -> None:
+        """Remember that a name was waited for in vain, until the next list."""
+        if len(self._strangers) < STRANGERS_MAX:
+            self._strangers.add(name)
+
+    def may_come(self, name: str) -> bool:
+        """Whether a list yet to come may name an unknown device."""
+        return not self.missing and len(name) <= NAME_CHARACTERS_MAX and name not in self._strangers
 
     def device(self, name: str) -> str | None:
         """Give the URN of a device by its name."""
@@ -58,7 +75,7 @@ class ZigbeeNames:
             return Kind.STATE
         if name in self._devices:
             return Kind.DEVICE
-        if not self.told:
+        if not (self.told or self.missing):
             return Kind.UNKNOWN
         if name in self._groups or name.endswith(_AVAILABILITY) or set(name.split("/")[1:]) & set(_COMMANDS):
             return Kind.STATE
@@ -68,14 +85,9 @@ class ZigbeeNames:
         """Tell a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
         if payload.lstrip().startswith(b"{"):
             return False
-        return any(name.startswith(f"{device}/") for device in self._devices)
-
-
-def _entries(payload: bytes) -> list[dict[str, object]] | None:
-    try:
-        document = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, list) or not all(isinstance(entry, dict) for entry in document):
-        return None
-    return document
+        end = name.find("/")
+        while 0 <= end <= NAME_CHARACTERS_MAX:
+            if name[:end] in self._devices:
+                return True
+            end = name.find("/", end + 1)
+        return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import content, database, letting_go, tables
+from agent.store import aside, content, database, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
@@ -51,6 +51,7 @@ class Committer:
         self._path = path
         self._gateway = gateway
         self._clock = clock
+        self._boot = clock.boot()
         self._memory = memory
         self._announce = announce
         self._room = Room(path, settings, memory)
@@ -73,6 +74,10 @@ class Committer:
     def open(self, connection: sqlite3.Connection) -> None:
         """Take the connection, under a new epoch."""
         self._transactions.open(connection)
+        try:
+            self._transactions.flush()
+        except OSError as error:
+            log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
 
     def note_wear(self) -> None:
         """Write how much was written: at the end, when no more transactions come to carry it."""
@@ -105,6 +110,7 @@ class Committer:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
+        aside.note_end(self._path, self._memory.end, self._boot)
         if decision.packed:
             self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))
@@ -142,6 +148,7 @@ class Committer:
 
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
+        self._room.check_log(self.connection())
         self._transactions.run(write)
         if self._failing:
             log.warning("store=recovered")
@@ -154,9 +161,12 @@ class Committer:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
             return self._room.refusal() if self._room.stays_full(self.connection()) else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
-            if is_damage(error):
-                self.damaged(error)
+            self.report(error)
             return f"{_CANNOT_WRITE}{error}"
+
+    def may_tidy(self, *, grows: bool) -> bool:
+        """Whether there is room for work that can wait; what does not let the file grow waits for a held log only."""
+        return (not grows and not self._room.is_log_held) or self._room.is_ample(self.connection())
 
     def watch_log(self) -> None:
         """Empty the log where it has grown beyond what is expected."""
@@ -165,6 +175,12 @@ class Committer:
     def connection(self) -> sqlite3.Connection:
         """Return the writing connection; open it anew, under a new epoch, where an error has closed it."""
         return self._transactions.connection()
+
+    def report(self, error: Exception) -> None:
+        """Take no more transactions, and ask for a salvage, where an error means damage."""
+        if is_damage(error):
+            self._transactions.lose_if_damaged(error)
+            self.damaged(error)
 
     def _begin_epoch(self) -> None:
         self._epoch_first = 0
@@ -176,13 +192,15 @@ class Committer:
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
         connection = self.connection()
-        if not self._room.is_full(connection):
+        self._transactions.flush()  # a copy is acked without a commit
+        arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
+        if not self._room.is_full(connection, arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, self._room.refusal())  # copies need no room, and nothing is dropped for them
         if not decision.refuses:
             return decision
         while self._make_room(connection):
-            if not self._room.is_full(connection):
+            if not self._room.is_full(connection, arriving_bytes):
                 return self._draft(group, "")
         return self._draft(group, self._room.refusal())
 
@@ -237,8 +255,7 @@ class Committer:
         if reason != self._failing:
             log.error("store=failing reason=%r", reason)
             self._failing = reason
-        if is_damage(error):
-            self.damaged(error)
+        self.report(error)
         self._announce(
             [(submission, Outcome(refusal=reason, retry_seconds=RETRY_SECONDS)) for submission, _ in answers]
         )

@@ -41,6 +41,15 @@ class Ranges:
         at = bisect_right(self._firsts, position) - 1
         return self._lasts[at] if at >= 0 and self._lasts[at] >= position else None
 
+    def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges between two positions, both included, that are not in the set."""
+        while first <= last:
+            end = self.end_of(first)
+            if end is None:
+                end = min((self.first_above(first) or last + 1) - 1, last)
+                yield first, end
+            first = end + 1
+
     def first_above(self, position: int) -> int | None:
         """Give the first position of the next range that starts above this one."""
         at = bisect_right(self._firsts, position)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
-from agent.store.database import DamagedStoreError
+from agent.store.database import FILE_NAME, DamagedStoreError
 
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
+_FILES = (FILE_NAME, f"{FILE_NAME}-wal")
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
+"""A constraint that is violated: memory and file disagree, which takes an opening."""
 _UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ})
 """A bad sector: a salvage of what turns out to be readable after all loses nothing."""
 _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
@@ -27,7 +30,7 @@ def is_damage(error: BaseException, *, opening: bool = False) -> bool:
     if isinstance(error, DamagedStoreError | DamagedEventError):
         return True
     if isinstance(error, FileNotFoundError):
-        return str(error.filename).endswith("-wal")  # removed under the open store
+        return Path(str(error.filename)).name in _FILES  # removed under the open store
     if not isinstance(error, sqlite3.Error):
         return False
     code = getattr(error, "sqlite_errorcode", None)

@@ -13,6 +13,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Protocol
 
+from agent.store import aside
+
 log = logging.getLogger(__name__)
 
 FILE_NAME = "events.db"
@@ -24,7 +26,8 @@ _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
-_WAL_BYTES_KEPT = 4 << 20
+LOG_BYTES_KEPT = 4 << 20
+"""The log is written back once it has grown so far, and keeps so much of its length; a single commit may pass it."""
 _CACHE_KILOBYTES = 512
 """Of pages that a connection keeps, instead of 2,000: the store appends, and reads what it has appended once."""
 
@@ -75,7 +78,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA mmap_size = 0")
     # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
     connection.execute("PRAGMA secure_delete = OFF")
-    connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do it within COMMIT
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
     _let_shrink(connection, path)
@@ -83,6 +87,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read; works beside the service and without it."""
+    if aside.lacks_log(path):  # SQLite would make an empty one, which hides that
+        raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -97,6 +103,8 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def open_as_it_is(path: Path) -> sqlite3.Connection:
     """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
+    if aside.lacks_file(path):
+        raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
     if not path.exists():
         raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
     connection = sqlite3.connect(
@@ -122,10 +130,10 @@ def moment(connection: Reads) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Tell whether an agent serves this store now: it holds the lock that lies beside it."""
+    """Whether an agent serves this store now: it holds the lock that lies beside it."""
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDONLY)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

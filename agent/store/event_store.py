@@ -315,14 +315,21 @@ class EventStore:
             self._committer.note_wear()
         except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
+        if self._damaged.is_set():
+            self._committer.close()  # before the reader: as the last connection SQLite would write the log back
         with self._reading:
             self._reader.close()
+        if not self._damaged.is_set():
+            self._write_back()
+            self._committer.close()
+
+    def _write_back(self) -> None:
+        """Bring all into the file itself, which then needs no log."""
         try:
             if database.empty_log(self._committer.connection()):
                 aside.mark_closed(self._path)
         except (sqlite3.Error, database.StoreError, OSError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
-        self._committer.close()
 
     def _announce(self, answers: Answers) -> None:
         self._loop.call_soon_threadsafe(_tell, answers)

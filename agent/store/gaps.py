@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.store.checksum import checksum, verified
+from agent.store.coverage import Ranges
 from agent.store.database import Reads
 
 GAPS_MAX = 1_000
-"""How many gaps are remembered one by one, the latest."""
+"""How many declared gaps are remembered one by one, the latest; of what no event has declared yet, all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +30,33 @@ class Gap:
         return self.last - self.first + 1
 
 
-def insert(connection: sqlite3.Connection, gap: Gap) -> None:
-    """Remember a gap, united with its predecessor; what an event in it declared has to be declared again."""
-    first = gap.first
-    for number, old in reversed(_numbered(connection)):
-        if old.declared and not gap.first <= old.declared <= gap.last:
-            continue
-        if old.count and old.reason == gap.reason and old.last + 1 == first:
-            connection.execute("DELETE FROM gaps WHERE number = ?", (number,))
-            first = old.first
-        elif old.declared:
-            _write(connection, number, replace(old, declared=0))
-    gap = replace(gap, first=first)
-    number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM gaps").fetchone()[0]
-    _write(connection, number, gap)
-    connection.execute("DELETE FROM gaps WHERE number <= ?", (number - GAPS_MAX,))
+def insert(connection: sqlite3.Connection, *found: Gap) -> None:
+    """Remember gaps, each united with its predecessor; what an event in them declared has to be declared again."""
+    given_up = Ranges((gap.first, gap.last) for gap in found if gap.count)
+    known = dict(_numbered(connection))
+    for number, old in known.items():
+        if old.declared and given_up.end_of(old.declared) is not None:
+            known[number] = replace(old, declared=0)
+            _write(connection, number, known[number])
+    ends = {(old.last, old.reason): number for number, old in known.items() if old.count and not old.declared}
+    for number, gap in enumerate(found, max(known, default=0) + 1):
+        before = ends.pop((gap.first - 1, gap.reason), None) if gap.count else None
+        known[number] = gap if before is None else replace(gap, first=known[before].first)
+        if before is not None:
+            connection.execute("DELETE FROM gaps WHERE number = ?", (before,))
+        if gap.count:
+            ends[gap.last, gap.reason] = number
+        _write(connection, number, known[number])
 
 
 def declare(connection: sqlite3.Connection, position: int) -> None:
-    """Note that the event at this position has declared all gaps so far."""
+    """Note that the event at this position has declared all gaps so far; forget the oldest of those declared before.
+
+    Those that it declares itself stay, however many they are: its commit may turn out not to count.
+    """
+    connection.execute(
+        "DELETE FROM gaps WHERE declared > 0 AND number <= (SELECT max(number) FROM gaps) - ?", (GAPS_MAX,)
+    )
     for number, gap in _numbered(connection):
         if not gap.declared:
             _write(connection, number, replace(gap, declared=position))
@@ -72,7 +81,7 @@ def count_declarations(connection: Reads) -> int:
 
 
 def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
-    """Give the gaps that no event has declared yet, or whose event is given up itself."""
+    """Return the gaps that no event has declared yet, or whose event is given up itself."""
     return [gap for gap in gaps if not gap.declared]
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from agent.clock import Clock
-from agent.store import database, known_rows, segments
+from agent.store import database, disk, known_rows, segments
 from agent.store.committer import Committer
-from agent.store.damage import is_damage
 from agent.store.database import StoreError
 from agent.store.known import FINGERPRINT_BYTES
 from agent.store.opening import Memory
@@ -28,9 +27,9 @@ FORGET_MS = 600_000
 """The pause between two looks for fingerprints past their retention."""
 FORGET_ROWS = 1_000
 """Of the log, forgotten in one transaction."""
-FREE_PAGES_KEPT = 1_024
+FREE_PAGES_KEPT = disk.RESERVE_BYTES // database.PAGE_BYTES
 FREE_SHARE_KEPT = 0.25
-"""Free pages that stay, since what comes will need them."""
+"""Free pages that stay, since what comes will need them: on a full disk they are all the room that new events have."""
 SHRINK_PAGES = 256
 """Given back in one transaction; what lies in them is moved, a megabyte at most."""
 SHRINK_MS = 200
@@ -38,6 +37,8 @@ SHRINK_LOOK_MS = 10_000
 LOG_MS = 10_000
 """The pause between two looks at the size of the write-ahead log."""
 RETRY_MS = 5_000
+ROOM_MS = 5_000
+"""The pause between two looks whether there is room for what can wait."""
 
 
 class Housekeeping:
@@ -75,8 +76,7 @@ class Housekeeping:
             dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
             self._log(now)
         except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
-            if is_damage(error):
-                self._committer.damaged(error)
+            self._committer.report(error)
             log.error("store=housekeeping-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
             self._retry_at = now + RETRY_MS
             return RETRY_MS / 1000
@@ -123,6 +123,8 @@ class Housekeeping:
     def _forget(self, now: int) -> int:
         if now < self._forget_at:
             return self._forget_at
+        if not self._committer.may_tidy(grows=False):
+            return now + ROOM_MS
         self._forget_at = now + FORGET_MS
         boundary = self._committer.service() - self._retention_ms
         if self._forget_rows(boundary) or self._forget_segment(boundary):
@@ -172,7 +174,9 @@ class Housekeeping:
         if now < self._shrink_at:
             return self._shrink_at
         free, pages = database.free_pages(self._committer.connection())
-        if free < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT):
+        if free - SHRINK_PAGES < max(FREE_PAGES_KEPT, pages * FREE_SHARE_KEPT) or not self._committer.may_tidy(
+            grows=False
+        ):
             self._shrink_at = now + SHRINK_LOOK_MS
             return None
         self._committer.transact(lambda connection: database.shrink(connection, SHRINK_PAGES))
@@ -190,7 +194,12 @@ class Housekeeping:
             self._log_at = now + LOG_MS
 
     def _seal(self, now: int) -> int | None:
-        """Go on with sealing, a step at a time; None where nothing is to be sealed."""
+        """Go on with sealing, a step at a time; None where nothing is to be sealed.
+
+        A segment takes room before the rows that it replaces give theirs back.
+        """
+        if not self._committer.may_tidy(grows=True):
+            return now + ROOM_MS
         return now if self._sealing.step() else None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from agent.store import aside
 from agent.store.database import PAGE_BYTES, DamagedStoreError
-from agent.store.pages import HEADER_BYTES, Log
+from agent.store.pages import HEADER_BYTES, Log, read_piece
 
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -21,14 +23,17 @@ Of a commit that fails the frames are cut off before the next one is written (lo
 
 def inspect_files(path: Path) -> None:
     """Look at the files before SQLite does, which would tidy up; raise DamagedStoreError where they are damaged."""
+    if aside.lacks_file(path):
+        raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = Log(path)
     # With a rollback journal beside it, its making was cut short: SQLite takes back what it finds.
     if path.exists() and not _has_rollback_journal(path):
-        with path.open("rb") as file:
-            header = file.read(HEADER_BYTES)
+        header = _beginning(path, HEADER_BYTES)
         if not _is_header(header):
             raise DamagedStoreError(f"{path}: its header is not what SQLite writes")
         _inspect_length(path, header, log)
+    if log.unreadable:
+        raise DamagedStoreError(f"{log.path}: the disk cannot read all of it")
     if not log.whole:
         raise DamagedStoreError(f"{log.path}: its header is not what SQLite writes")
     if log.commits_behind_damage > _TORN_COMMITS_MAX:
@@ -50,12 +55,20 @@ def _inspect_length(path: Path, header: bytes, log: Log) -> None:
 
 
 def _has_rollback_journal(path: Path) -> bool:
-    """Tell whether a whole journal stands beside it, which only the store's making needs, before it has a log."""
+    """Whether a whole journal stands beside it, which only the store's making needs, before it has a log."""
     journal = path.with_name(f"{path.name}-journal")
     if not journal.exists():
         return False
-    with journal.open("rb") as file:
-        return file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+    return _beginning(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+
+
+def _beginning(path: Path, length: int) -> bytes:
+    """Read how a file begins; empty where the disk cannot."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return read_piece(file, 0, length)
+    finally:
+        os.close(file)
 
 
 def _is_header(header: bytes) -> bool:

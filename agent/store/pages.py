@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct, unpack
-from typing import BinaryIO
 
 from agent.store.database import LOG_FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES
 
@@ -58,27 +57,39 @@ class Log:
         """Whether its header is right, without which SQLite reads nothing of it."""
         self.frames: list[Frame] = []
         self.behind: list[Frame] = []
+        self.unreadable = False
+        """Whether the disk cannot read what SQLite would read of it."""
         if self.exists:
-            with self.path.open("rb") as file:
+            file = os.open(self.path, os.O_RDONLY)
+            try:
                 self._read(file)
+            finally:
+                os.close(file)
 
     @property
     def commits_behind_damage(self) -> int:
         """Count the transactions that SQLite passes over, since it reads up to the first frame that is not whole."""
         return sum(frame.commits for frame in self.behind)
 
-    def _read(self, file: BinaryIO) -> None:
-        header = file.read(LOG_HEADER_BYTES)
-        if len(header) < LOG_HEADER_BYTES:
+    def _read(self, file: int) -> None:
+        size = os.fstat(file).st_size
+        if size < LOG_HEADER_BYTES:
             return
-        magic = _WAL_HEADER.unpack(header)[0]
-        order = ">" if magic & 1 else "<"
-        total = _sum(header[:24], order)
+        header = read_piece(file, 0, LOG_HEADER_BYTES)
         self.whole = is_log_header(header)
+        self.unreadable = not header
         salts = header[16:24] if self.whole else b""
+        order = _order(header)
+        total = _sum(header[:24], order)
         unbroken, committed = self.whole, 0
-        at = LOG_HEADER_BYTES
-        while len(piece := file.read(LOG_FRAME_BYTES)) == LOG_FRAME_BYTES:
+        is_blank = bool(header) and not any(header)
+        for at in range(LOG_HEADER_BYTES, size - LOG_FRAME_BYTES + 1, LOG_FRAME_BYTES):
+            piece = read_piece(file, at, LOG_FRAME_BYTES)
+            if not piece:
+                self.unreadable |= unbroken
+                unbroken = is_blank = False
+                continue
+            is_blank = is_blank and not any(piece)
             head, content = piece[: _FRAME_HEADER.size], piece[_FRAME_HEADER.size :]
             page, file_pages, *_, first, second = _FRAME_HEADER.unpack(head)
             salts = salts or head[8:16]
@@ -89,7 +100,7 @@ class Log:
                 self.behind.append(Frame(page, at + _FRAME_HEADER.size, file_pages))
                 if unbroken and file_pages:
                     committed = len(self.behind)
-            at += LOG_FRAME_BYTES
+        self.whole = self.whole or is_blank  # a power cut may leave a new log without its data
         self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 
@@ -97,18 +108,18 @@ class Pages:
     """All versions of all pages; what cannot be read is empty."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = os.open(path, os.O_RDONLY) if path.exists() else None
         self._log = Log(path)
         self._log_file = os.open(self._log.path, os.O_RDONLY) if self._log.exists else None
         self._newest = {frame.page: frame for frame in self._log.frames}
         self._behind = {frame.page: frame for frame in self._log.behind}
-        self._count = os.fstat(self._file).st_size // PAGE_BYTES + 1
+        self._count = 0 if self._file is None else os.fstat(self._file).st_size // PAGE_BYTES + 1
 
     def close(self) -> None:
         """Close the files."""
-        os.close(self._file)
-        if self._log_file is not None:
-            os.close(self._log_file)
+        for file in (self._file, self._log_file):
+            if file is not None:
+                os.close(file)
 
     def looks(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
         """Yield page contents, the most trustworthy first, each time with the way to read what a row goes on in.
@@ -129,7 +140,7 @@ class Pages:
 
     def saved(self, number: int) -> bytes:
         """Read a page's content in the file itself."""
-        return _read(self._file, (number - 1) * PAGE_BYTES)
+        return b"" if self._file is None else _read_page(self._file, (number - 1) * PAGE_BYTES)
 
     def _latest(self, number: int) -> bytes:
         """Read a page's newest content, whether it counts or not."""
@@ -147,7 +158,7 @@ class Pages:
 
     def _logged(self, frame: Frame) -> bytes:
         assert self._log_file is not None
-        return _read(self._log_file, frame.at)
+        return _read_page(self._log_file, frame.at)
 
 
 def is_log_header(header: bytes) -> bool:
@@ -155,18 +166,27 @@ def is_log_header(header: bytes) -> bool:
     if len(header) < LOG_HEADER_BYTES:
         return False
     magic, version, page_bytes, _, _, _, *total = _WAL_HEADER.unpack(header)
-    order = ">" if magic & 1 else "<"
     known = magic in _WAL_MAGIC and version == _WAL_VERSION and page_bytes == PAGE_BYTES
-    return known and tuple(total) == _sum(header[:24], order)
+    return known and tuple(total) == _sum(header[:24], _order(header))
 
 
-def _read(file: int, at: int) -> bytes:
-    """Read one page, filled up with zeros where the file ends; empty where the disk cannot."""
+def read_piece(file: int, at: int, length: int) -> bytes:
+    """Read from a place; empty where the disk cannot, as at a bad sector."""
     try:
-        page = os.pread(file, PAGE_BYTES, at)
+        return os.pread(file, length, at)
     except OSError:
         return b""
+
+
+def _read_page(file: int, at: int) -> bytes:
+    """Read one page, filled up with zeros where the file ends; empty where the disk cannot."""
+    page = read_piece(file, at, PAGE_BYTES)
     return page.ljust(PAGE_BYTES, b"\0") if page else b""
+
+
+def _order(header: bytes) -> str:
+    """Return the byte order of the log's checksums, which its magic number names."""
+    return ">" if header[3:4] and header[3] & 1 else "<"
 
 
 def _sum(data: bytes, order: str, before: Sum = (0, 0)) -> Sum:

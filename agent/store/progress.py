@@ -119,16 +119,9 @@ class Progress:
             return not any(batch.first <= position < batch.last for batch in self._coverage.forwarded())
 
     def unprocessed(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Give the ranges from first to last that the table does not have, as far as the gateway knows."""
-        ranges: list[tuple[int, int]] = []
+        """Return the ranges from first to last that the table does not have, as far as the gateway knows."""
         with self._changed:
-            while first <= last:
-                end = self._coverage.processed.end_of(first)
-                if end is None:
-                    end = min((self._coverage.processed.first_above(first) or last + 1) - 1, last)
-                    ranges.append((first, end))
-                first = end + 1
-        return ranges
+            return list(self._coverage.processed.holes(first, last))
 
     def processed_to(self, floor: int) -> int:
         """Give the position up to which all is processed from `floor` on."""

@@ -58,15 +58,20 @@ def _open(
     path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds
 ) -> tuple[sqlite3.Connection, Memory]:
     lacks_log = aside.lacks_log(path)
+    if lacks_log:
+        aside.note_lost_log(path)
     inspect_files(path)
     connection = connect(path)
     try:
-        if lacks_log:
-            end = tables.last_position(connection)
+        end = tables.last_position(connection)
+        if lacks_log and aside.has_all(path, end, clock.boot()):
+            log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
+        elif lacks_log:
             gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
             log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
         memory = load(connection, clock, spans, bounds)
         aside.mark_open(path)
+        aside.note_end(path, end, clock.boot())
     except BaseException:
         connection.close()
         raise
@@ -82,8 +87,9 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
         found = salvage(path, new, reason)
         aside.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:
+        full = disk.lacks_room(error, path)  # asked while the new file still takes the room
         aside.remove_leftovers(path)
-        if disk.lacks_room(error, path):
+        if full:
             what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"
             raise NoRoomError(what, bytes_needed, disk.free_bytes(path)) from error
         raise StoreError(f"{path}: damaged ({reason}), and the salvage failed: {error}") from error

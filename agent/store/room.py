@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from pathlib import Path
 
@@ -18,11 +19,11 @@ RESERVE_BYTES_MAX = 16 << 20
 """Room that new events may not take, so that receipts and deletes still work when the store is full."""
 RESERVE_SHARE = 0.1
 DROP_SHARE = 0.02
-"""How much of the store is dropped in one go, so that few events declare it."""
+"""How much of a store at its bound is dropped in one go, so that few events declare it."""
+DROP_BYTES_MIN = 1 << 20
+"""As much is dropped in one go where the disk is full and less is missing, for the same reason."""
 LOG_WAIT_MS = 50
 """How long a full store waits, once, for readers of its log: a reading command holds it for a page, which is less."""
-LOG_BYTES_EXPECTED = 16 << 20
-"""Four times what SQLite lets the log grow to, where nobody holds it."""
 DROPPED = "dropped for newer events: the store was full"
 
 
@@ -31,18 +32,41 @@ class Room:
 
     def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
         self._file, self._log = path, Path(f"{path}-wal")
+        self._opened = path.stat()
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
-        self._disk_is_low = False
+        self._missing_bytes = 0
+        """How much room was missing on the file system when new events were last decided on."""
         self._held = False
         """Whether another process keeps the log from being emptied: then nothing that leaves the store makes room."""
 
-    def is_full(self, connection: sqlite3.Connection) -> bool:
+    def is_full(self, connection: sqlite3.Connection, arriving_bytes: int = 0) -> bool:
         """Whether new events have no room: the store is at its bound, or the file system below it is full."""
-        self._disk_is_low = disk.is_low(self._file, connection)
-        return self._is_at_bound(connection) or self._disk_is_low
+        self._missing_bytes = self._look_for_room(connection, arriving_bytes)
+        return self._is_at_bound(connection) or self._missing_bytes > 0
+
+    def is_ample(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file system has room for what can wait, such as a segment."""
+        return disk.is_ample(self._file) or not disk.space(self._file, connection).missing_bytes()
+
+    @property
+    def is_log_held(self) -> bool:
+        """Whether another process keeps the log from being emptied: then no delete makes room."""
+        return self._held
+
+    def check_log(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError where another transaction could take the room that the log needs to be written back.
+
+        A log that cannot be written back could never be cut again, even once its reader has ended.
+        """
+        if disk.log_bytes(self._file) <= database.LOG_BYTES_KEPT or disk.is_ample(self._file):
+            return
+        if disk.space(self._file, connection).endangers_log:
+            self._write_back(connection)
+            if disk.space(self._file, connection).endangers_log:
+                raise database.StoreError(self._held_message() if self._held else disk.LOG_NEEDS_ROOM)
 
     def stays_full(self, connection: sqlite3.Connection) -> bool:
         """Whether new events have no room, and nothing may leave for them."""
@@ -50,13 +74,13 @@ class Room:
 
     def refusal(self) -> str:
         """Return why new events have no room, for people."""
-        if not self._held:
-            return disk.DISK_FULL if self._disk_is_low else STORE_FULL
-        return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"
+        if self._held:
+            return self._held_message()
+        return disk.DISK_FULL if self._missing_bytes else STORE_FULL
 
     def watch_log(self, connection: sqlite3.Connection) -> None:
         """Empty the log where it has grown beyond what is expected, and log a warning where a reader holds it."""
-        if self._held or self._log.stat().st_size > LOG_BYTES_EXPECTED:
+        if self._held or disk.log_bytes(self._file) > disk.LOG_BYTES_EXPECTED:
             self._empty_log(connection)
 
     def purgeable(self) -> int | None:
@@ -68,19 +92,44 @@ class Room:
         """Return what is not processed of the oldest commits, whole batches of it, where they are to be dropped.
 
         Nothing while the log is held: it grows by what is written, and by the dropping, too, until all is dropped.
+        Nothing where the log itself lacks room: what is dropped leaves pages of the file, and none of the file system.
         """
-        if not self._drops or self._held:
+        if not self._drops or self._held or not self._may_write_back(connection):
             return []
-        size, last = 0, 0
+        drop_bytes, size, last = self._drop_bytes, 0, 0
+        if self._missing_bytes and not self._is_at_bound(connection):
+            drop_bytes = max(self._missing_bytes, min(drop_bytes, DROP_BYTES_MIN))
         for first, count, length in connection.execute(
             "SELECT first_position, count, length(packed) FROM events ORDER BY first_position"
         ):
-            if size >= self._drop_bytes and self._memory.progress.may_cut_after(last):
+            if size >= drop_bytes and self._memory.progress.may_cut_after(last):
                 break
             size += length
             last = first + count - 1
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
+
+    def _look_for_room(self, connection: sqlite3.Connection, arriving_bytes: int) -> int:
+        """Return how much room is missing for new events, once the log has given back what it can."""
+        if disk.is_ample(self._file, arriving_bytes):
+            return 0
+        if missing := disk.space(self._file, connection).missing_bytes(arriving_bytes):
+            self._write_back(connection)
+            missing = disk.space(self._file, connection).missing_bytes(arriving_bytes)
+        return missing
+
+    def _write_back(self, connection: sqlite3.Connection) -> None:
+        """Bring the log into the file as far as readers let it, and empty it where it has grown beyond its size.
+
+        A log of the usual size stays as long as it is: its room, once given back, could be taken by others.
+        """
+        if self._held or disk.log_bytes(self._file) > disk.LOG_BYTES_EXPECTED:
+            self._empty_log(connection)
+        elif self._may_write_back(connection):
+            database.write_back(connection)
+
+    def _may_write_back(self, connection: sqlite3.Connection) -> bool:
+        return disk.is_ample(self._file) or disk.space(self._file, connection).may_write_back
 
     def _is_at_bound(self, connection: sqlite3.Connection) -> bool:
         # Asked for each commit: SQLite takes several times as long to say it as the file system.
@@ -90,12 +139,14 @@ class Room:
         return self._bytes(connection) >= self._bytes_max
 
     def _empty_log(self, connection: sqlite3.Connection) -> None:
-        """Cut the log; of a reader that does not end the writer waits for the first time only."""
+        """Cut the log where the file can take it; of a reader that does not end the writer waits only once."""
+        if not self._may_write_back(connection):
+            return
         held = not database.empty_log(connection, wait_ms=0 if self._held else LOG_WAIT_MS)
         if held and not self._held:
             log.warning(
                 "store=log-held bytes=%d effect=%r hint=%r",
-                self._log.stat().st_size,
+                disk.log_bytes(self._file),
                 "it grows until the reader ends, and counts as store",
                 f"fuser -v {self._file}",
             )
@@ -105,7 +156,13 @@ class Room:
 
     def _bytes_at_most(self) -> int:
         """Count the log twice: pages that are only there may make the file longer."""
-        return self._file.stat().st_size + 2 * self._log.stat().st_size
+        found = self._file.stat()
+        if not os.path.samestat(found, self._opened):
+            raise database.DamagedStoreError(f"{self._file}: replaced while the store was open")
+        return found.st_size + 2 * self._log.stat().st_size  # where it is gone, that is damage
 
     def _bytes(self, connection: sqlite3.Connection) -> int:
-        return database.bytes_used(connection) + self._log.stat().st_size
+        return database.bytes_used(connection) + disk.log_bytes(self._file)
+
+    def _held_message(self) -> str:
+        return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"

@@ -164,10 +164,9 @@ def _epochs_told(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
 
 
 def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
-    """Remember as gaps all positions of which nothing is known; give how many those are."""
-    covered = Ranges(kept)
-    for first, last in tables.load_processed(connection):
-        covered.add(first, last)
+    """Remember as gaps all positions of which nothing is known, and be done with them; return how many those are."""
+    processed = Ranges(tables.load_processed(connection))
+    covered = Ranges([*kept, *processed])
     for batch in tables.load_batches(connection):
         covered.add(batch.first, batch.last)
     for gap in gaps.load(connection):
@@ -175,18 +174,13 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
             covered.add(gap.first, gap.last)
             segments.forget(connection, gap.first, gap.last)  # its own row may be lost
     end = tables.last_position(connection)
-    position, lost = 1, 0
-    while position <= end:
-        held = covered.end_of(position)
-        if held is None:
-            last = min((covered.first_above(position) or end + 1) - 1, end)
-            segments.forget(connection, position, last)
-            gaps.insert(connection, Gap(position, last, reason))
-            lost += last - position + 1
-            held = last
-        position = held + 1
-    gaps.insert(connection, Gap(end + 1, end, reason))
-    return lost
+    holes = list(covered.holes(1, end))
+    for first, last in holes:
+        processed.add(first, last)
+        segments.forget(connection, first, last)
+    tables.replace_processed(connection, processed)
+    gaps.insert(connection, *(Gap(first, last, reason) for first, last in holes), Gap(end + 1, end, reason))
+    return sum(last - first + 1 for first, last in holes)
 
 
 def _commits(connection: sqlite3.Connection) -> Iterator[tuple[int, list[PackedEvent]]]:

@@ -158,10 +158,12 @@ def discard_from(connection: sqlite3.Connection, first_position: int) -> None:
     Its bytes are overwritten, so that no salvage takes them for those of a later event at the same position.
     """
     connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("DELETE FROM events WHERE first_position >= ?", (first_position,))
-    connection.execute("DELETE FROM fingerprints WHERE first_position >= ?", (first_position,))
-    connection.execute("DELETE FROM epochs WHERE first_position >= ?", (first_position,))
-    connection.execute("PRAGMA secure_delete = OFF")
+    try:
+        connection.execute("DELETE FROM events WHERE first_position >= ?", (first_position,))
+        connection.execute("DELETE FROM fingerprints WHERE first_position >= ?", (first_position,))
+        connection.execute("DELETE FROM epochs WHERE first_position >= ?", (first_position,))
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
 
 
 def read_fact(connection: Reads, name: str) -> str | None:

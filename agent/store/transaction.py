@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.store import database, gaps, known_rows, tables
 from agent.store.copy_count import CopyCount
+from agent.store.damage import is_damage
 from agent.store.durations import Durations
+from agent.store.known_rows import Copies
 from agent.store.log_file import LogFile
 from agent.store.opening import Memory
+from agent.store.progress import Change
 from agent.store.wear import Wear
 
 log = logging.getLogger(__name__)
@@ -44,14 +47,19 @@ class Transactions:
         self._log_is_cut = False
         """Whether nothing stands in the log behind its last commit."""
         self._lost: database.DamagedStoreError | None = None
-        """Set once the log is gone: a checkpoint would write into the file what stands in its place."""
+        """Set once damage was met: a checkpoint would write into the file what stands in the log's place."""
         self.copies = CopyCount()
         self.wear = Wear(memory.written)
         self.durations = Durations()
         """Of the transactions that reached the disk."""
 
     def open(self, connection: sqlite3.Connection) -> None:
-        """Take the connection."""
+        """Take the connection, or close it and raise."""
+        try:
+            self._log.open()
+        except BaseException:
+            connection.close()
+            raise
         self._connection = connection
         self._log_is_cut = False
         self._opened()
@@ -61,9 +69,17 @@ class Transactions:
         if self._lost is not None:
             raise self._lost
         if self._connection is None:
-            self.open(self._connect(self._path))
+            try:
+                self.open(self._connect(self._path))
+            except Exception as error:
+                self.lose_if_damaged(error)
+                raise
         assert self._connection is not None
         return self._connection
+
+    def flush(self) -> None:
+        """Bring to the medium what the file's last writer may have left in the page cache; raise OSError."""
+        self._log.flush()
 
     def close(self) -> None:
         """Close the connection."""
@@ -77,9 +93,33 @@ class Transactions:
         connection = self.connection()
         start = time.monotonic()
         changes = self._memory.progress.pending()
-        if not self._log_is_cut:
-            self._log.cut(connection)
-            self._log_is_cut = True
+        try:
+            copies = self._run(connection, write, changes)
+        except Exception as error:
+            self.lose_if_damaged(error)
+            raise
+        self._uncertain_from = None
+        self.durations.add(time.monotonic() - start)
+        self.copies.written(copies)
+        self._memory.progress.written(changes)
+        if self._log.is_long():
+            self._write_back(connection)
+
+    def lose_if_damaged(self, error: Exception) -> None:
+        """Take no more transactions once damage was met: the next opening salvages."""
+        if self._lost is not None or not is_damage(error):
+            return
+        self._lost = database.DamagedStoreError(str(error))
+        try:
+            self._log.put_back()
+        except OSError as failure:
+            log.error("store=damaged rescue=failed reason=%r", str(failure))
+        self.close()
+
+    def _run(
+        self, connection: sqlite3.Connection, write: Callable[[sqlite3.Connection], None], changes: Sequence[Change]
+    ) -> Copies:
+        self._prepare_log(connection)
         rows_before = connection.total_changes
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -95,33 +135,27 @@ class Transactions:
         except BaseException:
             self._roll_back(connection)
             raise
-        self._commit(connection, written=connection.total_changes > rows_before)
-        self._uncertain_from = None
-        self.durations.add(time.monotonic() - start)
-        self.copies.written(copies)
-        self._memory.progress.written(changes)
-
-    def _commit(self, connection: sqlite3.Connection, *, written: bool) -> None:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._give_up_connection()
             raise UnknownOutcomeError(f"COMMIT failed: {error}") from error
-        try:
-            self._log.check(written=written)
-        except database.DamagedStoreError as error:
-            self._lost = error
-            self._rescue(connection)
-            self.close()
-            raise
+        self._log.check(written=connection.total_changes > rows_before)
+        return copies
 
-    def _rescue(self, connection: sqlite3.Connection) -> None:
-        """Bring into the file what a log holds that was only removed: SQLite still has it open."""
-        if self._log.is_whole():
-            try:
-                database.empty_log(connection)
-            except sqlite3.Error as error:
-                log.error("store=damaged rescue=failed reason=%r", str(error))
+    def _prepare_log(self, connection: sqlite3.Connection) -> None:
+        """Have the log end with its last commit, on the medium, too."""
+        if not self._log_is_cut or self._log.has_shrunk():
+            self._log.flush()
+            self._log.cut(connection)
+            self._log_is_cut = True
+
+    def _write_back(self, connection: sqlite3.Connection) -> None:
+        """Write the log back; not left to SQLite, which does so before anyone has looked whether it is the store's."""
+        try:
+            database.write_back(connection)
+        except sqlite3.Error as error:
+            self.lose_if_damaged(error)
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._log_is_cut = False
@@ -133,5 +167,7 @@ class Transactions:
 
     def _give_up_connection(self) -> None:
         """Close the connection; the next transaction deletes what this one may have brought to the disk."""
+        assert self._connection is not None
         self._uncertain_from = self._memory.end + 1
-        self.close()
+        self._log.close_connection(self._connection)
+        self._connection = None

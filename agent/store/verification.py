@@ -30,6 +30,9 @@ FINDINGS_MAX = 1_000
 PAGE_ROWS, PAGE_BYTES = 4_096, 4 << 20
 """How much is read in one moment of the store: while it lasts, the service cannot begin its log anew."""
 
+LOOKS = 3
+"""How often file and log are looked at, where they do not fit each other, before that counts."""
+
 Commit = tuple[int, int, bytes]
 T = TypeVar("T")
 _STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"')
@@ -90,11 +93,18 @@ class _Look:
         self.whole = 0
 
     def files(self) -> Iterator[str]:
-        """Look for what SQLite passes over in silence."""
-        try:
-            inspect_files(self._path)
-        except database.DamagedStoreError as error:
-            yield str(error)
+        """Look for what SQLite passes over in silence.
+
+        Beside a running agent file and log are read at two moments: what a second look does not find was no damage.
+        """
+        for _ in range(LOOKS):
+            try:
+                inspect_files(self._path)
+            except database.DamagedStoreError as error:
+                found = str(error)
+            else:
+                return
+        yield found
 
     def integrity(self) -> Iterator[str]:
         for row in self._store.query(f"PRAGMA integrity_check({FINDINGS_MAX})"):

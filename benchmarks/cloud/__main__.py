@@ -29,6 +29,7 @@ from benchmarks.cloud.late import late_figures
 from benchmarks.cloud.receipts import receipt_figures
 from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, Bench, Timing
 from benchmarks.cloud.state import state_figures
+from benchmarks.cloud.window import window_figures
 from benchmarks.report import Figure
 from simulators.parts.error import PartError
 from simulators.parts.kafka import Broker
@@ -49,12 +50,13 @@ class Size:
     late_records: int
     receipt_seconds: int
     state_keys: int
+    window_keys: int
     log_versions: int
 
 
 # A little more than a fifth: Spark rounds down, and a sixth batch of six records would be measured.
-FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000, 129_600)
-QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000, 10_800)
+FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000, 5_000_000, 43_200)
+QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000, 500_000, 10_800)
 NAMES = {
     "copy": "Spark, the job's rows without dedup, to Delta",
     "raw": "Spark, Kafka's columns as they are, to Delta",
@@ -65,7 +67,7 @@ NAMES = {
     "streams-table": "Kafka Streams, exactly-once v2, and its topic to Delta",
     "consumer": "plain consumer to PostgreSQL, one process",
 }
-MORE = ("bloom", "late", "receipts", "state", "log")
+MORE = ("bloom", "late", "receipts", "state", "window", "log")
 ALL = (*NAMES, *MORE)
 
 
@@ -115,6 +117,7 @@ def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float, tri
         "late": lambda: late_figures(bench, size.late_rows, size.late_records),
         "receipts": lambda: receipt_figures(bench, size.receipt_seconds),
         "state": lambda: state_figures(bench, size.state_keys),
+        "window": lambda: window_figures(bench, size.window_keys),
         "log": lambda: log_figures(bench, size.log_versions),
     }
     if contest.names:

@@ -33,6 +33,7 @@ WINDOW = "4h"
 STATE_AGE_SECONDS = 7200
 """So long ago was a state born that is to meet fresh traffic: an event is fresh from a quarter of the window on."""
 DRIVER_MEGABYTES = 1536
+CORES = 2
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -76,17 +77,16 @@ class Bench:
         records = min(self.records, len(milliseconds) * self.batch)  # one of them stops early
         return Timing(records, sum(milliseconds) / 1000, used)
 
-    def spark_log(self, way: str, batch: int, table: Path | None = None) -> tuple[str, float]:
-        """Run one of `spark.py`, and give what it has logged, and its CPU seconds."""
+    def spark_log(self, way: str, batch: int, table: Path | None = None, cores: int = CORES) -> tuple[str, float]:
+        """Run one of `spark.py`, and return what it has logged, and its CPU seconds."""
         folder = self._fresh(way)
         target = folder if table is None else table
         arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
-        process = submit(CONTENDERS, arguments, folder, _options())
+        process = submit(CONTENDERS, arguments, folder, _options(cores))
         with _ending(process):
             process.wait_for_log("contender=started", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
-            process.wait_for_log("contender=finished", RUN_SECONDS_MAX)
-            return process.log(), cpu_seconds(process) - before
+            return _finished_log(process), cpu_seconds(process) - before
 
     def job(
         self,
@@ -220,6 +220,19 @@ def cpu_seconds(process: Process) -> float:
     return total / _TICKS
 
 
+def _finished_log(process: Process) -> str:
+    """Wait until a contender has finished, and return its log; one that logs nothing for RUN_SECONDS_MAX has failed."""
+    known = ""
+
+    def has_grown() -> bool:
+        return len(process.log()) > len(known)
+
+    while "contender=finished" not in known:
+        process.wait_until(has_grown, "more in the log", RUN_SECONDS_MAX)
+        known = process.log()
+    return known
+
+
 def _all_are_told(log: str) -> bool:
     """Tell whether the job has logged the figures of each batch that it has committed: they come a little later."""
     return log.count(" stage=committed ") == log.count(" stage=done ")
@@ -234,7 +247,10 @@ def _ending(process: Process) -> Iterator[None]:
         process.kill()
 
 
-def _options() -> Options:
+def _options(cores: int = CORES) -> Options:
     return Options(
-        driver_megabytes=DRIVER_MEGABYTES, settings={"spark.log.level": "WARN"}, packages=("contract", "cloud")
+        cores=cores,
+        driver_megabytes=DRIVER_MEGABYTES,
+        settings={"spark.log.level": "WARN"},
+        packages=("contract", "cloud"),
     )

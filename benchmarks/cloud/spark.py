@@ -4,7 +4,7 @@ copy: the job's rows without dedup, to Delta. raw: Kafka's columns as they are, 
 dropDuplicatesWithinWatermark alone, to Parquet. merge: every row by MERGE into Delta. fill: so many rows (BATCH) of
 the past into a Delta table, as somebody else's append. state: so many keys (BATCH) into the dedup's state, in large
 steps with small batches between them. age: make the job's state older by so many seconds (BATCH), so that its traffic
-is fresh. log: empty commits of a Delta table, as the names of up to so many versions (BATCH) lie in its log.
+is fresh. log: empty commits of Delta tables in whose logs the names of up to so many versions (BATCH) lie.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ DAYS = 30
 MERGE_BATCHES = 2
 """MERGE of everything is slow, and does not get faster."""
 POLL_SECONDS = 0.1
-LOG_VERSIONS = (10_800, 43_200, 129_600)
-"""At a trigger of 2 s: 6 hours, a day, three days."""
-WARM_UP_COMMITS, TIMED_COMMITS = 5, 50
+LOG_VERSIONS = (3_600, 10_800, 43_200)
+"""At a trigger of 2 s: two hours, six, a day."""
+WARM_UP_ROUNDS, TIMED_ROUNDS = 5, 30
 STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
@@ -126,6 +126,7 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
     writer = survivors.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    print(f"resident={resident_bytes(os.getppid())}", flush=True)
     for progress in query.recentProgress:
         [state] = progress.stateOperators
         print(
@@ -133,6 +134,12 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
             f"memory={state.memoryUsedBytes} disk={state.customMetrics['rocksdbSstFileSize']}",
             flush=True,
         )
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process has had at most: the Java machine's heap, and RocksDB's memory beside it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def age(spark: SparkSession, table: str, seconds: int) -> None:
@@ -146,30 +153,29 @@ def age(spark: SparkSession, table: str, seconds: int) -> None:
 
 
 def lengthen(spark: SparkSession, folder: str, versions_max: int) -> None:
-    """Time empty commits on a fresh log, and as the names of more and more versions lie beside it."""
-    table = DeltaTable(spark, f"{folder}/table", TABLE)
-    log, nothing = Path(folder) / "table" / "_delta_log", spark.createDataFrame([], TABLE.schema)
-    commit = Commit(table.id, "benchmark", 1, 0, "events", "-", {}, {0: 0}, {0: 0})
-
-    def tell(versions: int) -> None:
-        nonlocal commit
-        for number in range(WARM_UP_COMMITS + TIMED_COMMITS):
-            commit = replace(commit, batch=commit.batch + 1)
+    """Time empty commits of tables whose logs hold the names of more and more versions, one of each in every round."""
+    counts = [0, *(count for count in LOG_VERSIONS if count <= versions_max)]
+    tables = {count: DeltaTable(spark, f"{folder}/table-{count}", TABLE) for count in counts}
+    for count, table in tables.items():
+        plant_names(Path(table.path) / "_delta_log", count)
+    nothing = spark.createDataFrame([], TABLE.schema)
+    for turn in range(WARM_UP_ROUNDS + TIMED_ROUNDS):
+        first = turn % len(counts)
+        for count in counts[first:] + counts[:first]:
+            commit = Commit(tables[count].id, "benchmark", 1, turn, "events", "-", {}, {0: turn}, {0: turn})
             started = time.monotonic()
-            table.append(nothing, commit)
-            if number >= WARM_UP_COMMITS:
-                print(f"log versions={versions} seconds={time.monotonic() - started:.4f}", flush=True)
+            tables[count].append(nothing, commit)
+            if turn >= WARM_UP_ROUNDS:
+                print(f"log round={turn} versions={count} seconds={time.monotonic() - started:.4f}", flush=True)
 
-    tell(0)
-    made = 0
-    for versions in (*(known for known in LOG_VERSIONS if known < versions_max), versions_max):
-        for number in range(made, versions):
-            for kind in ("json", "crc"):  # each with the file system's own checksum beside it
-                name = f"{0:020}.{number:09}.{kind}"
-                (log / name).touch()
-                (log / f".{name}.crc").touch()
-        made = versions
-        tell(versions)
+
+def plant_names(log: Path, versions: int) -> None:
+    """Lay the names of so many versions into a log: each has four, two of them the file system's own checksums."""
+    for number in range(versions):
+        for kind in ("json", "crc"):
+            name = f"{0:020}.{number:09}.{kind}"
+            (log / name).touch()
+            (log / f".{name}.crc").touch()
 
 
 if __name__ == "__main__":

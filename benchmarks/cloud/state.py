@@ -28,8 +28,8 @@ class Seen:
 def state_figures(bench: Bench, keys: int) -> list[Figure]:
     """Grow a state to so many keys; give its bytes, and the seconds of small batches on the way."""
     log, _cpu = bench.spark_log("state", keys)
-    seen = _read(log)
-    curve = _small_batches(seen)
+    seen = read_batches(log)
+    curve = small_batches(seen)
     last = seen[-1]
     empty, full = curve[min(curve)], curve[max(curve)]
     within = [size for size, seconds in curve.items() if seconds <= 2 * empty]
@@ -49,8 +49,8 @@ def _bytes(where: str, size: int, keys: int) -> Figure:
     return Figure(f"state, {where}, {keys:,} keys", each, "bytes/key", f"<= {GOAL_BYTES}", each <= GOAL_BYTES)
 
 
-def _small_batches(seen: list[Seen]) -> dict[int, float]:
-    """Give the median seconds of each run of small batches, by the keys before it; the very first batch warms up."""
+def small_batches(seen: list[Seen]) -> dict[int, float]:
+    """Return the median seconds of each run of small batches, by the keys before it; the very first batch warms up."""
     runs: dict[int, list[float]] = {}
     before = 0
     for one in seen[1:]:
@@ -61,7 +61,8 @@ def _small_batches(seen: list[Seen]) -> dict[int, float]:
     return {size: median(seconds) for size, seconds in runs.items()}
 
 
-def _read(log: str) -> list[Seen]:
+def read_batches(log: str) -> list[Seen]:
+    """Return the batches of a run in their order."""
     seen: list[Seen] = []
     keys = 0
     for found in _BATCH.finditer(log):

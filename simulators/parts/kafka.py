@@ -44,12 +44,17 @@ class Broker:
         second: Listener | None = None,
         scram: Mapping[str, str] | None = None,
         node: Node | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
-        """Prepare a broker; `scram` gives users of SASL/SCRAM-SHA-512 with their passwords."""
+        """Prepare a broker; `scram` names users of SASL/SCRAM-SHA-512 with their passwords.
+
+        `properties` are settings of the broker beside ours, or instead of them.
+        """
         self._folder = folder.absolute()
         self._node = node
         self._second = second
         self._scram = scram or {}
+        self._properties = properties or {}
         self._port, self._controller_port = ports.free(2) if node is None else node.own_ports
         self._process: Process | None = None
 
@@ -170,11 +175,11 @@ class Broker:
 
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._properties_file.write_text(
-            broker_settings.server_properties(
-                self._port, self._controller_port, self.data_folder, self._second, self._node
-            )
+        settings = broker_settings.server_properties(
+            self._port, self._controller_port, self.data_folder, self._second, self._node
         )
+        own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        self._properties_file.write_text(settings + own)  # of a name that comes twice the last one counts
         self._logging_file.write_text(broker_settings.logging_properties())
 
     def _format_storage(self) -> None:

@@ -121,13 +121,18 @@ class Process:
         self._clear_away()
         return status
 
+    def request_end(self) -> None:
+        """Ask the child to end (SIGTERM), and return at once; one that is paused goes on for it."""
+        if self._child is not None and self.alive:
+            self.resume()
+            self._child.terminate()
+
     def terminate(self, seconds: float = TERMINATE_SECONDS_MAX) -> int | None:
         """Ask the child to end (SIGTERM), kill it when it does not in time, and return its exit status."""
         if self._child is None:
             return None
         if self.alive:
-            self.resume()
-            self._child.terminate()
+            self.request_end()
             try:
                 self._child.wait(timeout=seconds)
             except subprocess.TimeoutExpired:

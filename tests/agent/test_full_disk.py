@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,11 @@ from agent.settings import IdentitySettings, StoreSettings
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.port import Batch, Offsets
-from tests.support.full_disk import fill, small_disk
 from tests.support.posting_gateway import PostingGateway
+from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 MEGABYTES = 24
-
-
-@contextmanager
-def gateway_on_a_small_disk(folder: Path) -> Iterator[tuple[PostingGateway, Path]]:
-    """Make a gateway whose state is all that is on its disk."""
-    with small_disk(folder / "disk", MEGABYTES) as disk, PostingGateway(folder, disk / "state").process() as gateway:
-        yield gateway, disk
 
 
 def process_all(state: Path) -> None:
@@ -51,7 +43,7 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         gateway.agent.kill()
         gateway.start()
         assert gateway.post_again(*sorted(gateway.acked)[:5]) == 200
-        assert gateway.post(1) == 503
+        assert gateway.post(50, 1_000) == 503
         assert gateway.agent.terminate() == 0
         gateway.start()
         assert gateway.stored().keys() == gateway.acked
@@ -83,6 +75,34 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         wait_until(lambda: gateway.post(1) == 200, "there is room again")
         wait_until(lambda: gateway.readiness() == 200, "it is ready again")
         assert gateway.stored().keys() == gateway.acked
+
+
+def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk", MEGABYTES, "nr_inodes=12") as disk,
+        PostingGateway(tmp_path, disk / "state").process() as gateway,
+    ):
+        gateway.start()
+        assert gateway.post(50, 1_000) == 200
+        assert gateway.agent.terminate() == 0
+        taken = use_up_inodes(disk)
+        gateway.agent.start()
+        gateway.agent.wait_for_log("store=waiting")
+        for file in taken:
+            file.unlink()
+        gateway.agent.wait_for_log("agent=ready")
+        assert gateway.stored().keys() == gateway.acked
+        assert gateway.agent.log().count("store=waiting") == 1
+
+
+def use_up_inodes(disk: Path) -> list[Path]:
+    """Make files until there can be no more."""
+    taken: list[Path] = []
+    with suppress(OSError):
+        while True:
+            (disk / f"file {len(taken)}").touch(exist_ok=False)
+            taken.append(disk / f"file {len(taken)}")
+    return taken
 
 
 def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when_there_is_some(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from agent import command_line
 from agent.forward.held import HELD_FACT, Held, write_held
 from agent.forward.hold import HOLD_FACT, Hold
-from agent.store import database
+from agent.store import database, disk
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
@@ -113,6 +114,26 @@ def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) ->
     assert findings(run) == {}
     assert json.loads(run("status", "--json")[1][0])["events"]["lost"] == 1
     assert "1 lost" in "".join(run("status")[1])
+
+
+def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 100_000)
+
+    async def hold() -> tuple[list[str], list[str], int]:
+        clock, path = HandClock(), folder / database.FILE_NAME
+        async with make_store(folder, clock) as store:
+            with closing(database.open_for_reading(path)) as reader, database.moment(reader):
+                reader.execute("SELECT count(*) FROM events").fetchone()
+                before = run("status")[1]
+                for number in range(40):
+                    await accept(store, clock, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
+                return before, run("status")[1], json.loads(run("status", "--json")[1][0])["log_bytes"]
+
+    before, held, log_bytes = asyncio.run(hold())
+    lines = [line for line in held if "held by a program that reads the store" in line]
+    assert f"fuser -v {folder / database.FILE_NAME}" in lines[0]
+    assert log_bytes > disk.LOG_BYTES_EXPECTED
+    assert not any("held by" in line for line in [*before, *run("status")[1]])
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Record, send
-from tests.support.waiting import wait_for_work
+from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
-BATCH_SECONDS_MAX = 180.0
+STANDSTILL_SECONDS_MAX = 180.0
+"""Spark logs nothing for so long while it starts beside much other work."""
 PARTITIONS = 3
 DELTA, POSTGRES = "delta", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
@@ -86,23 +87,33 @@ class CloudSide:
         """End the latest job by SIGKILL, JVM and Python."""
         self.jobs[-1].kill()
 
-    def stop(self) -> int | None:
+    def stop(self) -> int:
         """End the latest job in its own way."""
-        return self.jobs[-1].terminate(60)
+        self.jobs[-1].request_end()
+        return self.wait_for_end()
+
+    def wait_for_end(self, job: Process | None = None) -> int:
+        """Wait for the own end of a job, the latest unless another is given, and return its exit status."""
+        return wait_for_end(job or self.jobs[-1], STANDSTILL_SECONDS_MAX)
 
     def wait_for_log(self, text: str) -> None:
-        self.jobs[-1].wait_for_log(text, BATCH_SECONDS_MAX)
+        self.wait(lambda: text in self.jobs[-1].log(), f"{text!r} in the log")
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        self.jobs[-1].wait_until(condition, what, BATCH_SECONDS_MAX)
+        """Wait until a condition holds; fail once the latest job stands still."""
+        self._wait_for_count(lambda: int(condition()), 1, what)
 
     def wait_for_receipts(self, records: int) -> None:
         """Wait until the receipts cover so many records."""
-        wait_for_work(self.jobs[-1], self.receipted, records, "records are receipted", BATCH_SECONDS_MAX)
+        self._wait_for_count(self.receipted, records, "records are receipted")
 
     def wait_for_rows(self, count: int) -> None:
         """Wait until the table has so many rows."""
-        wait_for_work(self.jobs[-1], lambda: len(self.rows()), count, "rows", BATCH_SECONDS_MAX)
+        self._wait_for_count(lambda: len(self.rows()), count, "rows")
+
+    def _wait_for_count(self, count: Callable[[], int], goal: int, what: str) -> None:
+        job = self.jobs[-1]
+        wait_for_work(job, count, goal, what, STANDSTILL_SECONDS_MAX, work=lambda: log_bytes(job))
 
     @property
     def group(self) -> str:

@@ -10,7 +10,7 @@ from cloud import maintenance
 from simulators.parts.process import Process
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Gateway, readings, without_header
-from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
 
 CLOUD = Path(maintenance.__file__).parent
 
@@ -31,13 +31,13 @@ def test_the_audit_finds_nothing_amiss_and_maintenance_changes_nothing(cloud: Cl
     ends = ("--bootstrap-servers", cloud.bootstrap_servers, "--topic", cloud.topic, "--group", cloud.group)
     places = ("--output", str(cloud.folder / "audit"), "--report", str(cloud.folder / "audit.html"), "--grace", "0s")
     audit = run(cloud, "audit.py", *ends, *places, *cloud.sink_options())
-    assert audit.wait(BATCH_SECONDS_MAX) == 0, audit.log()
+    assert cloud.wait_for_end(audit) == 0, audit.log()
     assert "Every label is accounted for." in audit.log()
     assert "accepted 50, duplicate 10" in audit.log()
     assert "Every label is accounted for." in (cloud.folder / "audit.html").read_text()
 
     maintained = run(cloud, "maintenance.py", *cloud.sink_options())
-    assert maintained.wait(BATCH_SECONDS_MAX) == 0, maintained.log()
+    assert cloud.wait_for_end(maintained) == 0, maintained.log()
     assert cloud.ids() == [str(number) for number in range(50)]
 
     cloud.send(gateway.records(readings(5, start=50)), 0)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from contract.event import Event
 from contract.record import Clock
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
-from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
 from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy]
@@ -163,7 +163,7 @@ def test_state_that_is_lost_stops_the_job_and_a_new_checkpoint_goes_on(cloud: Cl
     assert cloud.stop() == 0
     shutil.rmtree(cloud.folder / cloud.checkpoint / "state")
     ledger.tell([*first, *gateway.records(readings(20, start=20))])
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(cloud.start()) == 1
     assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
     shutil.rmtree(cloud.folder / cloud.checkpoint)
     cloud.start()
@@ -181,7 +181,7 @@ def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
     for answer in admin.delete_records([TopicPartition(cloud.topic, 0, 15)]).values():
         answer.result(60)
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(cloud.start()) == 1
     assert "records are lost" in cloud.jobs[-1].log()
     assert (len(cloud.marks()), cloud.receipted()) == (10, 10)
 

@@ -18,7 +18,7 @@ from simulators.parts import ports
 from simulators.parts.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
-from tests.cloud.running import BATCH_SECONDS_MAX, DELTA, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, POSTGRES, CloudSide
 from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -194,13 +194,13 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
     cloud.start()
     cloud.wait_for_log("claim=2")
     cloud.send(gateway.records(readings(10, start=10)))
-    assert older.wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(older) == 1
     cloud.wait_for_receipts(20)
     assert cloud.ids() == ids(range(20))
     assert cloud.stop() == 0
 
     cloud.checkpoint = older_checkpoint
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(cloud.start()) == 1
     assert "has taken the table over" in cloud.jobs[-1].log()
 
 
@@ -240,7 +240,7 @@ def test_a_topic_made_anew_stops_the_job(cloud: CloudSide, broker: Broker) -> No
     admin.delete_topics([cloud.topic], operation_timeout=30)[cloud.topic].result(60)
     broker.create_topics(cloud.topic, partitions=3)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=10)), partition=0)
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(cloud.start()) == 1
     assert "Start with a new table" in cloud.jobs[-1].log()
 
 
@@ -256,7 +256,7 @@ def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: 
     broker.create_topics(cloud.topic, partitions=3)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(20, start=100)), partition=0)
     cloud.jobs[-1].resume()
-    assert cloud.jobs[-1].wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end() == 1
     assert "Start with a new table" in cloud.jobs[-1].log()
     assert cloud.ids() == ids(range(5))
     assert cloud.receipted() in (0, 5)  # Kafka forgets a topic's offsets with it
@@ -275,7 +275,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job_and_is_read_
     assert cloud.stop() == 0
     cut_log(broker, cloud.topic, 0, 20)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(readings(15, start=100)), partition=0)
-    assert cloud.start().wait(BATCH_SECONDS_MAX) == 1
+    assert cloud.wait_for_end(cloud.start()) == 1
     assert "truncated below offset 30" in cloud.jobs[-1].log()
     assert cloud.ids() == ids(range(30))
 

@@ -122,6 +122,23 @@ def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     assert read.epochs[0] > 0
 
 
+@pytest.mark.parametrize(("epochs_ahead", "end"), [(1, 10), (0, 20)])
+def test_a_leader_of_the_past_gives_no_verdict(side: Side, epochs_ahead: int, end: int) -> None:
+    """To a job that knows of a later election, or of more in the same log, the broker is a leader that was deposed."""
+    side.send(10)
+    read = side.read(10)
+    log = TopicLog(side.admin, side.topic, patience_seconds=1)
+    later = replace(read, epochs={0: read.epochs[0] + epochs_ahead})
+    with pytest.raises(KafkaError, match="leaders of the past"):
+        log.check(later, {0: end})
+    with pytest.raises(KafkaError, match="leaders of the past"):  # what was once known stays known
+        log.check(replace(read, epochs={}), {0: end})
+    side.broker.kill()
+    side.broker.start()  # an election that it has won
+    side.send(10)
+    assert log.check(later, {0: end})[0] > read.epochs[0]
+
+
 def test_no_answer_is_no_verdict(side: Side, spark: SparkSession) -> None:
     read = side.read(0)
     nobody = KafkaSettings("127.0.0.1:1", side.topic, GROUP, 1, _IMPATIENT)

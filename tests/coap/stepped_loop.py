@@ -25,7 +25,11 @@ class SteppedLoop:
     ) -> None:
         self._loop.time = self._real  # type: ignore[method-assign]
 
-    async def advance(self, seconds: float) -> None:
+    def step(self, seconds: float) -> None:
+        """Move the clock ahead, as work of so many seconds would."""
         self._ahead += seconds
+
+    async def advance(self, seconds: float) -> None:
+        self.step(seconds)
         for _ in range(TURNS):
             await asyncio.sleep(0)

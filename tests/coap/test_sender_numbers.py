@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.coap.sender_numbers import BLOCK, LEAP_SHARE, NUMBER_END, NumbersExhaustedError, SenderNumbers
+from agent.coap.tuning import Tuning
 
 
 class Shortest(Random):
@@ -46,6 +47,10 @@ def test_no_number_comes_twice_over_lives_that_end_without_warning(
         taken += [numbers.take() for _ in range(count)]
     assert len(set(taken)) == len(taken)
     assert taken == sorted(taken)
+
+
+def test_a_flood_has_the_event_loop_wait_for_the_disk_once_in_a_long_while() -> None:
+    assert BLOCK / Tuning().protected_per_second > 50.0
 
 
 def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> None:
@@ -166,7 +171,7 @@ def test_without_a_file_it_begins_anywhere(tmp_path: Path) -> None:
 def test_the_last_numbers_are_given_and_then_none(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     kept(file, NUMBER_END - BLOCK)
-    numbers = SenderNumbers(file, Random(1))
+    numbers = SenderNumbers(file, Shortest())
     assert [numbers.take() for _ in range(BLOCK)] == list(range(NUMBER_END - BLOCK, NUMBER_END))
     for again in (numbers, SenderNumbers(file, Random(1))):
         with pytest.raises(NumbersExhaustedError, match="new credentials"):

@@ -158,6 +158,21 @@ def test_what_is_not_well_formed_is_undecodable(body: str) -> None:
         deliver(bytes.fromhex(body), Media.CBOR)
 
 
+@pytest.mark.parametrize("strings", [1, 4, 2_000])
+@pytest.mark.parametrize("kind", [0x40, 0x60])
+@pytest.mark.parametrize("form", ["values", "keys", "bignums"])
+def test_the_chunks_of_all_strings_of_a_body_count_as_its_items(form: str, kind: int, strings: int) -> None:
+    chunks = cbor_form.ITEMS_MAX // strings + 1
+    string = bytes((kind | 31,)) + bytes((kind,)) * chunks + b"\xff"
+    body = {
+        "values": b"\x9f" + string * strings + b"\xff",
+        "keys": b"\xbf" + (string + b"\0") * strings + b"\xff",
+        "bignums": b"\x9f" + (b"\xc2" + string) * strings + b"\xff",
+    }[form]
+    with pytest.raises(Undecodable, match=f"more than {cbor_form.ITEMS_MAX} items"):
+        cbor_form.read(body)
+
+
 @pytest.mark.parametrize("body", ["01", "6161", "4101", "f6", "f5", "fb3fb999999999999a"])
 def test_other_items_are_undecodable(body: str) -> None:
     with pytest.raises(Undecodable, match="neither a map nor an array"):

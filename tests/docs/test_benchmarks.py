@@ -15,6 +15,11 @@ KEPT = ROOT / "docs" / "benchmarks"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 WAYS_IN = "| contender | events/s | CPU per event | p99 | durable before the answer |"
 FIGURES = "| figure | measured | goal |"
+STATE = (
+    "| keys in the state | a batch of 2,000 keys | state on disk "
+    "| events/s with a window of 10 minutes | of an hour | of 4 hours |"
+)
+STATE_WINDOWS = (600, 3_600, 14_400)
 TABLES = [
     (
         "agent",
@@ -25,6 +30,7 @@ TABLES = [
     ("store", "## The event store", FIGURES, (1,)),
     ("cloud", "## The cloud", "| contender | records/s | by CPU second |", (1, 2)),
     ("cloud", "## The cloud", FIGURES, (1,)),
+    ("cloud", "## The cloud", STATE, (1,)),
 ]
 
 
@@ -59,6 +65,18 @@ def test_each_figure_in_a_table_is_kept(name: str, part: str, head: str, columns
     cells = [(row[0], row[column]) for row in rows(head, text) for column in columns]
     assert len(cells) > 5
     assert [(row, one) for row, cell in cells for one in NUMBER.findall(cell) if not is_kept(one, kept)] == []
+
+
+def test_the_rates_of_the_windows_follow_from_the_keys_that_the_state_held() -> None:
+    figures = {one["name"]: one for one in json.loads((KEPT / "cloud.json").read_text())["figures"]}
+    curve = figures["batch of 2,000 keys, state empty"]["details"]["seconds_by_keys"]
+    [bytes_per_key] = [one["value"] for name, one in figures.items() if name.startswith("state, disk, ")]
+    table = [[float(NUMBER.findall(cell)[0].replace(",", "")) for cell in row] for row in rows(STATE, PAGE.read_text())]
+    assert {keys: seconds for keys, seconds, *_ in table} == {int(keys): round(s, 2) for keys, s in curve.items()}
+    for keys, _seconds, megabytes, *rates in table:
+        assert abs(megabytes - keys * bytes_per_key / 1e6) <= 0.5
+        # A key stays for two windows: it expires one after it was seen, and the watermark is one behind.
+        assert all(abs(rate - keys / (2 * w)) <= 0.5 for rate, w in zip(rates, STATE_WINDOWS, strict=True))
 
 
 def test_the_files_of_figures_are_named() -> None:

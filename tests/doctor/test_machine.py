@@ -192,3 +192,27 @@ def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path:
     findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
     assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
     assert "not a database" in findings[-1].text
+
+
+@pytest.mark.parametrize("missing", ["the file", "the log"])
+def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
+    tmp_path: Path, missing: str
+) -> None:
+    path = tmp_path / database.FILE_NAME
+    path.with_name(f"{path.name}.damaged-T").touch()
+    path.with_name(f"{path.name}.open").touch()
+    if missing == "the log":
+        path.write_bytes(b"")
+    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
+    found = next(finding for finding in examine(settings) if finding.check == "store")
+    assert found.condition == Condition.WRONG
+    assert "missing" in found.text or "its log is gone" in found.text
+
+
+def test_a_lock_that_cannot_be_opened_is_not_taken_for_none(tmp_path: Path) -> None:
+    path = tmp_path / database.FILE_NAME
+    assert not database.in_use(path)
+    lock = path.with_name(f"{path.name}.lock")
+    lock.symlink_to(lock)
+    with pytest.raises(OSError, match="symbolic links"):
+        database.in_use(path)

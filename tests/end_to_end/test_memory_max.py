@@ -81,10 +81,12 @@ def _dense(number: int) -> bytes:
     ).encode()
 
 
-def _held_open(stack: ExitStack, port: int, count: int, asked: bytes) -> None:
+def _held_open(stack: ExitStack, port: int, address: str, count: int, asked: bytes) -> None:
+    """Ask from an address of this machine, and read nothing."""
     for _ in range(count):
         client = stack.enter_context(socket.socket())
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+        client.bind((address, 0))
         client.connect(("127.0.0.1", port))
         client.sendall(asked)
 
@@ -154,7 +156,7 @@ def _flood(publisher: Publisher, coap_port: int, http_port: int, agent: Process)
         for _ in range(ROUNDS):
             end = time.monotonic() + ROUND_SECONDS
             with ExitStack() as clients, suppress(OSError):
-                _held_open(clients, http_port, READERS, 6 * LIVE)
-                _held_open(clients, http_port, POSTERS, SLOW_POST)
+                _held_open(clients, http_port, "127.0.0.2", READERS, 6 * LIVE)
+                _held_open(clients, http_port, "127.0.0.3", POSTERS, SLOW_POST)
                 while agent.alive and time.monotonic() < end:
                     _ask(http_port, "GET", "/healthz")

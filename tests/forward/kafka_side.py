@@ -211,6 +211,7 @@ class KafkaSide:
                 "enable.auto.commit": "false",
                 "isolation.level": isolation,
                 "enable.partition.eof": "true",
+                "auto.offset.reset": "earliest",
             }
         )
 

@@ -1,4 +1,4 @@
-"""The agent as a process that kills itself (SIGKILL) at chosen steps of a transaction, again and again.
+"""The agent as a process that kills itself (SIGKILL) at chosen steps of a batch, again and again.
 
     python -m tests.forward.mortal_agent CONFIGURATION KILLS SEED
 
@@ -21,17 +21,18 @@ from random import Random
 from typing import Any
 
 from agent import configuration
-from agent.forward import exactly_once
+from agent.forward import at_most_once, exactly_once
+from agent.forward.at_most_once import UnackedSession, _Ledger
 from agent.forward.exactly_once import TransactionalSession
 from agent.forward.transactional import Transactions
 from agent.service import serve
 from agent.store.event_store import EventStore
 
-EVENTS_PER_TRANSACTION = 20
-TRANSACTIONS_MAX = 3
-"""A life ends in one of so many transactions."""
-COMMIT_MS_MAX = 15
-"""Within how much time of a commit's beginning a life ends, where it is to end in the commit."""
+EVENTS_PER_BATCH = 20
+BATCHES_MAX = 3
+"""A life ends in one of so many batches."""
+STEP_MS_MAX = 15
+"""Within how much time of a step's beginning a life ends, where it is to end in the step."""
 LIFE_MS_MAX = 1_500
 
 
@@ -42,9 +43,11 @@ class Step:
     owner: type
     method: str
     moment: str
+    once: bool = False
+    """Whether a life has it once, and not once for each batch."""
 
 
-STEPS: Mapping[str, Step | None] = {
+TRANSACTION: Mapping[str, Step | None] = {
     "before intent": Step(TransactionalSession, "_intend", "before"),
     "after intent": Step(TransactionalSession, "_intend", "after"),
     "before commit": Step(Transactions, "commit", "before"),
@@ -53,6 +56,19 @@ STEPS: Mapping[str, Step | None] = {
     "after mark": Step(EventStore, "mark_forwarded", "after"),
     "any time": None,
 }
+RELEASE: Mapping[str, Step | None] = {
+    "before release": Step(EventStore, "release", "before"),
+    "in release": Step(EventStore, "release", "soon"),
+    "after release": Step(EventStore, "release", "after"),
+    "in send": Step(UnackedSession, "_send", "soon"),
+    "after send": Step(UnackedSession, "_send", "after"),
+    "before check": Step(UnackedSession, "_check_connection", "before"),
+    "after check": Step(UnackedSession, "_check_connection", "after"),
+    "before account": Step(_Ledger, "lose", "before", once=True),
+    "after account": Step(_Ledger, "lose", "after", once=True),
+    "any time": None,
+}
+STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
 
 
 def main() -> None:
@@ -61,11 +77,12 @@ def main() -> None:
     kills, seed = int(sys.argv[2]), int(sys.argv[3])
     random = Random(seed)
     logging.basicConfig(level=logging.INFO)
+    steps = STEPS[settings.kafka.delivery]
     for number in range(kills):
-        step, countdown = random.choice(tuple(STEPS)), random.randrange(TRANSACTIONS_MAX)
+        step, countdown = random.choice(tuple(steps)), random.randrange(BATCHES_MAX)
         child = os.fork()
         if child == 0:
-            _arm(STEPS[step], countdown, random)
+            _arm(steps[step], countdown, random)
             asyncio.run(serve(settings))
             os._exit(0)
         status = os.waitpid(child, 0)[1]
@@ -80,7 +97,8 @@ def _die() -> None:
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
     """Let the agent die at the step's n-th occurrence, or at any time."""
-    vars(exactly_once)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_TRANSACTION
+    for module in (exactly_once, at_most_once):
+        vars(module)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
         threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
         return
@@ -88,11 +106,11 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
     occurrences = itertools.count()
 
     def mortal(*arguments: Any) -> Any:
-        due = next(occurrences) == countdown
+        due = next(occurrences) == (0 if step.once else countdown)
         if due and step.moment == "before":
             _die()
         if due and step.moment == "soon":
-            threading.Timer(random.uniform(0, COMMIT_MS_MAX) / 1000, _die).start()
+            threading.Timer(random.uniform(0, STEP_MS_MAX) / 1000, _die).start()
         answer = original(*arguments)
         if due and step.moment == "after":
             _die()

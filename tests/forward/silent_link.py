@@ -37,11 +37,16 @@ class SilentLink:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """End all connections; new ones are carried."""
         with self._lock:
             for one in self._sockets:
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
                 one.close()
+            self._sockets.clear()
 
     def fall_silent(self) -> None:
         """Let nothing pass from now on; connections stay open, new ones too, and lead nowhere."""

@@ -7,15 +7,26 @@ from collections import Counter
 import pytest
 
 from agent.forward.account import UNSURE_FACT, Account, read_account
+from agent.forward.held import HELD_FACT, Held, read_held, write_held
+from agent.forward.oversized import REASON
+from contract.event import Event
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once
-from tests.forward.events import readings
+from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, sequence
 from tests.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 
 MODE = "at-most-once"
+
+
+class DeclaringOutbox(MemoryOutbox):
+    """Declares what is given up by an event of the gateway's own, as the store does; one that is too large itself."""
+
+    def give_up(self, position: int, reason: str) -> None:
+        super().give_up(position, reason)
+        self.append(Event(device(0), id=position, data={"gap": "x" * 5_000}), via="gateway")
 
 
 def account(outbox: MemoryOutbox) -> Account:
@@ -47,6 +58,34 @@ def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaS
 
     assert_each_once(kafka, outbox)
     assert outbox.forwarded() == []
+
+
+@pytest.mark.kafka
+def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(20))
+    outbox.set_fact(HELD_FACT, write_held({4: Held(70_000, 1, own=False)}))
+
+    with forwarding(kafka.settings(MODE), outbox):
+        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+
+    assert_each_once(kafka, outbox)
+    assert read_held(outbox.fact(HELD_FACT)) == {}
+
+
+@pytest.mark.kafka
+def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
+    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = DeclaringOutbox()
+    outbox.append(*readings(5), Event(device(1), id=9, data={"trace": "x" * 5_000}), *readings(5, 5))
+
+    with forwarding(kafka.settings(MODE, message_max_bytes="1000"), outbox):
+        wait_until(lambda: "event=lost" in caplog.text or len(outbox.given_up) > 1, "the declaration was refused")
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+
+    assert outbox.given_up == {6: REASON}
+    assert len(outbox.stored()) == 12
 
 
 @pytest.mark.kafka

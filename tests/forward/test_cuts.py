@@ -92,7 +92,8 @@ def line_side(broker: Broker, topic: str) -> KafkaSide:
 
 FEW_CUTS = (at_bound(0), at_bound(2), within(1))
 EVERY_CUT = tuple(cut(number) for number in range(2 * BURSTS + 1) for cut in (at_bound, within))
-"""The transactions' own marks are batches, too."""
+"""At each end of a record batch, and within each: a broker that comes back cuts off a batch that is not whole, wherever
+it breaks off. The transactions' own marks are batches, too."""
 
 
 @contextmanager

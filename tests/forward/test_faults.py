@@ -27,8 +27,8 @@ from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide
 from tests.forward.running import GATEWAY, forwarding
 from tests.forward.silent_link import SilentLink
-from tests.support.full_disk import fill, small_disk
 from tests.support.memory_outbox import MemoryOutbox
+from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]

@@ -28,6 +28,8 @@ SUCCESSOR = replace(RECEIPT, succeeds=TABLE)
         (f"{RECEIPT}é", RECEIPT),
         (str(SUCCESSOR), SUCCESSOR),
         (f"{SUCCESSOR}\x02", SUCCESSOR),
+        (f"{SUCCESSOR}7", SUCCESSOR),
+        (f"{RECEIPT}:{TABLE}", RECEIPT),
         ("a consumer's own words", None),
         ("", None),
     ],

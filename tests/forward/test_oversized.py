@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from agent.forward import oversized
+from agent.forward.error import UnreachableError
 from agent.forward.held import HELD_FACT, read_held
+from agent.forward.link import UNREACHABLE
 from agent.forward.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.settings import KafkaSettings
-from agent.store.port import StoredEvent
+from agent.store.port import Batch, StoredEvent
+from agent.telemetry.links import LinkName
 from contract.event import Event
 from contract.record import encode_tail
+from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide
@@ -112,6 +116,28 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.kafka
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("delivery", MODES)
+def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up(
+    broker: Broker, kafka: KafkaSide, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.forward.topic.REQUEST_SECONDS_MAX", 1.0)
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10), LARGE)
+
+    with forwarding(large(kafka.settings(delivery, **SMALL), 3.0), outbox) as links:
+        wait_until(lambda: outbox.new == 1, "all others are forwarded")
+        broker.kill()
+        wait_until(
+            lambda: bool(outbox.given_up) or links.state(LinkName.KAFKA) == UNREACHABLE,
+            "it is noticed, or it is too late",
+        )
+
+    assert outbox.given_up == {}
+    assert waiting(outbox) == [11]
+
+
 # The rules, without Kafka
 
 
@@ -138,8 +164,15 @@ class Refusing:
         own = Event(device(0), id=position, data={})
         self.rules.refused(event._replace(tail=encode_tail(own, RECEIVED, self.via)), size)
 
-    def try_again(self) -> list[int]:
-        return [event.position for event in self.rules.next_try()]
+    def try_again(self, ask: Callable[[], object] = lambda: None) -> list[int]:
+        return [event.position for event in self.rules.next_try(ask)]
+
+    def try_and_refuse(self) -> int:
+        """Let the time for a try come, and refuse what is tried."""
+        self.clock.pass_seconds(RETRY_MS / 1000)
+        (position,) = self.try_again()
+        self.refuse(position, read_held(self.outbox.fact(HELD_FACT))[position].size)
+        return position
 
 
 def test_a_suspect_goes_alone_and_what_waits_not_at_all() -> None:
@@ -186,27 +219,83 @@ def test_only_time_in_which_kafka_has_refused_counts_and_outlives_a_restart() ->
         case.refuse(1, 700)
         tries += 1
 
-    assert 5 <= tries <= 20
+    assert 10 <= tries <= 20
     assert case.outbox.given_up == {1: REASON}
     assert waiting(case.outbox) == []
 
 
-def test_what_is_refused_again_after_a_smaller_one_was_taken_has_not_waited_in_vain() -> None:
+def test_nothing_is_given_up_that_was_not_refused_once_more_after_its_time() -> None:
+    case = Refusing(3, after_ms=3 * RETRY_MS)
+    for position, size in ((1, 900), (2, 700), (3, 800)):
+        case.refuse(position, size)
+    tried = [case.try_and_refuse() for _ in range(4)]
+    assert tried == [2, 2, 2, 2]
+    assert case.outbox.given_up == {2: REASON}, "the others were not asked about since they were refused first"
+
+    case.clock.pass_seconds(RETRY_MS / 1000)
+    assert case.try_again() == [3]
+    assert case.rules.taken(3)
+
+    assert case.outbox.given_up == {2: REASON}
+    assert waiting(case.outbox) == []
+
+
+def test_each_event_is_tried_alone_before_it_is_given_up() -> None:
+    case = Refusing(3, after_ms=2 * RETRY_MS)
+    for position in (1, 2, 3):
+        case.refuse(position, 700)
+    tried = [case.try_and_refuse() for _ in range(5)]
+
+    assert tried == [1, 1, 1, 2, 3]
+    assert case.outbox.given_up == {1: REASON, 2: REASON, 3: REASON}
+    assert waiting(case.outbox) == []
+
+
+def test_while_no_broker_answers_nothing_is_tried_and_no_time_counts() -> None:
+    case = Refusing(1, after_ms=2 * RETRY_MS)
+
+    def ask() -> object:
+        raise UnreachableError("nobody listens")
+
+    case.refuse(1, 700)
+    case.try_and_refuse()
+    before = case.outbox.fact(HELD_FACT)
+    for _ in range(5):
+        case.clock.pass_seconds(RETRY_MS / 1000)
+        with pytest.raises(UnreachableError):
+            case.try_again(ask)
+
+    assert case.outbox.fact(HELD_FACT) == before
+    assert case.try_again() == [1]
+
+
+def test_what_is_refused_again_after_another_was_taken_waits_anew() -> None:
     case = Refusing(2, after_ms=3 * RETRY_MS)
     case.refuse(1, 700)
     case.refuse(2, 900)
     for _ in range(3):
-        case.clock.pass_seconds(RETRY_MS / 1000)
-        assert case.try_again() == [1]
-        case.refuse(1, 700)
-    refused_ms = read_held(case.outbox.fact(HELD_FACT))[2].refused_ms
+        case.try_and_refuse()
     case.clock.pass_seconds(RETRY_MS / 1000)
     assert case.try_again() == [1]
     assert case.rules.taken(1)
     case.refuse(2, 900)
 
-    assert refused_ms == 2 * RETRY_MS
-    assert read_held(case.outbox.fact(HELD_FACT))[2].refused_ms == refused_ms
+    assert read_held(case.outbox.fact(HELD_FACT))[2].refused_ms == 0
+
+
+def test_what_is_no_longer_new_leaves_the_fact_with_the_next_try() -> None:
+    case = Refusing(3)
+    case.refuse(1, 700)
+    case.refuse(2, 900)
+    case.outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
+    case.restart()
+
+    assert case.try_again() == [2]
+    assert waiting(case.outbox) == [2]
+    case.outbox.give_up(2, "damaged")
+    case.clock.pass_seconds(RETRY_MS / 1000)
+    assert case.try_again() == []
+    assert waiting(case.outbox) == []
 
 
 def test_the_gateways_own_events_are_never_given_up() -> None:

@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.error import LeaderChangedError
+from agent.forward.error import LeaderChangedError, RenewalError, SessionError
 from agent.forward.topic import LeaderEpochs
 from agent.forward.window import Flight, Window
 from agent.store.port import Batch, Offsets
@@ -43,7 +43,7 @@ def test_a_flight_is_acked_by_its_last_report_only() -> None:
 
 
 @pytest.mark.parametrize("before", [{}, {3: 3}, {2: 4}])
-@pytest.mark.parametrize("after", [{}, {3: 4}, {2: 3, 3: 5}])
+@pytest.mark.parametrize("after", [{3: 4}, {2: 3, 3: 5}])
 def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_its_last_ack_is_none(
     before: LeaderEpochs, after: LeaderEpochs
 ) -> None:
@@ -52,6 +52,16 @@ def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_it
 
     with pytest.raises(LeaderChangedError, match="partition 3"):
         sending.batch("id", after)
+
+
+def test_a_leader_that_does_not_answer_is_no_other_leader() -> None:
+    sending = flight(5, 1)
+    sending.report(None, delivered(3, 70))
+
+    with pytest.raises(SessionError, match="partition 3: its leader does not tell") as caught:
+        sending.batch("id", {2: 4})
+
+    assert not isinstance(caught.value, RenewalError)
 
 
 def test_a_partition_that_is_new_was_never_led_by_another() -> None:

@@ -77,11 +77,13 @@ class Client:
 class Raw:
     """A connection on which the test says every byte."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self._port = port
+        self._address = address
+        """Of the client; all of 127.0.0.0/8 is this machine."""
 
     async def __aenter__(self) -> Raw:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,12 @@ from agent.delivery import Answer, Delivery, Respond, Status
 from agent.http.address import BUFFER_BYTES
 from agent.http.application import PIECE_BYTES
 from agent.http.limits import Limits
-from tests.http.client import Raw, post_bytes
+from agent.pace import TURN_SECONDS_MAX
+from tests.coap.stepped_loop import SteppedLoop
+from tests.http.client import Client, Raw, post_bytes
 from tests.http.serving import EVENT, Served, serving
+from tests.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -51,16 +56,37 @@ async def test_a_kept_connection_that_says_nothing_more_is_ended_without_a_word(
         assert await raw.hear_all() == b""
 
 
-async def test_slow_clients_are_ended_and_the_others_are_served(tmp_path: Path) -> None:
-    limits = Limits(connections_max=20, head_seconds_max=0.5)
-    async with serving(tmp_path, limits=limits) as served, AsyncExitStack() as stack:
-        loris = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(100)]
-        for raw in loris:
+async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=Limits(connections_max=20)) as served, AsyncExitStack() as stack:
+        for _ in range(100):
+            raw = await stack.enter_async_context(Raw(served.server.port, "127.0.0.2"))
             raw.send(HEAD + b"X-Slow: ")
-        assert (await served.client.post(EVENT)).code == 503  # too many connections
-        for raw in loris:
-            assert await raw.hear_all() == b""
+        await until(lambda: served.server.connections == 10, "one address has half of the connections")
         assert (await served.client.post(EVENT)).code == 200
+
+
+@pytest.mark.parametrize("begun", [b"", HEAD + b"X-Slow: "])
+@pytest.mark.parametrize("tls", [False, True])
+async def test_slow_clients_are_ended_and_the_others_are_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, begun: bytes, *, tls: bool
+) -> None:
+    limits = Limits(connections_max=20, tls_connections_max=20, head_seconds_max=1.0)
+    certificate: dict[str, Any] = {"tls_certificate": CERTIFICATE, "tls_key": KEY} if tls else {}
+    async with serving(tmp_path, limits=limits, **certificate) as served, AsyncExitStack() as stack:
+        loris = [
+            await stack.enter_async_context(Raw(served.server.port, f"127.0.0.{2 + number % 5}"))
+            for number in range(100)
+        ]
+        for raw in loris:
+            raw.send(begun)
+        with pytest.raises(ConnectionError):
+            await Client(served.server.port, trusting() if tls else None).post(EVENT)
+        assert served.server.connections <= 20
+        for raw in loris:
+            assert not (await raw.hear_all()).startswith(b"HTTP")
+        await until(lambda: not served.server.connections, "all are ended")
+        assert (await Client(served.server.port, trusting() if tls else None).post(EVENT)).code == 200
+    assert caplog.text.count("http=connections-refused") == 1
 
 
 async def test_a_head_beyond_the_limit_is_refused(tmp_path: Path) -> None:
@@ -89,15 +115,19 @@ def test_the_limits_are_those_that_the_guarantees_state() -> None:
         f"requests still in work after {limits.drain_seconds_max:g} s",
     ):
         assert stated in page
-    assert limits == Limits(256, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
+    assert limits == Limits(256, 128, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
 
 
 async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, AsyncExitStack() as stack:
-        raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(Limits().connections_max)]
+        raws = [
+            await stack.enter_async_context(Raw(served.server.port, f"127.0.0.{2 + number % 2}"))
+            for number in range(Limits().connections_max)
+        ]
         raws[-1].send(post_bytes(EVENT))
         assert (await raws[-1].hear()).code == 200
-        assert (await served.client.post(EVENT)).code == 503
+        with pytest.raises(ConnectionError):
+            await served.client.post(EVENT)
         for raw in raws[: Limits().requests_in_work_max]:
             raw.send(post_bytes(EVENT)[:-1])
         refused = raws[-1]
@@ -123,6 +153,26 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
         for respond in responds:
             respond(Answer(Status.DURABLE, accepted=1))
         assert [(await raw.hear()).code for raw in raws] == [200, 200]
+
+
+async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
+    turns = LoopTurns()
+    with SteppedLoop() as clock:
+
+        def receive(delivery: Delivery, respond: Respond) -> None:
+            turns.note()
+            clock.step(TURN_SECONDS_MAX / 2)
+            respond(Answer(Status.DURABLE, accepted=1))
+
+        async with serving(tmp_path, receive=receive) as served, AsyncExitStack() as stack:
+            raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(40)]
+            for raw in raws:
+                raw.send(post_bytes(EVENT)[:-1])
+            for raw in raws:
+                raw.send(EVENT[-1:])
+            with turns.counting():
+                assert [(await raw.hear()).code for raw in raws] == [200] * 40
+    assert turns.most <= 2
 
 
 async def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
@@ -185,7 +235,7 @@ async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: py
             resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
             try:
                 await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", served.server.port))
-                await until(lambda: "out of system resource" in caplog.text, "the lack is noticed")
+                await until(lambda: "http=accept-failed" in caplog.text, "the lack is noticed")
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (await served.client.post(EVENT)).code == 200

@@ -14,6 +14,7 @@ from agent.http.tls import open_tls
 from agent.settings import HttpSettings
 from tests.http.client import Client, Raw, post_bytes
 from tests.http.serving import EVENT, serving
+from tests.support.waiting import until
 
 CERTIFICATE, KEY = Path(__file__).with_name("localhost.crt"), Path(__file__).with_name("localhost.key")
 
@@ -46,15 +47,26 @@ async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
 
 
 async def test_handshakes_that_do_not_end_take_no_connection_from_the_others(tmp_path: Path) -> None:
-    limits = Limits(connections_max=5)
+    limits = Limits(tls_connections_max=6)
     async with (
         serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY, limits=limits) as served,
         AsyncExitStack() as stack,
     ):
         for _ in range(20):
-            await stack.enter_async_context(Raw(served.server.port))
+            await stack.enter_async_context(Raw(served.server.port, "127.0.0.2"))
+        assert served.server.connections <= 3
         heard = await Client(served.server.port, trusting()).post(EVENT)
     assert heard.code == 200
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])
+async def test_a_client_that_leaves_in_its_handshake_leaves_nothing_behind(tmp_path: Path, begun: bytes) -> None:
+    async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:
+        for _ in range(10):
+            async with Raw(served.server.port) as raw:
+                raw.send(begun)
+                await until(lambda: served.server.connections > 0, "it is accepted")
+        await until(lambda: not served.server.connections, "it is forgotten")
 
 
 @pytest.mark.parametrize(

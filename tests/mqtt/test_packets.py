@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.mqtt.error import MqttError
 from agent.mqtt.packets import HEAD_BYTES_MAX, Item, Message, Packets
-from tests.mqtt.raw_broker import packet, publish
+from tests.mqtt.raw_broker import PUBLISH, packet, publish
 
 PACKET_BYTES_MAX = 200
 PROPERTIES = b"\x26\0\4unit\0\4\xef\xbb\xbfC"
@@ -51,6 +51,14 @@ def test_however_the_bytes_are_cut_the_packets_are_the_same(stream: list[bytes],
 def test_a_message_is_read_past_its_properties() -> None:
     (item,) = cut(publish(b"plant/a", b"body", 7, properties=PROPERTIES, retain=True), [99])
     assert item == Message("plant/a", b"body", 4, 7, retain=True)
+
+
+@pytest.mark.parametrize("properties", [True, False])
+@pytest.mark.parametrize("identifier", [b"", b"\x07"])
+def test_a_packet_identifier_that_breaks_off_is_not_acknowledged(identifier: bytes, *, properties: bool) -> None:
+    body = b"\0\7plant/a" + identifier
+    (item,) = Packets(PACKET_BYTES_MAX, properties=properties).feed(packet(PUBLISH | 2, body))
+    assert item == Message("plant/a", b"", 0, 0, fault="it breaks off")
 
 
 def test_of_a_message_that_is_too_large_the_beginning_is_kept() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from agent.mqtt.topics import TOPIC_BYTES_MAX
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, Kind, ZigbeeNames
+from tests.mqtt.learning import learn
 
 DOOR, LAMP = "urn:dev:mac:00158d0000000001", "urn:dev:mac:00158d0000000002"
 
@@ -18,8 +19,8 @@ def _list(**names: str) -> bytes:
 
 def _names() -> ZigbeeNames:
     names = ZigbeeNames()
-    assert names.learn(DEVICES, _list(hall__door="0x00158d0000000001", lamp="0x00158D0000000002"))
-    assert names.learn(GROUPS, json.dumps([{"id": 1, "friendly_name": "all/lamps"}]).encode())
+    assert learn(names, DEVICES, _list(hall__door="0x00158d0000000001", lamp="0x00158D0000000002"))
+    assert learn(names, GROUPS, json.dumps([{"id": 1, "friendly_name": "all/lamps"}]).encode())
     return names
 
 
@@ -59,21 +60,21 @@ def test_nothing_is_guessed_before_the_list_of_devices() -> None:
 def test_a_rename_changes_the_name_and_not_the_device() -> None:
     names = _names()
     assert (names.device("hall/door"), names.device("lamp")) == (DOOR, LAMP)
-    names.learn(DEVICES, _list(lamp="0x00158d0000000001", light="0x00158d0000000002"))
+    learn(names, DEVICES, _list(lamp="0x00158d0000000001", light="0x00158d0000000002"))
     assert (names.device("lamp"), names.device("light"), names.device("hall/door")) == (DOOR, LAMP, None)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"[1]", b"[", b"[" * 100_000])
 def test_a_list_that_is_none_changes_nothing(payload: bytes) -> None:
     names = _names()
-    assert not names.learn(DEVICES, payload)
+    assert not learn(names, DEVICES, payload)
     assert names.device("lamp") == LAMP
 
 
 def test_an_entry_without_name_or_address_is_passed_over() -> None:
     names = ZigbeeNames()
     entries = [{"friendly_name": "a"}, {"ieee_address": "0x00158d0000000001"}, {"friendly_name": 1}, {}]
-    assert names.learn(DEVICES, json.dumps(entries).encode())
+    assert learn(names, DEVICES, json.dumps(entries).encode())
     assert names.device("a") is None
 
 

@@ -102,7 +102,7 @@ class FailingDisk:
 
     def below(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have the store's own system calls on the log fail, too."""
-        calls = {name: getattr(os, name) for name in ("open", "close", "pread", "fstat", "path", "O_RDWR")}
+        calls = dict(vars(os))
         calls["ftruncate"] = self._checked(Operation.TRUNCATE, os.ftruncate)
         calls["fsync"] = self._checked(Operation.FLUSH, os.fsync)
         monkeypatch.setattr(log_file, "os", SimpleNamespace(**calls))

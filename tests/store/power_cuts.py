@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.store.recording import Ack, Delete, Step, Sync, Truncate, Write
+from tests.store.recording import Ack, Delete, FailedSync, Step, Sync, Truncate, Write
 
 SECTOR_BYTES = (512, 4096)
 WHOLE, ABSENT = 0.4, 0.7
@@ -27,6 +27,8 @@ class _Disk:
     def __init__(self, before: Mapping[str, bytes]) -> None:
         self._flushed = {name: bytearray(content) for name, content in before.items()}
         self._pending: list[Write | Truncate] = []
+        self._forgotten: list[Write] = []
+        """Written, and held for clean since a flush has failed."""
         self._acked: set[bytes] = set()
 
     def take(self, step: Step) -> None:
@@ -38,16 +40,22 @@ class _Disk:
                     if change.file == file:
                         _apply(self._flushed, change)
                 self._pending = [change for change in self._pending if change.file != file]
+            case FailedSync(file):
+                lost = [change for change in self._pending if change.file == file and isinstance(change, Write)]
+                self._forgotten.extend(lost)
+                self._pending = [change for change in self._pending if change not in lost]
             case Delete(file):
                 self._flushed.pop(file, None)
                 self._pending = [change for change in self._pending if change.file != file]
+                self._forgotten = [change for change in self._forgotten if change.file != file]
             case change:
                 self._pending.append(change)
+                self._forgotten = [earlier for earlier in self._forgotten if _survives(earlier, change)]
 
     def image(self, random: Random) -> Image:
         files = {name: bytearray(content) for name, content in self._flushed.items()}
         sector = random.choice(SECTOR_BYTES)
-        for change in self._pending:
+        for change in (*self._forgotten, *self._pending):
             fate = random.random()
             if fate < WHOLE:
                 _apply(files, change)
@@ -61,8 +69,13 @@ class _Disk:
 def images(
     steps: Sequence[Step], count: int, random: Random, before: Mapping[str, bytes] | None = None
 ) -> Iterator[Image]:
-    """Give images of power cuts at moments drawn over all steps, in their order; `before` is what was there."""
-    moments = sorted(random.randrange(len(steps) + 1) for _ in range(count))
+    """Yield images of power cuts at moments drawn over all steps, in their order; `before` is what was there.
+
+    Half of them are right after an ack: from there on the events have to be on the medium.
+    """
+    after_acks = [place + 1 for place, step in enumerate(steps) if isinstance(step, Ack)]
+    anywhere = range(len(steps) + 1)
+    moments = sorted(random.choice(random.choice((anywhere, after_acks or anywhere))) for _ in range(count))
     disk, taken = _Disk(before or {}), 0
     for moment in moments:
         for step in steps[taken:moment]:
@@ -79,6 +92,16 @@ def _apply(files: dict[str, bytearray], change: Write | Truncate) -> None:
             content[offset : offset + len(data)] = data
         case Truncate(_, size):
             content[size:] = bytes(max(0, size - len(content)))
+
+
+def _survives(earlier: Write, step: Write | Truncate) -> bool:
+    """Whether what the kernel holds for clean is still all that there is at its place."""
+    if step.file != earlier.file:
+        return True
+    end = earlier.offset + len(earlier.data)
+    if isinstance(step, Truncate):
+        return end <= step.size
+    return end <= step.offset or step.offset + len(step.data) <= earlier.offset
 
 
 def _sectors(change: Write, size: int) -> Iterator[Write]:

@@ -1,13 +1,23 @@
-"""A file system that remembers: every write, flush and truncation that SQLite makes, beside what was acked."""
+"""A file system that remembers: every write, flush and truncation that the store makes, beside what was acked.
+
+It can end the process before a flush: what was written is in the page cache then, and not on the medium.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
+import pytest
+
+from agent.store import log_file
 
 _names = itertools.count()
 
@@ -37,6 +47,13 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedSync:
+    """A flush that has failed: the kernel holds what it should have written for clean, and never writes it again."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """A file removed."""
 
@@ -50,20 +67,66 @@ class Ack:
     fingerprints: tuple[bytes, ...]
 
 
-Step = Write | Truncate | Sync | Delete | Ack
+Step = Write | Truncate | Sync | FailedSync | Delete | Ack
+
+
+class KilledError(Exception):
+    """The process has ended; what it leaves is in the recording's `left`."""
 
 
 class Recording:
     """The steps in the order in which they were made; files go by what follows the store's name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, steps: Sequence[Step] = ()) -> None:
         self.path = path
-        self.steps: list[Step] = []
+        self.steps: list[Step] = list(steps)
         self.vfs = _RecordingSystem(self)
+        self.flushes_left = 1 << 30
+        """Of the log; the process is killed before the next one."""
+        self.flush_fails = False
+        """Whether it is killed after that one, which has failed."""
+        self.left: Path | None = None
 
     def connect(self) -> apsw.Connection:
         """Open the store with SQLite writing through the recording."""
         return _Connection(str(self.path), vfs=self.vfs.name)
+
+    def below(self, patch: pytest.MonkeyPatch) -> None:
+        """Record the store's own system calls on the log, too."""
+
+        def write(file: int, data: bytes, offset: int) -> int:
+            count = os.pwrite(file, data, offset)
+            self.note(Write(self._suffix_of(file), offset, data[:count]))
+            return count
+
+        def truncate(file: int, size: int) -> None:
+            os.ftruncate(file, size)
+            self.note(Truncate(self._suffix_of(file), size))
+
+        def sync(file: int) -> None:
+            os.fsync(file)
+            self.note(Sync(self._suffix_of(file)))
+
+        calls = {**vars(os), "pwrite": write, "ftruncate": truncate, "fsync": sync}
+        patch.setattr(log_file, "os", SimpleNamespace(**calls))
+
+    def note(self, step: Step) -> None:
+        """Record a step of a process that lives; end it where it is time to."""
+        if self.left is not None:
+            return
+        if isinstance(step, Sync) and step.file == "-wal":
+            self.flushes_left -= 1
+            if self.flushes_left < 0:
+                if self.flush_fails:
+                    self.steps.append(FailedSync(step.file))
+                folder = self.path.parent
+                self.left = Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-killed"))) / self.path.name
+                raise KilledError
+        self.steps.append(step)
+
+    def _suffix_of(self, file: int) -> str:
+        """Return what follows the store's name; for the folder a name that no file has."""
+        return self.suffix(str(Path(f"/proc/self/fd/{file}").readlink())) or "folder"
 
     def suffix(self, name: str) -> str | None:
         """Give what follows the store's name; None for other files, such as temporary ones."""
@@ -93,7 +156,7 @@ class _RecordingSystem(apsw.VFS):
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
         super().xDelete(filename, syncdir)
         if (suffix := self._recording.suffix(filename)) is not None:
-            self._recording.steps.append(Delete(suffix))
+            self._recording.note(Delete(suffix))
 
 
 class _RecordingFile(apsw.VFSFile):
@@ -101,19 +164,19 @@ class _RecordingFile(apsw.VFSFile):
         super().__init__("", name, flags)
         text = name.filename() if isinstance(name, apsw.URIFilename) else name
         self._suffix = None if text is None else recording.suffix(text)
-        self._steps = recording.steps
+        self._note = recording.note
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
         super().xWrite(data, offset)
         if self._suffix is not None:
-            self._steps.append(Write(self._suffix, offset, bytes(data)))
+            self._note(Write(self._suffix, offset, bytes(data)))
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
         super().xTruncate(newsize)
         if self._suffix is not None:
-            self._steps.append(Truncate(self._suffix, newsize))
+            self._note(Truncate(self._suffix, newsize))
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         super().xSync(flags)
         if self._suffix is not None:
-            self._steps.append(Sync(self._suffix))
+            self._note(Sync(self._suffix))

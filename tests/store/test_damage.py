@@ -1,17 +1,21 @@
 """Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
 
+import asyncio
+import errno
 import os
 import random
+import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database
+from agent.store import aside, database, gaps
 from agent.store.packing import PackedEvent, pack
 from agent.store.pages import Log
-from tests.store.damaged import Original, check, copy, event, make_original, survivors
-from tests.store.stores import HandClock, accept, make_store, stored_events
+from tests.store.damaged import EXTRA, Original, check, copy, event, make_original, survivors
+from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
 
 PAGE = database.PAGE_BYTES
 LOG = f"{database.FILE_NAME}-wal"
@@ -131,12 +135,132 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
 
-async def test_a_missing_log_is_said(original: Original, tmp_path: Path) -> None:
+@pytest.fixture
+def without_log(original: Original, tmp_path: Path) -> Path:
+    """Return the file of a store that was killed and whose log is gone."""
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
     aside.mark_open(folder / database.FILE_NAME)
+    return folder / database.FILE_NAME
+
+
+async def test_a_missing_log_is_said(without_log: Path) -> None:
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.parametrize("agent_ends", ["killed", "in order"])
+async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
+    tmp_path: Path, clock: HandClock, agent_ends: str
+) -> None:
+    live = tmp_path / "live"
+    async with make_store(live, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        folder = crash_image(live, tmp_path / "killed")
+        shutil.copy(live / f"{database.FILE_NAME}.open", folder)
+        shell = sqlite3.connect((folder if agent_ends == "killed" else live) / database.FILE_NAME)
+        shell.execute("BEGIN")
+        shell.execute("SELECT count(*) FROM events").fetchone()
+    shell.rollback()
+    shell.close()
+    folder = folder if agent_ends == "killed" else live
+    assert not (folder / LOG).exists()
+    for life in range(2):
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, event(10 + life))
+            assert not any(b"gateway.gap" in one.tail for one in stored_events(store))
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "an earlier boot, of which the latest writes may be missing"])
+async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
+    original: Original, tmp_path: Path, boot: str
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    (folder / LOG).unlink()
+    aside.mark_open(folder / database.FILE_NAME)
+    aside.note_end(folder / database.FILE_NAME, original.events[-1].position if boot == "boot-1" else 1, boot)
+    async with make_store(folder, HandClock(boot_name="boot-1")) as store:
+        await accept(store, HandClock(), event(EXTRA))
+        assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
+
+
+async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
+    with pytest.raises(database.StoreError, match="its log is gone"):
+        database.open_for_reading(without_log)
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
+    without_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        """Ends an opening in the middle, as a kill does."""
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "insert", kill)
+        with pytest.raises(KilledError):
+            async with make_store(without_log.parent, HandClock()):
+                pass
+    without_log.with_name(LOG).touch()  # which is what a killed process leaves
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.parametrize("beside", ["log", "mark", "both"])
+async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there(
+    original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    path = folder / database.FILE_NAME
+    path.unlink()
+    if beside != "log":
+        aside.mark_open(path)
+    if beside == "mark":
+        (folder / LOG).unlink()
+    with pytest.raises(database.StoreError, match="missing"):
+        database.open_for_reading(path)
     found = await survivors(folder)
     assert found.gap_events == 1
+    assert "missing" in caplog.text
+    if beside != "mark":
+        in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+        assert in_log <= found.new.keys()
+        check(original, found)
+
+
+def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / database.FILE_NAME
+    path.touch()
+    aside.suspect(path, "a reason")
+    aside.mark_open(path)
+    aside.note_end(path, 1, "boot-1")
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert aside.suspicion(path)
+    assert aside.lacks_log(path)
+    aside.note_lost_log(path)
+    assert not aside.has_all(path, 1, "boot-1")
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
+    path = tmp_path / "live" / database.FILE_NAME
+    async with make_store(path.parent, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        path.rename(tmp_path / "gone")
+        if how == "replaced":
+            path.write_bytes((tmp_path / "gone").read_bytes())
+        assert (await accept(store, clock, event(3))).refusal
+        await asyncio.sleep(0)
+        assert isinstance(store.failed.exception(), database.DamagedStoreError)
+    async with make_store(path.parent, clock) as store:
+        assert (await accept(store, clock, event(3))).accepted == 1
+        assert any(b"gateway.gap" in one.tail for one in stored_events(store))
 
 
 async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A file system without room: the store opens, reads and acks copies, and goes on by itself when there is some."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,33 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
         after = {file.name: file.read_bytes() for file in folder.iterdir()}
         del after[f"{database.FILE_NAME}.lock"], after[f"{database.FILE_NAME}-shm"]  # the index, which is made anew
         assert after == before
+    check(original, await survivors(folder))
+
+
+@pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, NoRoomError), (errno.EIO, database.StoreError)])
+async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
+    original: Original,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: int,
+    error: type[database.StoreError],
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    aside.suspect(folder / database.FILE_NAME, "the test says so")
+    system = FailingDisk()
+    monkeypatch.setattr(database, "open_for_service", system.connect)
+
+    def refuse(*_: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    with monkeypatch.context() as patch, system.failing(Fault(Operation.WRITE, Error.BROKEN, FULL, after=20)):
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(error) as raised:
+            async with make_store(folder, HandClock(), connect=system.connect):
+                pass
+    assert raised.type is error
+    assert not list(folder.glob("*.salvaging*"))
+    assert not list(folder.glob("*.probe"))
     check(original, await survivors(folder))
 
 

@@ -11,17 +11,44 @@ from agent.store.declaration import LABEL_RANGES_MAX, declarations
 from agent.store.gaps import GAPS_MAX, Gap
 from agent.store.known import Spans
 from agent.store.opening import load
+from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
 from tests.store.test_event_store import NAMELESS, ONE, PROOF, TWO
 
 
-def test_the_latest_gaps_are_remembered(tmp_path: Path) -> None:
+def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: Path) -> None:
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
         connection.execute("BEGIN")
-        for number in range(1, GAPS_MAX + 6):
-            gaps.insert(connection, Gap(2 * number, 2 * number, "test"))
+        gaps.insert(connection, *(Gap(2 * number, 2 * number, "test") for number in range(1, GAPS_MAX + 6)))
+        assert len(gaps.undeclared(gaps.load(connection))) == GAPS_MAX + 5
+        gaps.declare(connection, 5_000)
+        assert len(gaps.load(connection)) == GAPS_MAX + 5, "the commit that declares them may not count"
+        gaps.insert(connection, Gap(6_000, 6_000, "test"))
+        gaps.declare(connection, 6_001)
         kept = gaps.load(connection)
-    assert (kept[0].first, kept[-1].first, len(kept)) == (12, 2 * GAPS_MAX + 10, GAPS_MAX)
+    assert (kept[0].first, kept[-1].first, len(kept)) == (14, 6_000, GAPS_MAX)
+
+
+async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "GAPS_MAX", 10)
+    async with make_store(tmp_path, clock) as store:
+        for number in range(60):
+            await accept(store, clock, Event("d", id=number))
+    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+        connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
+    aside.suspect(tmp_path / database.FILE_NAME, "the test says so")
+    for life in range(3):
+        async with make_store(tmp_path, clock) as store:
+            await accept(store, clock, Event("d", id=f"later {life}"))
+            events = stored_events(store)
+            assert not store.failed.done()
+            assert not aside.suspicion(tmp_path / database.FILE_NAME)
+            assert sum(b'"device":"d"' in event.tail for event in events) == 60 - 26 + 1 + life
+            documents = [json.loads(b"{" + event.tail + b"}") for event in events]
+            declared = [gap["data"]["count"] for gap in documents if gap["type"] == "gateway.gap"]
+            assert declared == [26]
 
 
 def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:

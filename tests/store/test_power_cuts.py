@@ -5,7 +5,7 @@ import sqlite3
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -18,18 +18,19 @@ from agent.store.committer import Answers, Committer
 from agent.store.fingerprints import IndexBounds
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import Spans
-from agent.store.opening import load
+from agent.store.log_file import LogFile
+from agent.store.opening import Memory, load
 from agent.store.port import Submission
 from agent.store.reader import read_packed
 from agent.store.recovery import open_store
 from contract.event import Event
 from tests.store.power_cuts import Image, images
-from tests.store.recording import Ack, Recording, Step
+from tests.store.recording import Ack, KilledError, Recording, Step
 from tests.store.stores import GATEWAY, HandClock, batch, candidate
 
-PAGES_PER_CHECKPOINT = 12
+LOG_BYTES = database.LOG_HEADER_BYTES + 12 * database.LOG_FRAME_BYTES
 """Few, so that a short load sees many checkpoints and rounds of the log."""
-COMMITS, OPENINGS = 40, 3
+COMMITS, OPENINGS = 14, 9
 SEGMENT_EVENTS = 64
 """So few that the cuts meet every step of sealing."""
 MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and cost
@@ -52,6 +53,7 @@ class Load:
     """The real committer and the real housekeeping over a recording."""
 
     def __init__(self, folder: Path, random: Random, commit: Commit, synchronous: str) -> None:
+        folder.mkdir()
         self._recording = Recording(folder / database.FILE_NAME)
         self._random = random
         self._commit = commit
@@ -60,9 +62,15 @@ class Load:
         self._number = 0
 
     def run(self) -> list[Step]:
-        """Give the steps of some openings."""
+        """Return the steps of some openings, most of which end with a kill before a flush of the log."""
+        sent_last: list[Submission] = []
         for _ in range(OPENINGS):
-            self._open_and_close()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+                self._recording.below(patch)
+                sent_last = self._open_and_work(sent_last)
+            if self._recording.left is not None:
+                self._recording = Recording(self._recording.left, self._recording.steps)
         return self._recording.steps
 
     def _connect(self, path: Path) -> sqlite3.Connection:
@@ -70,30 +78,38 @@ class Load:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log in memory: none of its steps count
         database.prepare(connection, path)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_PER_CHECKPOINT}")
         return connection
 
-    def _open_and_close(self) -> None:
+    def _open_and_work(self, again: Sequence[Submission]) -> list[Submission]:
+        """Commit what was sent last to the process before, then more; return what was sent last."""
         path = self._recording.path
         connection = self._connect(path)
         memory = load(connection, self._clock, Spans(), IndexBounds(segment_events=SEGMENT_EVENTS))
         committer = Committer(path, self._connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce)
         committer.open(connection)
         housekeeping = Housekeeping(committer, memory, self._clock, 0, 7 * 86_400)
-        for _ in range(COMMITS):
-            self._commit(committer, self._recording, [self._submission() for _ in range(self._random.randint(1, 4))])
-            self._clock.pass_seconds(3)
-            if self._random.random() < 0.3:
-                first, last = memory.progress.next_new(0) or (0, 0)
-                memory.progress.mark_forwarded(batch(first, last))
-                if self._random.random() < 0.7:
-                    memory.progress.mark_processed(
-                        memory.progress.forwarded(), self._clock.monotonic(), memory.first_kept
-                    )
-            for _ in range(self._random.choice((1, 1, 20))):
-                housekeeping.turn()
+        group = list(again)
+        self._recording.flushes_left = self._random.randrange(3 * COMMITS)
+        self._recording.flush_fails = self._random.random() < 0.5
+        with suppress(KilledError):
+            for _ in range(COMMITS):
+                if group:
+                    self._commit(committer, self._recording, group)
+                group = [self._submission() for _ in range(self._random.randint(1, 4))]
+                self._work(memory, housekeeping)
         del connection
         committer.close()
+        return group
+
+    def _work(self, memory: Memory, housekeeping: Housekeeping) -> None:
+        self._clock.pass_seconds(3)
+        if self._random.random() < 0.3:
+            first, last = memory.progress.next_new(0) or (0, 0)
+            memory.progress.mark_forwarded(batch(first, last))
+            if self._random.random() < 0.7:
+                memory.progress.mark_processed(memory.progress.forwarded(), self._clock.monotonic(), memory.first_kept)
+        for _ in range(self._random.choice((1, 1, 20))):
+            housekeeping.turn()
 
     def _submission(self) -> Submission:
         events = []
@@ -147,7 +163,6 @@ def find_broken(room: Path, seed: int, count: int, commit: Commit) -> str:
 def faults(room: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
     """Try images of one load; give what is wrong with each that breaks the promise."""
     chance = Random(seed)
-    (room / f"load-{seed}").mkdir()
     steps = Load(room / f"load-{seed}", chance, commit, synchronous).run()
     for number, image in enumerate(images(steps, count, chance)):
         if fault := broken(image, room / f"{seed}-{number}"):
@@ -174,6 +189,19 @@ def test_no_power_cut_of_ten_thousand_takes_an_acked_event(room: Path, _run: int
 
 def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path) -> None:
     assert any("an acked event" in fault for fault in faults(room, 1, 300, commit_then_ack, "NORMAL"))
+
+
+@pytest.mark.parametrize(
+    ("step", "instead"),
+    [("flush", lambda _: None), ("_latest_commit", lambda *_: (0, 0))],
+    ids=["flushed", "rewritten"],
+)
+def test_the_generator_catches_copies_acked_out_of_the_page_cache(
+    room: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(LogFile, step, instead)
+    found = (fault for seed in range(6) for fault in faults(room, seed, 300, commit_then_ack))
+    assert any("an acked event" in fault for fault in found)
 
 
 def test_the_generator_catches_an_ack_before_the_commit(room: Path) -> None:

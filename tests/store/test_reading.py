@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from agent.events_command import read_duplicates, read_events
-from agent.store import database, kept, tables
+from agent.store import database, inspection, kept, tables
 from agent.store.database import moment
 from agent.store.kept import Kept, read_all, read_kept
+from agent.store.pages import Log
 from agent.store.reading import read_only
+from agent.store.verification import verify
 from contract.event import Event
-from tests.store.stores import GATEWAY, HandClock, accept, make_store
+from tests.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
 
 
 async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path) -> None:
@@ -109,3 +112,52 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
             next(pages)
             store._writer.call(lambda: store._committer.purge(21))
             assert len(list(pages)) < 5
+
+
+async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / database.FILE_NAME
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        for number in range(20):
+            await accept(store, clock, Event("d", id=number, data={"text": Random(number).randbytes(40_000).hex()}))
+        last = stored_events(store)[-1].position
+        store.mark_forwarded(batch(1, last))
+        store.mark_processed(store.forwarded())
+        clock.pass_seconds(100)
+        store.trouble()
+        store._writer.call(lambda: void(database.empty_log(store._committer.connection())))
+        await accept(store, clock, Event("d", id=1_000))
+        pages = [0]
+
+        class SlowLog(Log):
+            """Is read, and then the agent gives room back."""
+
+            def __init__(self, log_of: Path) -> None:
+                super().__init__(log_of)
+                if len(pages) > 1:
+                    return
+                before = path.stat().st_size
+                store._writer.call(
+                    lambda: store._committer.transact(lambda connection: database.shrink(connection, 50))
+                )
+                store._writer.call(lambda: database.write_back(store._committer.connection()))
+                pages.append((before - path.stat().st_size) // database.PAGE_BYTES)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(inspection, "Log", SlowLog)
+            assert not verify(path).findings
+        assert max(pages) == 50
+
+
+def void(_: object) -> None:
+    """Take a result that nobody asks for."""
+
+
+async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -> None:
+    path = tmp_path / database.FILE_NAME
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=1))
+    with path.open("r+b") as file:
+        file.truncate(3 * database.PAGE_BYTES)
+    assert "cut off" in verify(path).findings[0].text

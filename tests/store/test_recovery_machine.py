@@ -33,7 +33,8 @@ T = TypeVar("T")
 MEMORY_FILES = Path("/dev/shm")
 SIZES = (10, 300, 3_000, 20_000)
 SEGMENT_EVENTS = 16
-STEPS = ("fail", "send", "fail", "send again", "fail", "kill", "damage", "process", "reader", "restart")
+STEPS = ("fail", "send", "fail", "send again", "fail", "kill", "damage", "process", "reader", "restart", "take log")
+TAKE_LOG = st.sampled_from(["remove", "make anew", "empty", "overwrite"])
 DISK = FailingDisk()
 LOG = f"{database.FILE_NAME}-wal"
 FILES = st.sampled_from([("-wal",), ("",), ("", "-wal")])
@@ -66,6 +67,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         """Ids that the table has: they may leave, and what they cost is not counted here."""
         self.labels: dict[Label, bytes] = {}
         self.reader: sqlite3.Connection | None = None
+        self.older_log = b""
         self.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -101,10 +103,7 @@ class RecoveryMachine(RuleBasedStateMachine):
             case "send":
                 assert self.post(data.draw(st.integers(1, 5)), data.draw(st.sampled_from(SIZES)))
             case "fail":
-                sizes = data.draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=4))
-                self.fail(sizes, data.draw(FAULTS), acked_after=data.draw(st.sampled_from([True, True, False])))
-                if ends := data.draw(st.sampled_from(["", "killed", "salvaged"])):
-                    self.kill(reads=False, salvaged=ends == "salvaged")
+                self.draw_failure(data)
             case "send again" if self.sent:
                 self.send_again(data.draw(st.sampled_from(sorted(self.sent))))
             case "process":
@@ -115,11 +114,20 @@ class RecoveryMachine(RuleBasedStateMachine):
                 self.close_reader()  # the end in order would wait for it
                 self.run(self.stack.aclose())
                 self.start()
+            case "take log":
+                faults = st.none() | st.builds(Fault, st.just(Operation.FLUSH), st.just(Error.BROKEN))
+                self.take_log_away(data.draw(TAKE_LOG), data.draw(faults))
             case "kill":
                 self.kill(reads=data.draw(st.booleans()), salvaged=data.draw(st.booleans()))
             case "damage":
                 name = data.draw(st.sampled_from([database.FILE_NAME, LOG]))
                 self.kill_and_damage(name, Random(data.draw(st.integers(0, 1 << 32))), cut=data.draw(st.booleans()))
+
+    def draw_failure(self, data: st.DataObject) -> None:
+        sizes = data.draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=4))
+        self.fail(sizes, data.draw(FAULTS), acked_after=data.draw(st.sampled_from([True, True, False])))
+        if ends := data.draw(st.sampled_from(["", "killed", "salvaged"])):
+            self.kill(reads=False, salvaged=ends == "salvaged")
 
     def fail(self, sizes: list[int], fault: Fault, *, acked_after: bool) -> None:
         with DISK.failing(fault):
@@ -182,6 +190,33 @@ class RecoveryMachine(RuleBasedStateMachine):
         for number in self.acked - there - self.processed:
             assert (name == LOG and before[number].position >= may_lose_from) or declared(before[number]), number
         self.acked &= there | self.processed
+        self.adopt()
+
+    def take_log_away(self, how: str, fault: Fault | None) -> None:
+        """Remove or change the log under the store that serves, where one commit may have failed before."""
+        log, before = self.folder / LOG, self.positions()
+        older, self.older_log = self.older_log, log.read_bytes()
+        if fault is not None:
+            with DISK.failing(fault):
+                self.post(1, SIZES[0])
+        if how == "overwrite" and (not older or (older[:32] == log.read_bytes()[:32])):
+            how = "empty"  # of the same round it would be a part of what is there
+        log.unlink() if how in ("remove", "make anew") else log.write_bytes(older if how == "overwrite" else b"")
+        if how == "make anew":
+            log.touch()
+        if self.post(1, SIZES[0]):
+            self.kill(reads=False, salvaged=False)  # then it was acked into a log that the next start reads
+            return
+        assert self.store.failed.done()
+        self.close_reader()
+        self.run(self.stack.aclose())
+        self.start()
+        self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
+        lost = self.acked - set(self.positions()) - self.processed
+        assert not lost or how in ("empty", "overwrite")
+        declared = self.declared()
+        assert all(declared(before[number]) for number in lost), lost
+        self.acked -= lost
         self.adopt()
 
     # What must hold

@@ -44,6 +44,27 @@ def readings(events: Sequence[StoredEvent]) -> dict[int, StoredEvent]:
     return {document["id"]: event for document, event in documents if document["device"] == "d"}
 
 
+async def test_a_copy_of_what_a_kill_may_have_left_in_the_page_cache_is_acked_once_that_is_flushed(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sensors, disk = Sensors(Random(1)), FailingDisk()
+    async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
+        assert await sensors.send(store, clock, 1, 20)
+        with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)):
+            assert not await sensors.send(store, clock, 1, 20)
+            image = crash_image(tmp_path / "live", tmp_path / "killed")
+    disk.below(monkeypatch)
+    with disk.failing(Fault(Operation.FLUSH, Error.BROKEN)) as fault:
+        async with make_store(image, clock, connect=disk.connect) as store:
+            for event in sensors.sent.values():
+                assert (await accept(store, clock, event)).refusal
+            assert fault.hits >= len(sensors.sent)
+            assert len(readings(stored_events(store))) == 2, "what is there is forwarded all the same"
+            disk.fault = None
+            for event in sensors.sent.values():
+                assert (await accept(store, clock, event)).duplicates == 1
+
+
 @pytest.mark.parametrize("operation", [Operation.FLUSH, Operation.WRITE])
 @pytest.mark.parametrize("salvaged", [False, True])
 @pytest.mark.parametrize("seed", range(6))

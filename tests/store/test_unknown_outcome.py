@@ -70,6 +70,21 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
     assert not verify(image / database.FILE_NAME).findings
 
 
+async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where_it_fails(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    class Wrong(AnswersWrong):
+        instead = "COMMIT"
+
+    async with make_store(tmp_path, clock, connect=open_wrong(Wrong)) as store:
+        await accept(store, clock, ONE)
+        Wrong.fault = "COMMIT"
+        assert (await accept(store, clock, TWO)).refusal
+        Wrong.fault, Wrong.instead = "DELETE FROM fingerprints WHERE first_position >= ?", ""
+        assert (await accept(store, clock, TWO)).refusal
+        assert store._committer.connection().execute("PRAGMA secure_delete").fetchone()[0] == 0
+
+
 @pytest.mark.parametrize("in_truth", ["", "ROLLBACK", "COMMIT"])
 async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_is_acked(
     tmp_path: Path, clock: HandClock, in_truth: str

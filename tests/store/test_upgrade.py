@@ -110,7 +110,7 @@ def test_no_power_cut_during_an_upgrade_loses_anything(tmp_path: Path, schema: i
             assert not any(aside.set_aside(folder / database.FILE_NAME)), number
             for position, (_, fingerprint) in wanted.items():
                 assert memory.fingerprints.position(fingerprint) == position, number
-        assert not verify(folder / database.FILE_NAME).findings, number
+            assert not verify(folder / database.FILE_NAME).findings, number
         shutil.rmtree(folder)
     del connection
 

@@ -1,7 +1,7 @@
 """The agent as a real process, to be started by the test and killed at its end."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from simulators.parts.process import Command, Process
 
 
 @contextmanager
-def agent_process(configuration: Path) -> Iterator[Process]:
+def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
     """Make an agent with this configuration file; its log stands beside the file."""
     command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
-    process = Process(Command("agent", command, configuration.parent / "agent.log"))
+    process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
     try:
         yield process
     finally:

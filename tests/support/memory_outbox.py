@@ -32,11 +32,11 @@ class MemoryOutbox:
         self.reads = 0
         """How many reads have given something."""
 
-    def append(self, *events: Event) -> None:
-        """Store events as the intake would."""
+    def append(self, *events: Event, via: str = "coap") -> None:
+        """Store events as the intake would; via "gateway", as the gateway stores its own."""
         with self._changed:
             for event in events:
-                self._events.append(stored(len(self._events) + 1, event))
+                self._events.append(stored(len(self._events) + 1, event, via))
             self._changed.notify_all()
 
     @property
@@ -145,7 +145,7 @@ class MemoryOutbox:
         return position
 
 
-def stored(position: int, event: Event) -> StoredEvent:
+def stored(position: int, event: Event, via: str = "coap") -> StoredEvent:
     """Give an event as the store gives it back."""
     label = Label(EPOCH, position)
     joins = needs_label(event)
@@ -153,4 +153,4 @@ def stored(position: int, event: Event) -> StoredEvent:
     received = RECEIVED + position
     bound = {Shared.LABEL: received, Shared.TIME: event.time, Shared.NONE: None}[shared]
     name = fingerprint(event, label=label if joins else None)
-    return StoredEvent(position, label, name, encode_tail(event, received, "coap"), Clock.TRUSTED, shared, bound)
+    return StoredEvent(position, label, name, encode_tail(event, received, via), Clock.TRUSTED, shared, bound)

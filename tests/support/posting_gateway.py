@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -33,8 +33,8 @@ class PostingGateway:
         self.acked: set[int] = set()
 
     @contextmanager
-    def process(self) -> Iterator[PostingGateway]:
-        with agent_process(self._configuration) as self.agent:
+    def process(self, environment: Mapping[str, str] | None = None) -> Iterator[PostingGateway]:
+        with agent_process(self._configuration, environment) as self.agent:
             yield self
 
     def start(self) -> None:

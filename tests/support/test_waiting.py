@@ -9,7 +9,17 @@ import pytest
 
 from simulators.parts.error import PartError
 from simulators.parts.process import Command, Process
-from tests.support.waiting import Time, until, until_count, wait_for_count, wait_for_work, wait_until
+from tests.support.waiting import (
+    Progress,
+    Time,
+    log_bytes,
+    until,
+    until_count,
+    wait_for_count,
+    wait_for_end,
+    wait_for_work,
+    wait_until,
+)
 
 
 class Passing:
@@ -68,6 +78,13 @@ def test_a_condition_that_never_holds_fails_with_what_was_awaited() -> None:
         wait_until(lambda: False, "dawn", 0.05)
 
 
+def test_a_count_may_stand_still_as_long_as_its_process_works() -> None:
+    progress = Progress(10, "rows", standstill_seconds=60)
+    assert not any(progress.reached(3, now=50.0 * turn, work=turn) for turn in range(20))
+    with pytest.raises(AssertionError, match="stuck at 3 of 10: rows"):
+        progress.reached(3, now=50.0 * 19 + 60, work=19)
+
+
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Process]:
     with Process(Command("worker", ("sh", "-c", "echo at work; sleep 1000"), tmp_path / "log")) as process:
@@ -86,3 +103,12 @@ def test_a_process_that_has_ended_is_not_waited_for(worker: Process) -> None:
     worker.kill()
     with pytest.raises(PartError, match="ended with status -9 before rows"):
         wait_for_work(worker, lambda: 9, 10, "rows", 60)
+
+
+def test_the_end_of_a_process_is_waited_for_as_long_as_it_works(worker: Process) -> None:
+    with pytest.raises(AssertionError, match="stuck at 0 of 1: the process has ended") as failure:
+        wait_for_end(worker, 0.05)
+    assert "at work" in failure.value.__notes__[0]
+    assert log_bytes(worker) == len("at work\n")
+    worker.request_end()
+    assert wait_for_end(worker, 60) == -15

@@ -39,17 +39,17 @@ class Progress:
     standstill_seconds: float = STANDSTILL_SECONDS_MAX
     or_more: bool = False
     """Whether a count beyond the goal is fine, too."""
-    _latest: int | None = None
+    _latest: tuple[int, int] | None = None
     _moved: float = 0.0
 
-    def reached(self, count: int, now: float) -> bool:
-        """Whether the count is at its goal; fail where it stands still or is beyond the goal."""
+    def reached(self, count: int, now: float, work: int = 0) -> bool:
+        """Whether the count is at its goal; fail where it stands still, and the work with it, or is beyond the goal."""
         if count == self.goal or (self.or_more and count > self.goal):
             return True
         place = f"{count} of {self.goal}" if self.goal else f"{count} left"
         assert count < self.goal or not self.goal, f"too many, {place}: {self.what}"
-        if count != self._latest:
-            self._latest, self._moved = count, now
+        if (count, work) != self._latest:
+            self._latest, self._moved = (count, work), now
         assert now - self._moved < self.standstill_seconds, f"stuck at {place}: {self.what}"
         return False
 
@@ -77,16 +77,44 @@ def wait_for_count(
         passing.sleep(POLL_SECONDS)
 
 
-def wait_for_work(process: Process, count: Callable[[], int], goal: int, what: str, standstill_seconds: float) -> None:
-    """Wait until a process has moved the count to its goal or beyond; fail with its log's end if it has ended, too."""
+def wait_for_work(
+    process: Process,
+    count: Callable[[], int],
+    goal: int,
+    what: str,
+    standstill_seconds: float,
+    *,
+    work: Callable[[], int] = lambda: 0,
+) -> None:
+    """Wait until a process has moved the count to its goal or beyond; fail with its log's end if it has ended, too.
+
+    The count may stand still as long as another measure of the process's work moves, where one is given.
+    """
     try:
         progress = Progress(goal, what, standstill_seconds, or_more=True)
-        while not progress.reached(count(), time.monotonic()):
+        while not progress.reached(count(), time.monotonic(), work()):
             process.require_alive(what)
             time.sleep(POLL_SECONDS)
     except AssertionError as error:
         error.add_note(process.log_tail())
         raise
+
+
+def wait_for_end(process: Process, standstill_seconds: float) -> int:
+    """Wait for a process's own end, and return its exit status; fail once its log stands still."""
+    progress = Progress(1, "the process has ended", standstill_seconds)
+    try:
+        while not progress.reached(int(not process.alive), time.monotonic(), log_bytes(process)):
+            time.sleep(POLL_SECONDS)
+    except AssertionError as error:
+        error.add_note(process.log_tail())
+        raise
+    return process.wait(standstill_seconds)
+
+
+def log_bytes(process: Process) -> int:
+    """Return how long a process's log is: while it grows, the process works."""
+    return process.command.log_file.stat().st_size
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

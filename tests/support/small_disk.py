@@ -1,6 +1,4 @@
-"""A small file system, and a way to take all its room."""
-
-from __future__ import annotations
+"""A file system of a few megabytes, in memory, that can really be full."""
 
 import subprocess
 from collections.abc import Iterator
@@ -11,10 +9,11 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
     """Mount a file system in memory; skip the test where that is not allowed."""
     folder.mkdir(parents=True)
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder))
+    settings = ",".join((f"size={megabytes}m", *options))
+    mount = ("mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(folder))
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:
@@ -24,7 +23,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Take all that is free, and return the file that has it."""
+    """Take all that is free."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(65_536)):
