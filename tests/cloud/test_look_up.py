@@ -130,6 +130,30 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
 
 
+def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A log that was cut and has grown again has other records at the same offsets, under the same topic id."""
+    dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    told = [(dead, 1), (live, 1), (replace(live, headers=[("x", b"1")]), 1), (replace(live, key=b"k"), 1), (live, 0)]
+    for number, (record, added) in enumerate(told):
+        commit = replace(COMMIT, claim=number + 1, checkpoint=f"c{number}", ends={0: 1})
+        assert quarantine.put(table, late(spark, [record]), commit) == added
+    assert [row["kafka_offset"] for row in table.rows().collect()] == [0] * 4
+
+
+def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3, 4))])
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    assert quarantine.put(table, records.filter("kafka_offset < 3"), replace(COMMIT, ends={0: 3})) == 3
+    for batch, added in ((0, 0), (1, 0), (2, 0), (3, 1)):
+        bounds = replace(COMMIT, claim=2, checkpoint="new", batch=batch, starts={0: batch}, ends={0: batch + 1})
+        assert quarantine.put(table, records.filter(f"kafka_offset = {batch}"), bounds) == added
+
+
 def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
     spark: SparkSession, tmp_path: Path
 ) -> None:
