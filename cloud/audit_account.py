@@ -1,7 +1,8 @@
 """The account: what has become of each label, as frames in and frames out.
 
-`records` are those of `audit_topic.read`; `rows` and `quarantine` hold what the table says: gateway, epoch, sequence,
-fingerprint (hex), kafka_partition, kafka_offset. Ranges have gateway, epoch, status, first, last, since.
+`records` are those of `audit_topic.read`; `rows` hold what the table says: gateway, epoch, sequence, fingerprint (hex),
+kafka_partition, kafka_offset; `quarantine` says which records are there, by place and content. Ranges have gateway,
+epoch, status, first, last, since.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
 LABEL = ("gateway", "epoch", "sequence")
 EPOCH = ("gateway", "epoch")
 PLACE = ("kafka_partition", "kafka_offset")
+RECORD = (*PLACE, "content")
 RANGE = (*EPOCH, "status", "first", "last", "since")
 
 
@@ -28,9 +30,9 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
         F.count("*").alias("copies"),
         F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
     )
-    raw = quarantine.select(*PLACE).distinct().withColumn("is_raw", F.lit(True))
+    raw = quarantine.select(*RECORD).distinct().withColumn("is_raw", F.lit(True))
     same = reduce(lambda one, other: one & other, (F.col(name) == F.col(f"of_{name}") for name in LABEL))
-    joined = records.join(there, on="fingerprint", how="left").join(raw, on=list(PLACE), how="left")
+    joined = records.join(there, on="fingerprint", how="left").join(raw, on=list(RECORD), how="left")
     flat = joined.select("*", "of.*").drop("of")
     status = (
         F.when(F.coalesce(same, F.lit(False)), ACCEPTED)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.audit_settings import Settings
+from cloud.audit_topic import CONTENT_SQL, content
 
 _OF_GATEWAYS = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
@@ -24,7 +25,7 @@ class Told:
     rows: DataFrame
     """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
     quarantine: DataFrame
-    """topic_id, kafka_partition, kafka_offset."""
+    """topic_id, kafka_partition, kafka_offset, content (as `audit_topic.content` names it)."""
     said: DataFrame
     """What gateways say of themselves: gateway, epoch, type, data, received."""
 
@@ -40,7 +41,7 @@ def read_table(spark: SparkSession, settings: Settings) -> Told:
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
             *(*_PLACE, "received"),
         ),
-        spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE),
+        spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
         events.filter(F.startswith("type", F.lit(_OF_GATEWAYS))).select("gateway", "epoch", "type", "data", "received"),
     )
 
@@ -54,7 +55,7 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
     place = ", ".join(_PLACE)
     queries = {
         "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),
-        "quarantine": (f"topic_id, {place}", settings.quarantine, ""),
+        "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", settings.quarantine, ""),
         "said": ("gateway, epoch, type, data, received", settings.table, f"WHERE type LIKE '{_OF_GATEWAYS}%'"),
     }
     with connected(read_connection(connection)) as opened:
@@ -70,7 +71,7 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
     places = "kafka_partition int, kafka_offset bigint"
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, received timestamp",
-        "quarantine": f"topic_id string, {places}",
+        "quarantine": f"topic_id string, {places}, content string",
         "said": "gateway string, epoch string, type string, data string, received timestamp",
     }
     frames = {

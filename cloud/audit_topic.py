@@ -11,6 +11,9 @@ from pyspark.sql import functions as F
 from cloud import jvm
 
 ANSWER_SECONDS_MAX = 30
+_CONTENT_DIGITS = 16
+CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
+"""`content`, as PostgreSQL says it."""
 _LABEL = ("^[0-9a-f]{16}$", "^[0-9]{20}$")
 
 
@@ -87,6 +90,7 @@ def read(topic: DataFrame) -> DataFrame:
         F.col("offset").alias("kafka_offset"),
         F.col("timestamp").alias("appended"),
         F.col("key").cast("string").alias("device"),
+        content().alias("content"),
     )
     whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1]) & (F.length("gateway") > 0)
     return named.withColumns(
@@ -96,6 +100,11 @@ def read(topic: DataFrame) -> DataFrame:
             "sequence": F.when(whole, F.col("sequence").try_cast("bigint")),
         }
     )
+
+
+def content() -> Column:
+    """Return what tells a value from others at the same place: a log that was cut has other records there later."""
+    return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
 
 
 def _header(name: str) -> Column:

@@ -51,15 +51,36 @@ class Commit:
         return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
 
 
-def to_json(commit: Commit, *, is_kept: bool = False) -> str:
-    """Write the userMetadata; `is_kept`: once more, by maintenance."""
-    fields = {"oncegate": FORMAT, **asdict(commit), **({_KEPT: True} if is_kept else {})}
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A commit of somebody else that took rows away."""
+
+    version: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What Delta's log may have forgotten where a job's last commit stands once more."""
+
+    version: int
+    """The table's version up to which rows taken away since the job's commit were looked for."""
+    removal: Removal | None
+    """What was found."""
+
+
+def to_json(commit: Commit, kept: Kept | None = None) -> str:
+    """Write the userMetadata; `kept`: once more, by maintenance."""
+    fields = {"oncegate": FORMAT, **asdict(commit), **({_KEPT: asdict(kept)} if kept else {})}
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
-def is_kept(metadata: str | None) -> bool:
-    """Tell a commit that maintenance has written once more: the job's own may stand beside it."""
-    return f'"{_KEPT}":true' in (metadata or "")
+def parse_kept(metadata: str | None) -> Kept | None:
+    """Read what maintenance adds to a commit that it writes once more; the job's own may stand beside it."""
+    if f'"{_KEPT}":' not in (metadata or "") or parse(metadata) is None:
+        return None
+    kept = json.loads(metadata or "")[_KEPT]
+    return Kept(kept["version"], None if kept["removal"] is None else Removal(**kept["removal"]))
 
 
 def parse(metadata: str | None) -> Commit | None:

@@ -116,7 +116,7 @@ class DeltaTable:
         if written is None:
             last = self._history.last()
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this one ends for good")
-        if self._history.has_new_removal:
+        if self._history.may_lack_rows:
             self.check_rows()
         if time.monotonic() - self._log_cleaned_at > LOG_CLEANED_SECONDS:
             self.clean_log()
@@ -152,7 +152,7 @@ class DeltaTable:
             # Delta leaves out a commit that holds nothing at all. Not the job's writer: its next batch would conflict.
             .option("txnAppId", f"{self._layout.writer}-kept")
             .option("txnVersion", time.time_ns())
-            .option("userMetadata", to_json(last.commit, is_kept=True))
+            .option("userMetadata", to_json(last.commit, self._history.kept()))
             .save(self._path)
         )
         return True

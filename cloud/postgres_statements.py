@@ -31,6 +31,7 @@ _QUARANTINE = {
     "headers": "text",
     "appended": "timestamptz",
     "quarantined_at": "timestamptz",
+    "digest": "bytea NOT NULL",
 }
 
 
@@ -87,17 +88,19 @@ class Statements:
     """
     _INTO_QUARANTINE = """
         INSERT INTO {quarantine} (topic_id, topic, kafka_partition, kafka_offset, reason, kafka_key, value, headers,
-                                  appended, quarantined_at)
+                                  appended, quarantined_at, digest)
         SELECT %(topic_id)s, %(topic)s, s.kafka_partition, s.kafka_offset,
     """
+    # Where the log was cut and has grown again, another record has the place of one that is there already.
+    _DIGEST = "sha256(convert_to(json_build_array(s.kafka_key, s.value, s.headers)::text, 'UTF8'))"
     QUARANTINE_BAD = f"""
-        {_INTO_QUARANTINE} s.reason, s.kafka_key, s.value, s.headers, s.appended, s.processed_at
+        {_INTO_QUARANTINE} s.reason, s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s WHERE s.reason IS NOT NULL
         ON CONFLICT DO NOTHING
     """
     # After INSERT: the table has the first, so the others of the batch are held against it, too.
     QUARANTINE_REUSED = f"""
-        {_INTO_QUARANTINE} '{ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at
+        {_INTO_QUARANTINE} '{ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s JOIN {{table}} t USING (fingerprint)
         WHERE s.reason IS NULL AND s.shared = 'none' AND (s.epoch, s.sequence) <> (t.epoch, t.sequence)
           AND abs(extract(epoch FROM {_accepted("s")} - {_accepted("t")})) > %(retention)s
@@ -127,9 +130,9 @@ class Statements:
 
     @property
     def create_quarantine(self) -> sql.Composed:
-        """Make the quarantine: each record of each topic once."""
+        """Make the quarantine: each record of each topic once, by place and content."""
         columns = ", ".join(f"{name} {kind}" for name, kind in _QUARANTINE.items())
-        key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset)"
+        key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset, digest)"
         return self("CREATE TABLE IF NOT EXISTS {quarantine} (" + columns + f", {key})")
 
     def create_staging(self, staging: str) -> sql.Composed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -15,11 +17,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cloud.commits import Commit
+from cloud.commits import Commit, Offsets
 from cloud.delta_table import Table
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]
+_SAID = ["kafka_key", "value", "headers"]
 SCHEMA = StructType(
     [
         StructField("topic_id", StringType()),
@@ -53,13 +56,29 @@ def put(table: Table, records: DataFrame, commit: Commit) -> int:
     if last is not None and last.is_by_same(commit):
         return 0  # killed between this write and the table's
     if last is not None and _overlaps(commit, last):
-        # By place: with other bounds a batch may put another record here than one that was killed after this write.
-        rows = rows.join(table.rows().select(*_PLACE), on=_PLACE, how="left_anti").select(*SCHEMA.names)
-    return table.append(rows, commit)
+        rows = _without_those_of(table.rows(), rows)
+    return table.append(rows, replace(commit, ends=_furthest(commit, last)))
+
+
+def _without_those_of(there: DataFrame, rows: DataFrame) -> DataFrame:
+    """Leave out records that the quarantine has, by place and content.
+
+    With other bounds a batch may put another record here than one that was killed after this write. And where the log
+    was cut and has grown again, another record has the place of one that is here already.
+    """
+    same = [rows[name] == there[name] for name in _PLACE] + [rows[name].eqNullSafe(there[name]) for name in _SAID]
+    return rows.join(there, on=same, how="left_anti")
 
 
 def _overlaps(commit: Commit, last: Commit) -> bool:
-    """Whether the quarantine may have a record of this batch; its commits' ends only grow."""
+    """Whether the quarantine may have a record of this batch."""
     if last.topic_id != commit.topic_id:
         return True
     return any(commit.starts.get(partition, 0) < end for partition, end in last.ends.items())
+
+
+def _furthest(commit: Commit, last: Commit | None) -> Offsets:
+    """Return the ends below which the quarantine may have records; a batch that reads again lies below the last one."""
+    if last is None or last.topic_id != commit.topic_id:
+        return commit.ends
+    return {**last.ends, **{p: max(end, last.ends.get(p, end)) for p, end in commit.ends.items()}}

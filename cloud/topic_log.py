@@ -65,15 +65,20 @@ class TopicLog:
 
         One that was cut off and does not know it yet tells of a log that is no longer the partition's.
         """
-        known = self._epochs = {p: max(e, self._epochs.get(p, e)) for p, e in {**self._epochs, **read.epochs}.items()}
+        known = self._remember(read.epochs)
         deadline = time.monotonic() + self._patience_seconds
         while past := _led_in_the_past(now := self._admin.ends(wanted), wanted, known):
             self._check_id(read.topic_id)  # a topic made anew counts its elections anew
             if time.monotonic() >= deadline:
                 raise KafkaError(f"topic {self._topic}: only leaders of the past answer: {past}, known: {known}")
             time.sleep(RETRY_SECONDS)
-        self._epochs = known | {p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None}
+        self._remember({p: end.leader_epoch for p, end in now.items() if end.leader_epoch is not None})
         return now
+
+    def _remember(self, epochs: Offsets) -> Offsets:
+        later = {p: max(epoch, self._epochs.get(p, epoch)) for p, epoch in epochs.items()}
+        self._epochs = {**self._epochs, **later}
+        return self._epochs
 
     def _check_id(self, known: str) -> None:
         if (now := self._admin.topic_id()) != known:

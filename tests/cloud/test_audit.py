@@ -118,6 +118,7 @@ class Side:
             F.lit(self.topic).alias("topic"),
             "kafka_partition",
             (F.col("kafka_offset") + self.sent).alias("kafka_offset"),
+            "value",
         )
         bad.write.format("delta").mode("append").save(f"{self.folder}/events_quarantine")
         self.sent += len(records)
@@ -204,6 +205,16 @@ def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_
     side.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
     side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-2'")
     assert side.audit().counts == {"accepted": 10, "vanished": 5}
+
+
+@pytest.mark.kafka
+def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(side: Side) -> None:
+    foreign = [Record(b"k", value, []) for value in (b"live", b"kept", b"of this topic")]
+    side.send([*Gateway().records(readings(1)), *foreign])
+    there = f"delta.`{side.folder}/events_quarantine`"
+    side.spark.sql(f"UPDATE {there} SET value = cast('dead' AS binary) WHERE kafka_offset = 1")
+    side.spark.sql(f"UPDATE {there} SET topic_id = 'another' WHERE kafka_offset = 3")
+    assert [one.offset for one in side.audit().unwritten] == [1, 3]
 
 
 @pytest.mark.kafka

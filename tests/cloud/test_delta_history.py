@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from cloud import delta_history
-from cloud.commits import CLAIM_ONLY, to_json
+from cloud.commits import CLAIM_ONLY, Kept, to_json
 from cloud.delta_history import DeltaHistory
 from cloud.delta_sink import TABLE
 from cloud.delta_table import DeltaTable
@@ -35,7 +38,7 @@ def test_later_commits_are_read_without_the_history(
     append_as_another(spark, folder)
     append_as_another(spark, folder, "somebody's own words")
     append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
-    append_as_another(spark, folder, to_json(COMMIT, is_kept=True))
+    append_as_another(spark, folder, to_json(COMMIT, Kept(1, None)))
     monkeypatch.setattr(DeltaHistory, "last", None)
     found = history.find(replace(COMMIT, batch=1))
     assert found is not None
@@ -69,14 +72,26 @@ def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) 
 def test_a_commit_behind_very_many_others_is_found(spark: SparkSession, folder: Path) -> None:
     history = DeltaHistory(spark, str(folder))
     history.last()
-    log = folder / "_delta_log"
-    first = max(int(file.stem) for file in log.glob("*.json")) + 1
-    others = delta_history._FOLLOWED_MAX + 5
-    for version in range(first, first + others):
-        info = {"timestamp": 1_700_000_000_000, "operation": "WRITE", "operationParameters": {}}
-        (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")) + "\n")
+    write_many_as_another(folder)
     append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
     assert history.find(replace(COMMIT, batch=1)) is not None
+
+
+def latest_version(folder: Path) -> int:
+    return max(int(file.stem) for file in (folder / "_delta_log").glob("*.json"))
+
+
+def write_as_another(folder: Path, *actions: dict[str, Any]) -> None:
+    """Write a version by hand, as a program may that knows no more than Delta's protocol."""
+    lines = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
+    (folder / "_delta_log" / f"{latest_version(folder) + 1:020}.json").write_text(lines)
+
+
+def write_many_as_another(folder: Path) -> None:
+    """Write more versions than are followed one by one."""
+    info = {"timestamp": 1_700_000_000_000, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    for _ in range(delta_history._FOLLOWED_MAX + 5):
+        write_as_another(folder, {"commitInfo": info})
 
 
 TAKING_AWAY = {
@@ -102,7 +117,7 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
     spark: SparkSession, folder: Path, operation: str
 ) -> None:
     filled(spark, folder).check_rows()
-    before = max(int(file.stem) for file in (folder / "_delta_log").glob("*.json")) - 1
+    before = latest_version(folder) - 1
     spark.sql(TAKING_AWAY[operation].format(table=f"delta.`{folder}`", before=before))
     for _ in range(2):
         with pytest.raises(StopError, match=f"a {operation} by somebody else.*--read-again"):
@@ -133,3 +148,63 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     table.compact()
     table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start(
+    spark: SparkSession, folder: Path
+) -> None:
+    table = filled(spark, folder)
+    write_many_as_another(folder)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
+    write_many_as_another(folder)
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statement(
+    spark: SparkSession, folder: Path
+) -> None:
+    table = filled(spark, folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    assert table.keep_last_commit(after_seconds=0)
+    kept = latest_version(folder)
+    yesterday = time.time() - 86_400
+    for file in (folder / "_delta_log").iterdir():
+        if file.name[:20].isdigit() and int(file.name[:20]) < kept:
+            os.utime(file, (yesterday, yesterday))
+    table.clean_log()
+    assert min(int(file.stem) for file in (folder / "_delta_log").glob("*.json")) == kept
+    for _ in range(2):
+        restarted = DeltaTable(spark, str(folder), TABLE)
+        with pytest.raises(StopError, match="a DELETE by somebody else"):
+            restarted.check_rows()
+        assert restarted.keep_last_commit(after_seconds=0)  # again the day after
+    restarted.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, claim=2, batch=CLAIM_ONLY))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_commits_that_say_little_of_themselves_are_judged_by_what_they_do(spark: SparkSession, folder: Path) -> None:
+    table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
+    file = next(
+        action["add"]
+        for action in map(json.loads, (folder / "_delta_log" / f"{latest_version(folder):020}.json").open())
+        if "add" in action
+    )
+    write_as_another(folder, {"commitInfo": {"timestamp": 1, "userMetadata": "one\u2028two\u0085three"}})
+    write_as_another(folder, {"txn": {"appId": "another", "version": 1}})
+    table.append(nothing, replace(COMMIT, batch=3))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+    gone = {
+        "path": file["path"],
+        "deletionTimestamp": 1,
+        "dataChange": True,
+        "partitionValues": file["partitionValues"],
+    }
+    write_as_another(folder, {"remove": gone})
+    with pytest.raises(StopError, match="by somebody else"):
+        table.append(nothing, replace(COMMIT, batch=4))
+    with pytest.raises(StopError, match="by somebody else"):
+        DeltaTable(spark, str(folder), TABLE).check_rows()

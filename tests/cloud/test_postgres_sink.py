@@ -94,6 +94,14 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
     assert side.select("SELECT 1 FROM pg_class WHERE relname LIKE '%staging%'") == []
 
 
+def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(side: Side) -> None:
+    """A log that was cut and has grown again has other records at the same offsets, under the same topic id."""
+    for record in (Record(b"k", b"dead", []), Record(b"k", b"live", []), Record(b"k", b"live", [])):
+        side.write([record])
+    found = side.select(f"SELECT kafka_offset, value FROM {side.name}_q ORDER BY value")
+    assert [(row["kafka_offset"], row["value"]) for row in found] == [(0, b"dead"), (0, b"live")]
+
+
 def test_a_task_that_ran_twice_changes_nothing(side: Side) -> None:
     records = Gateway().records(counters(1, 2), ACCEPTED)
     assert side.write([*records, Record(b"k", b"v", [])], twice=True) == Written(rows=2, late=2, bad=1, found=0)
