@@ -19,6 +19,8 @@ _FILE_PAGES = slice(4, 8)
 """In a frame's head; 0 but in the last frame of a transaction."""
 _FORM = slice(0, 12)
 """In the log's header: what is the same in all headers of one store."""
+_ROUNDS_MAX = 1 << 10
+"""More than the log begins anew between two looks at it."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -213,7 +215,9 @@ class LogFile:
         SQLite begins its log anew only once all is in the file, so then nothing is lost with the earlier one.
         """
         before = self._state.header
-        return (not header and not before) or _follows(before, header) or (header[_FORM] == before[_FORM] != b"")
+        if is_log_header(header):
+            return _follows(before, header)
+        return header[_FORM] == before[_FORM]
 
     def _refuse_shorter(self, state: _State) -> None:
         if state.size < self._state.size:
@@ -230,10 +234,11 @@ def _follows(before: bytes, header: bytes) -> bool:
     """Whether this is the header of the same round of the log, or of a later one, or the first.
 
     SQLite adds one to the first salt whenever it begins the log anew: an older copy has a lower one.
+    Another log has any.
     """
     if not is_log_header(header):
         return False
-    return not before or (_first_salt(header) - _first_salt(before)) % (1 << 32) < 1 << 31
+    return not before or (_first_salt(header) - _first_salt(before)) % (1 << 32) <= _ROUNDS_MAX
 
 
 def _first_salt(header: bytes) -> int:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from agent.store import database, log_file
 from agent.store.event_store import EventStore
+from agent.store.pages import _sum
 from contract.event import Event
 from tests.store.stores import FaultyConnection, HandClock, accept, make_store, open_faulty, stored_events
 
@@ -189,6 +191,31 @@ async def test_a_log_that_was_overwritten_by_an_older_copy_of_itself_is_damage(
         with (tmp_path / LOG).open("r+b") as file:
             file.write(older)
         assert (await accept(store, clock, Event("d", id=9))).refusal
+        assert damage_met(store)
+
+
+@pytest.mark.parametrize("added", [-1, -1_000, 1 << 20, 1 << 31])
+@pytest.mark.parametrize("fails_before", ["", "COMMIT"])
+async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_is_damage(
+    tmp_path: Path, clock: HandClock, added: int, fails_before: str
+) -> None:
+    class Failing(FaultyConnection):
+        fault = ""
+
+    async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
+        for number in range(9):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        if fails_before:
+            Failing.fault = fails_before
+            assert (await accept(store, clock, Event("d", id=9))).refusal
+            Failing.fault = ""
+        log = bytearray((tmp_path / LOG).read_bytes())
+        salt = int.from_bytes(log[16:20], "big") + added
+        log[16:20] = (salt % (1 << 32)).to_bytes(4, "big")
+        order = ">" if log[3] & 1 else "<"
+        log[24:32] = struct.pack(">2I", *_sum(bytes(log[:24]), order))
+        (tmp_path / LOG).write_bytes(log)
+        assert (await accept(store, clock, Event("d", id=10))).refusal
         assert damage_met(store)
 
 
