@@ -118,9 +118,9 @@ class DeltaSink:
         if not counts.late:
             return Late(None, None)
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
-        found = lookup.find(late, self._table.rows(), counts.late_days)
+        found = lookup.find(late, self._table.rows(), counts.search)
         logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
-        if counts.late_days is not None:  # every identity holds a time or a label
+        if counts.search.days is not None:  # every identity holds a time or a label
             return Late(found, None)
         reused = reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
         return Late(found, None if reused.isEmpty() else reused)
