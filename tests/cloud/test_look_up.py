@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import census, lookup, quarantine, reuse
+from cloud import census, lookup, maintenance, quarantine, reuse
 from cloud.commits import CLAIM_ONLY, Commit, Kept, to_json
 from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta_table import DeltaTable
+from cloud.delta_table import DeltaTable, excludes_writers
 from cloud.devices import Devices
 from cloud.errors import StopError
 from cloud.freshness import Horizon
@@ -279,6 +279,16 @@ def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSes
     table.vacuum(7 * 86400)
     assert table.last_commit() == replace(COMMIT, batch=1)
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
+
+
+def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_one_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert all(excludes_writers(spark, path) for path in (str(tmp_path), "abfs://a@b/t", "gs://b/t"))
+    assert not any(excludes_writers(spark, f"{scheme}://b/t") for scheme in ("s3", "s3a", "s3n"))
+    # Before anything is asked of the file system, which this session does not have.
+    with pytest.raises(StopError, match="--job-is-stopped"):
+        maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
 def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark: SparkSession, tmp_path: Path) -> None:
