@@ -18,6 +18,8 @@ from cloud.errors import StopError
 
 _CLAIM = "oncegate-claim.json"
 _FLUSH_FAILED = "oncegate-flush-failed"
+_VERSION = "v1"
+"""Of the logs of offsets and commits, in Spark 3 and 4.0; their lines are Spark's own, and no interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,12 @@ class Checkpoint:
 
     def planned(self, batch: int) -> Planned:
         """Read from the offset log what a batch holds."""
-        log = self._read(f"offsets/{batch}")
+        log = self._lines(f"offsets/{batch}")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: batch {batch} is not in the offset log")
-        _version, metadata, offsets = log.splitlines()[:3]
-        times = json.loads(metadata)
+        times = json.loads(log[0])
         return Planned(
-            batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(offsets)
+            batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(log[1])
         )
 
     def latest_batch(self) -> int | None:
@@ -66,9 +67,9 @@ class Checkpoint:
     def watermark(self) -> int:
         """Return the watermark of the next batch, in milliseconds; what is planned before that time is dropped."""
         committed = self._latest("commits")
-        if committed is None or (log := self._read(f"commits/{committed}")) is None:
+        if committed is None or (log := self._lines(f"commits/{committed}")) is None:
             return 0
-        return int(json.loads(log.splitlines()[1])["nextBatchWatermarkMs"])
+        return int(json.loads(log[0])["nextBatchWatermarkMs"])
 
     def forget_batch_below_watermark(self) -> int | None:
         """Remove the plan of a batch of which Spark would drop everything, for another plan at a right time.
@@ -119,10 +120,23 @@ class Checkpoint:
 
     def _starts(self, batch: int) -> Offsets:
         """Give where a batch starts: where the one before it ends; partitions that are new to it are left out."""
-        log = self._read(f"offsets/{batch - 1}" if batch else "sources/0/0")
+        log = self._lines(f"offsets/{batch - 1}" if batch else "sources/0/0")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: the offsets before batch {batch} are missing")
-        return self._offsets(log.splitlines()[2] if batch else log[log.index("{") :])
+        return self._offsets(log[1 if batch else 0])
+
+    def _lines(self, name: str) -> list[str] | None:
+        """Return what stands below the version in one of Spark's own files; None where there is none."""
+        text = self._read(name)
+        if text is None:
+            return None
+        version, *lines = text.split("\n")
+        if version.lstrip("\x00") != _VERSION:
+            raise StopError(
+                f"checkpoint {self._folder}: {name} has the version {version!r}, this job reads {_VERSION}: another "
+                "version of Spark has written it. Go on with that one, or start with a new checkpoint"
+            )
+        return lines
 
     def _offsets(self, text: str) -> Offsets:
         return {int(partition): offset for partition, offset in json.loads(text).get(self._topic, {}).items()}

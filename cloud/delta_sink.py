@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cloud import census, lookup, quarantine, reuse, rows
 from cloud.commits import Commit
-from cloud.delta_table import DeltaTable, Layout, Table
+from cloud.delta_table import DeltaTable, Layout, Table, excludes_writers
 from cloud.devices import Devices
 from cloud.freshness import Horizon, is_fresh
 from cloud.sink import Written
@@ -118,9 +118,9 @@ class DeltaSink:
         if not counts.late:
             return Late(None, None)
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
-        found = lookup.find(late, self._table.rows(), counts.late_days)
+        found = lookup.find(late, self._table.rows(), counts.search)
         logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
-        if counts.late_days is not None:  # every identity holds a time or a label
+        if counts.search.days is not None:  # every identity holds a time or a label
             return Late(found, None)
         reused = reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
         return Late(found, None if reused.isEmpty() else reused)
@@ -134,5 +134,9 @@ class DeltaSink:
 
 def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:
     """Open the folders, made where they are not there."""
+    if not excludes_writers(spark, table):
+        logger.warning(
+            "table=%s excludes=one-process hint='start no second job on it, and stop this for maintenance'", table
+        )
     tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
     return DeltaSink(spark, *tables, devices, retention)

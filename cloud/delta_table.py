@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -18,6 +19,9 @@ from cloud.errors import StopError
 
 LOG_CLEANED_SECONDS = 1800.0
 """How often a job removes what its table's log may forget."""
+_SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
+"""Where Delta's own log store lets only the writers of one process exclude one another: of two commits under one
+version, the later replaces the earlier, and its rows are gone."""
 
 
 class Table(Protocol):
@@ -183,6 +187,14 @@ class DeltaTable:
         has = set(self.rows().columns)
         if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
             self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
+
+
+def excludes_writers(spark: SparkSession, path: str) -> bool:
+    """Whether of two processes that commit to a table at once one has to try again."""
+    scheme = urlsplit(path).scheme
+    chosen = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
+    settings = spark.sparkContext.getConf()
+    return scheme not in _SINGLE_DRIVER_SCHEMES or any(settings.contains(name) for name in chosen)
 
 
 def _pairs(properties: Mapping[str, str]) -> str:

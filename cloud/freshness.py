@@ -38,7 +38,10 @@ class Horizon:
 
 
 def is_fresh(horizon: Horizon) -> Column:
-    """Tell fresh from late; never null. An id without a time may have been used before: it is late (`reuse.py`)."""
+    """Return whether events are fresh, never null; an id without a time may have been used before (`reuse.py`): late.
+
+    A time that is ahead of its own acceptance vouches for nothing: a copy may come when it is no longer ahead.
+    """
     if horizon.overlaps:
         return F.lit(False)
     skew = horizon.skew
@@ -48,12 +51,15 @@ def is_fresh(horizon: Horizon) -> Column:
         horizon.latest,
         horizon.batch_time - horizon.window_seconds * 1000 + skew,
         horizon.latest,
+        skew,
     )
     # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
     # not, as long as it stays one: the index has to look as if it came from the row. By get(), since the code that
     # Spark 4 makes of array[index] does not ask whether the index is null.
     array = f"array({', '.join(f'{bound}L' for bound in bounds)})"
-    born, ahead, latest, oldest, newest = (f"get({array}, octet_length(clock) * 0 + {at})" for at in range(len(bounds)))
+    born, ahead, latest, oldest, newest, early = (
+        f"get({array}, octet_length(clock) * 0 + {at})" for at in range(len(bounds))
+    )
     # Nor may a second part stand twice (`unix_millis(bound)` does): their order in the code would change by chance.
     # As text: one call into the Java machine instead of a hundred.
     return F.expr(
@@ -62,6 +68,7 @@ def is_fresh(horizon: Horizon) -> Column:
             AND shared <> '{Shared.NONE}'
             AND unix_millis(bound) >= {born}
             AND unix_millis(received) <= unix_millis(appended) + {ahead}
+            AND unix_micros(bound) <= unix_micros(received) + 1000L * {early}
             AND unix_millis(bound) <= {latest}
             AND appended < timestamp_millis({newest})
             AND unix_millis(bound) > {oldest}, false)"""

@@ -3,11 +3,12 @@ r"""Keep a table fast and small: compact what the batches wrote, and remove file
     spark-submit … cloud/maintenance.py --table ./events
     spark-submit … cloud/maintenance.py --sink postgres --connection ./postgres --table events
 
-with the packages of cloud/job.py, while the job runs or not; once a day is a good pace. A Delta table and its
-quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain` refers to are
-removed (VACUUM). Delta's log forgets commits after 6 hours, and the job reads its offsets from its last one: where
-that is old, since the job has been idle or stopped, it is written once more, without rows. In PostgreSQL, what the
-server's own vacuum leaves is done: statistics, and the index on `received` over new pages.
+with the packages of cloud/job.py, while the job runs or not; once a day is a good pace. On S3, where Delta excludes
+two writers only within one process, it takes `--job-is-stopped`, or a log store that excludes them. A Delta table and
+its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain` refers to are
+removed (VACUUM). Delta's log forgets commits after 6 hours, and the job reads its offsets from its last one: where that
+is old, since the job has been idle or stopped, it is written once more, without rows. In PostgreSQL, what the server's
+own vacuum leaves is done: statistics, and the index on `received` over new pages.
 
 Exit status: 0 done; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -21,8 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from cloud.delta_sink import QUARANTINE, TABLE
-from cloud.delta_table import DeltaTable
+from cloud.delta_table import DeltaTable, excludes_writers
 from cloud.errors import JobError, StopError
 from cloud.session import open_session
 from cloud.settings import DELTA, POSTGRES, seconds
@@ -44,6 +47,7 @@ class Settings:
     connection: Path | None
     retain_seconds: int
     keep_after_seconds: int
+    job_is_stopped: bool
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -63,15 +67,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def maintain_delta(settings: Settings) -> None:
-    """Open the folders and maintain them."""
+    """Open a session for it."""
     spark = open_session()
     try:
-        for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
-            if not DeltaTable.exists(spark, path):
-                raise StopError(f"{path}: there is no Delta table")
-            maintain(DeltaTable(spark, path, layout), settings)
+        maintain_folders(spark, settings)
     finally:
         spark.stop()
+
+
+def maintain_folders(spark: SparkSession, settings: Settings) -> None:
+    """Open the folders and maintain them."""
+    for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
+        if not (settings.job_is_stopped or excludes_writers(spark, path)):
+            raise StopError(
+                f"{path}: Delta excludes two writers there only within one process, and a commit of the job could be "
+                "replaced. Stop the job and say --job-is-stopped, or set a log store that excludes them by "
+                "spark.delta.logStore.<scheme>.impl, here and for the job"
+            )
+        if not DeltaTable.exists(spark, path):
+            raise StopError(f"{path}: there is no Delta table")
+        maintain(DeltaTable(spark, path, layout), settings)
 
 
 def maintain(table: DeltaTable, settings: Settings) -> None:
@@ -108,6 +123,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--connection", type=Path, metavar="FILE", help="libpq's connection string, for --sink postgres")
     add("--retain", type=seconds, default="7d", metavar="TIME", help="at least, and by default: %(default)s")
     add("--keep-after", type=seconds, default="1h", metavar="TIME", help="age at which a commit is written once more")
+    add("--job-is-stopped", action="store_true", help="nobody else writes to the table meanwhile; needed on S3 alone")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
@@ -115,7 +131,9 @@ def parse(arguments: Sequence[str]) -> Settings:
         parser.error("argument --retain: somebody may be reading older files; at least 7d")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return Settings(given.sink, table, quarantine, given.connection, given.retain, given.keep_after)
+    return Settings(
+        *(given.sink, table, quarantine, given.connection, given.retain, given.keep_after, given.job_is_stopped)
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Rows: what the table keeps of an event."""
 
 from collections.abc import Sequence
+from datetime import date
 from functools import cache
 
 from pyspark.sql import Column, DataFrame
@@ -55,8 +56,11 @@ SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
 YEARS = (2000, 2100)
-DAY_OUTSIDE = "1970-01-01"
-"""The one day of all moments before the first and after the last of YEARS."""
+DAY_OUTSIDE = date(1970, 1, 1)
+"""The one partition of all moments that are none of YEARS, or far from the record's append."""
+PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
+"""How far from its append a day may be to be a partition. A sensor may name any time, and each partition is a folder
+with files of its own."""
 
 _VALUE = """
     device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
@@ -74,9 +78,15 @@ _VIA, _BEFORE_DATA = ',"via":"', '","data":{'
 
 
 def day_of() -> Column:
-    """Give the partition: the UTC day of the time where it is in the identity, else of acceptance."""
+    """Return the UTC day of the time where it is in the identity, else of acceptance: the same for all copies."""
     moment = F.coalesce(_identity_time(), F.col("received"))
-    return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE).cast("date"))
+    return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE))
+
+
+def partition_of() -> Column:
+    """Return the partition: the day, or DAY_OUTSIDE. A copy that comes much later may be in either."""
+    age_days = F.datediff(F.to_date("appended"), day_of())
+    return F.when(age_days.between(-AHEAD_DAYS_MAX, PAST_DAYS_MAX), day_of()).otherwise(F.lit(DAY_OUTSIDE))
 
 
 def decode(survivors: DataFrame, known: DataFrame | None = None, also: Sequence[str] = ()) -> DataFrame:
@@ -98,7 +108,7 @@ def _decoded() -> list[Column]:
     columns = {
         "text": F.col("value").cast("string"),
         "parsed": F.from_json("text", _VALUE, {"columnNameOfCorruptRecord": "_corrupt"}),
-        "day": day_of(),
+        "day": partition_of(),
         **_data_text(),
     }
     return [column.alias(name) for name, column in columns.items()]

@@ -2,6 +2,8 @@
 
 from pyspark.sql import SparkSession
 
+from cloud.lookup import NAMED_MAX
+
 ROCKSDB_MEGABYTES_MAX = 512
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -43,6 +45,12 @@ SETTINGS = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # VACUUM lists a table's folders with that many tasks, 10,000 unless told.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
+    # Parquet's Bloom filter over the fingerprints tells a look-up which row groups it need not read. As small as the
+    # file allows: 12 sizes from 1 MiB down are filled at once, and the smallest that holds all is kept.
+    "parquet.bloom.filter.enabled#fingerprint": "true",
+    "parquet.bloom.filter.adaptive.enabled": "true",
+    "parquet.bloom.filter.candidates.number#fingerprint": "12",
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),
     # A batch without data would scan the whole state for nothing.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from cloud.checkpoint import Checkpoint
 from cloud.clock import REMIND_SECONDS, wait_for_clock
+from cloud.errors import StopError
 
 pytestmark = pytest.mark.spark
 
@@ -105,3 +106,11 @@ def test_a_batch_that_is_done_is_never_forgotten(spark: SparkSession, folder: Pa
     checkpoint = Checkpoint(spark, str(folder), TOPIC)
     assert wait_for_clock(checkpoint, lambda _: False, nothing, lambda: 20.0)
     assert checkpoint.latest_batch() == 1
+
+
+@pytest.mark.parametrize("log", ["offsets/1", "offsets/0", "commits/1"])
+def test_a_checkpoint_in_a_format_of_another_spark_stops_the_job(spark: SparkSession, folder: Path, log: str) -> None:
+    (folder / log).write_text((folder / log).read_text().replace("v1", "v2", 1))
+    checkpoint = Checkpoint(spark, str(folder), TOPIC)
+    with pytest.raises(StopError, match=f"{log} has the version 'v2'"):
+        checkpoint.watermark() if log.startswith("commits") else checkpoint.planned(1)

@@ -5,21 +5,24 @@ import time
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import census, lookup, quarantine, reuse
+from cloud import census, lookup, maintenance, quarantine, reuse
 from cloud.commits import CLAIM_ONLY, Commit, Kept, to_json
 from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta_table import DeltaTable
+from cloud.delta_table import DeltaTable, excludes_writers
 from cloud.devices import Devices
 from cloud.errors import StopError
 from cloud.freshness import Horizon
+from cloud.lookup import Search
 from cloud.records import Spans, read_records
 from cloud.rows import decode
 from contract.event import Event
+from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import append_as_another, topic
 
@@ -51,8 +54,8 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
     survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
     counts = census.count(survivors, ALL_LATE)
-    found = lookup.find(survivors, table.rows(), counts.late_days)
-    assert (counts.rows, counts.late, counts.bad, counts.late_days, found.count) == (2, 2, 0, None, 1)
+    found = lookup.find(survivors, table.rows(), counts.search)
+    assert (counts.rows, counts.late, counts.bad, counts.search, found.count) == (2, 2, 0, Search(2), 1)
     assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
 
 
@@ -61,9 +64,73 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
     survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
     counts = census.count(survivors, ALL_LATE)
-    assert counts.late_days is not None
-    assert set(counts.late_days) == {date(2023, 11, 14), date(2023, 11, 23)}
-    assert lookup.find(survivors, table.rows(), counts.late_days).count == 2
+    assert counts.search.days is not None
+    assert set(counts.search.days) == {date(2023, 11, 14), date(2023, 11, 23)}
+    assert lookup.find(survivors, table.rows(), counts.search).count == 2
+
+
+@pytest.mark.parametrize(("first", "later"), [(0, 400 * DAY), (400 * DAY, 0)])
+def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
+    spark: SparkSession, tmp_path: Path, first: int, later: int
+) -> None:
+    events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    for end in (first, later):
+        records = read_records(topic(spark, Gateway().records(events, ACCEPTED), ACCEPTED + end), Spans())
+        survivors = records.withColumn("fresh", F.lit(False))
+        found = lookup.find(survivors, table.rows(), census.count(survivors, ALL_LATE).search)
+        assert found.count == (0 if end == first else 2)
+        table.append(decode(survivors), replace(COMMIT, batch=int(end != first)))
+    assert table.rows().select("day").distinct().count() == 2
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, tmp_path: Path, is_timed: bool) -> None:
+    table, gateway = DeltaTable(spark, str(tmp_path / "events"), TABLE), Gateway()
+    batches = [
+        gateway.records([Event(DEVICE, time=moment if is_timed else None, data={"n": 1})], moment)
+        for moment in range(ACCEPTED, ACCEPTED + 5 * 60_000, 60_000)
+    ]
+    frames = [read_records(topic(spark, batch, ACCEPTED), Spans()) for batch in batches]
+    for number, frame in enumerate(frames):
+        before = set((tmp_path / "events").glob("day=*/*.parquet"))
+        table.append(decode(frame), replace(COMMIT, batch=number))
+        if number != 3:  # whoever opens the other files fails
+            for file in set((tmp_path / "events").glob("day=*/*.parquet")) - before:
+                file.unlink()
+    survivors = frames[3].withColumn("fresh", F.lit(False))
+    assert lookup.find(survivors, table.rows(), census.count(survivors, ALL_LATE).search).count == 1
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
+    spark: SparkSession, tmp_path: Path, is_there: bool
+) -> None:
+    table, gateway = DeltaTable(spark, str(tmp_path / "events"), TABLE), Gateway()
+    for batch in range(2):  # more fingerprints than a dictionary holds
+        many = big_topic.rows(big_topic.events(spark, 100_000)).withColumn("fingerprint", F.expr("unhex(md5(uuid()))"))
+        table.append(many.coalesce(1), replace(COMMIT, batch=batch))
+    records = gateway.records(counters(1), ACCEPTED)
+    if is_there:
+        table.append(decode(late(spark, records)), replace(COMMIT, batch=2))
+    survivors = late(spark, records)
+    rows = lookup.sought(survivors, table.rows(), census.count(survivors, ALL_LATE).search)
+    assert rows.count() == is_there
+    assert rows_read(rows) == is_there
+
+
+def rows_read(frame: DataFrame) -> int:
+    """Run a query, and count the rows that its scan of files gives."""
+    frame.collect()
+    plan: Any = frame._jdf.queryExecution().executedPlan()
+    [scan] = [node for node in leaves(plan) if node.metrics().contains("numFiles")]
+    return int(scan.metrics().apply("numOutputRows").value())
+
+
+def leaves(plan: Any) -> list[Any]:
+    inner = [plan.executedPlan()] if plan.nodeName().startswith("AdaptiveSparkPlan") else []
+    children = inner + [plan.children().apply(place) for place in range(plan.children().size())]
+    return [leaf for child in children for leaf in leaves(child)] if children else [plan]
 
 
 def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSession, tmp_path: Path) -> None:
@@ -76,7 +143,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
         first[2],  # the same label: read again
     ]
     survivors = late(spark, again)
-    found = lookup.find(survivors, table.rows(), None)
+    found = lookup.find(survivors, table.rows(), Search(3))
     reused = reuse.reused_ids(survivors, found.rows, 7 * 86400, has_equals=False)
     assert found.count == 3
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
@@ -212,6 +279,16 @@ def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSes
     table.vacuum(7 * 86400)
     assert table.last_commit() == replace(COMMIT, batch=1)
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
+
+
+def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_one_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert all(excludes_writers(spark, path) for path in (str(tmp_path), "abfs://a@b/t", "gs://b/t"))
+    assert not any(excludes_writers(spark, f"{scheme}://b/t") for scheme in ("s3", "s3a", "s3n"))
+    # Before anything is asked of the file system, which this session does not have.
+    with pytest.raises(StopError, match="--job-is-stopped"):
+        maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
 def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark: SparkSession, tmp_path: Path) -> None:

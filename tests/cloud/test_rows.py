@@ -19,6 +19,7 @@ from tests.cloud.tables import topic
 pytestmark = pytest.mark.spark
 
 DEVICE = "urn:dev:mac:0000000000000001"
+ACCEPTED = 1_700_000_000_000
 
 names = st.text(max_size=8)
 values = st.recursive(
@@ -32,8 +33,8 @@ data = st.dictionaries(names | st.sampled_from(["units", "data", "via", "$bytes"
 units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6), max_size=3)
 
 
-def decoded(spark: SparkSession, records: list[Record]) -> list[Row]:
-    frame = decode(read_records(topic(spark, records), Spans()))
+def decoded(spark: SparkSession, records: list[Record], appended: int | None = None) -> list[Row]:
+    frame = decode(read_records(topic(spark, records, appended), Spans()))
     assert frame.schema.names == SCHEMA.names
     return frame.orderBy("kafka_offset").collect()
 
@@ -42,7 +43,7 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
     event = Event(
         "kitchen, north", "door", id="a-1", boot=3, time=1_700_000_000_123, data={"open": True}, units={"open": "/"}
     )
-    row = decoded(spark, [Gateway().record(event, received=1_700_000_000_500)])[0].asDict()
+    row = decoded(spark, [Gateway().record(event, received=ACCEPTED)], ACCEPTED)[0].asDict()
     said = {name: row[name] for name in ("device", "type", "id", "boot", "data", "units", "via", "raw", "day")}
     assert said == {
         "device": "kitchen, north",
@@ -96,10 +97,19 @@ def test_days_without_a_place_share_one(spark: SparkSession) -> None:
         946_684_800_000: date(2000, 1, 1),
         4_133_980_800_000: date(1970, 1, 1),
     }
-    rows = decoded(spark, Gateway().records(Event(DEVICE, id=1, time=time) for time in moments))
-    assert [row["day"] for row in rows] == list(moments.values())
+    for time, day in moments.items():
+        [row] = decoded(spark, [Gateway().record(Event(DEVICE, id=1, time=time))], appended=time)
+        assert row["day"] == day
+
+
+def test_a_time_far_from_its_append_makes_no_partition_of_its_own(spark: SparkSession) -> None:
+    """Whoever may name any time would make a folder for each of 36,525 days."""
+    ages = {-3: False, -2: True, 366: True, 367: False}
+    events = [Event(DEVICE, id=1, time=ACCEPTED - age * 86_400_000) for age in ages]
+    rows = decoded(spark, Gateway().records(events), appended=ACCEPTED)
+    assert [row["day"] != date(1970, 1, 1) for row in rows] == list(ages.values())
 
 
 def test_the_day_is_that_of_acceptance_where_the_time_is_no_identity(spark: SparkSession) -> None:
-    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1), received=1_700_000_000_000)])[0]
+    row = decoded(spark, [Gateway().record(Event(DEVICE, id=1), received=ACCEPTED)], ACCEPTED)[0]
     assert (row["day"], row["event_time"], row["data"]) == (date(2023, 11, 14), None, None)
