@@ -43,7 +43,7 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     table.append(decode(read(spark, record(FIRST, Clock.TRUSTED, "gw-1"), FIRST)), COMMIT)
     copy = read(spark, record(0, Clock.UNTRUSTED, "gw-2"), FIRST + 60_000, 1)
-    found = lookup.find(copy, table.rows(), Search(1))
+    found = lookup.find(copy, table.rows(), lookup.Search(1))
 
     assert found.count == 1
     assert reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
@@ -62,7 +62,7 @@ def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     table.append(decode(read(spark, record(*earlier, "gw-1"), FIRST)), COMMIT)
     again = read(spark, record(*later, "gw-2"), FIRST + 30 * DAY, 1)
-    found = lookup.find(again, table.rows(), Search(1))
+    found = lookup.find(again, table.rows(), lookup.Search(1))
 
     reused = reuse.reused_ids(again, found.rows, RETENTION_SECONDS, has_equals=False)
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 1)]
