@@ -115,7 +115,10 @@ def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
     damage_a_page_of(store)  # which the purge meets
     agent.start()
     agent.wait_for_log("store=salvaged")
-    wait_until(lambda: manager.count("READY=1") == 2, "it is ready again")
-    told = [line for line in manager.heard if line.startswith(("READY", "WATCHDOG_USEC"))]
     usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={PATIENCE_SECONDS}000000"
-    assert told == ["READY=1", usual, patient, "READY=1", usual]
+
+    def told() -> list[str]:
+        return [line for line in manager.listen() if line.startswith(("READY", "WATCHDOG_USEC"))]
+
+    # The purge may meet the damage before the agent was ready for the first time.
+    wait_until(lambda: told()[-3:] == [patient, "READY=1", usual], "more time for the salvage, then ready")
