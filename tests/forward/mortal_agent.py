@@ -69,6 +69,8 @@ RELEASE: Mapping[str, Step | None] = {
     "any time": None,
 }
 STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
+BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (EventStore, "release")}
+"""What begins a batch."""
 
 
 def main() -> None:
@@ -83,6 +85,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             _arm(steps[step], countdown, random)
+            _end_after_batches(*BATCH[settings.kafka.delivery])
             asyncio.run(serve(settings))
             os._exit(0)
         status = os.waitpid(child, 0)[1]
@@ -117,6 +120,19 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
         return answer
 
     setattr(step.owner, step.method, mortal)
+
+
+def _end_after_batches(owner: type, method: str) -> None:
+    """Let no life have more batches than its share, so that there is one for each step of the lives to come."""
+    original = getattr(owner, method)
+    occurrences = itertools.count()
+
+    def bounded(*arguments: Any) -> Any:
+        if next(occurrences) == BATCHES_MAX:
+            _die()
+        return original(*arguments)
+
+    setattr(owner, method, bounded)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_an_ack_that_comes_after_its_events_have_expired_is_none_and_they_are_se
         link.hold(Request.PRODUCE)
         outbox.append(*readings(LATER, LATER))
         wait_until(lambda: "kafka=failing" in caplog.text, "the events expire")
-        assert sum(kafka.ends().values()) >= 2 * LATER, "the broker has taken them"
+        assert sum(kafka.ends().values()) > LATER, "the broker has taken some: no more are sent than five unanswered"
         assert (outbox.new, outbox.given_up) == (LATER, {})
         link.release()
         wait_until_forwarded(outbox)
