@@ -108,7 +108,9 @@ def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
 ) -> None:
     table, gateway = DeltaTable(spark, str(tmp_path / "events"), TABLE), Gateway()
     for batch in range(2):  # more fingerprints than a dictionary holds
-        many = big_topic.rows(big_topic.events(spark, 100_000)).withColumn("fingerprint", F.expr("unhex(md5(uuid()))"))
+        many = big_topic.rows(big_topic.events(spark, 100_000)).withColumn(
+            "fingerprint", F.expr(f"unhex(md5('{batch}-' || monotonically_increasing_id()))")
+        )
         table.append(many.coalesce(1), replace(COMMIT, batch=batch))
     records = gateway.records(counters(1), ACCEPTED)
     if is_there:
