@@ -27,6 +27,8 @@ from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+BEGUN_HANDSHAKE = bytes.fromhex("16 03 01 02 00 01")
+"""The header of a TLS record of 512 bytes, and the first of them."""
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
 
@@ -65,12 +67,16 @@ async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: P
         assert (await served.client.post(EVENT)).code == 200
 
 
-@pytest.mark.parametrize("begun", [b"", HEAD + b"X-Slow: "])
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("tls", "begun"),
+    [(False, b""), (False, HEAD + b"X-Slow: "), (True, b""), (True, BEGUN_HANDSHAKE)],
+    ids=["silent", "half-a-head", "tls-silent", "tls-half-a-handshake"],
+)
 async def test_slow_clients_are_ended_and_the_others_are_served(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, begun: bytes, *, tls: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, tls: bool, begun: bytes
 ) -> None:
-    limits = Limits(connections_max=20, tls_connections_max=20, head_seconds_max=1.0)
+    # Longer than what all the connections below take: the first must still be open when the last one comes.
+    limits = Limits(connections_max=20, tls_connections_max=20, head_seconds_max=3.0)
     certificate: dict[str, Any] = {"tls_certificate": CERTIFICATE, "tls_key": KEY} if tls else {}
     async with serving(tmp_path, limits=limits, **certificate) as served, AsyncExitStack() as stack:
         loris = [
