@@ -1,7 +1,7 @@
 """Prepare the real parts: `python -m simulators.parts` finds or installs Java and fills the cache of jars.
 
 `python -m simulators.parts programs` installs the programs of Debian that only tests need, and with `heavy` behind it
-those of the heavy tests, too.
+those of the heavy tests, and their jars.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ def _install_programs(*, heavy: bool) -> None:
     """Install what some tests need; where we may not, say how, and go on: the other tests run without."""
     try:
         programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
+        if heavy:
+            jars.paths(jars.S3)
+            jars.paths(jars.S3A)
     except PartError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
 

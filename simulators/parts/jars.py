@@ -16,6 +16,10 @@ from simulators.parts.jar import Coordinates, Jar, read_lock, sha256_of
 
 BROKER = "broker"
 SPARK = "spark"
+S3A = "s3a"
+"""Spark's connector to S3, beside what pyspark ships."""
+S3 = "s3"
+"""A server of S3."""
 STREAMS = "streams"
 """Kafka Streams, which only a benchmark needs."""
 

@@ -23,6 +23,7 @@ class Options:
     """A cluster's; None for so many cores of this machine, in one process."""
     driver_megabytes: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
+    jar_sets: tuple[str, ...] = (jars.SPARK,)
     packages: tuple[str, ...] = ("contract", "cloud")
     """Our own packages that travel with the job."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +51,8 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Option
         "--driver-java-options",
         f"-Djava.io.tmpdir={temporary} -XX:+UseParallelGC",  # a sixth faster than G1 with little memory
     ]
-    line += ["--jars", ",".join(str(jar) for jar in jars.paths(jars.SPARK)), "--py-files", str(archive)]
+    paths = [str(jar) for of in options.jar_sets for jar in jars.paths(of)]
+    line += ["--jars", ",".join(paths), "--py-files", str(archive)]
     for name, value in {**_settings(), **options.settings}.items():
         line += ["--conf", f"{name}={value}"]
     line += [str(job.absolute()), *arguments]

@@ -17,8 +17,9 @@ from cloud.session import SETTINGS
 from simulators.parts import jars
 from simulators.parts.kafka import Broker
 from simulators.parts.postgres import Postgres
+from simulators.parts.s3 import S3
 from tests.cloud.consuming import ConsumerSide
-from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
 
 TEST_SECONDS_MAX = 900
 """Several jobs, each with a Spark of its own, and batches that may take a minute each on a busy machine."""
@@ -71,14 +72,23 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
         yield running
 
 
+@pytest.fixture(scope="package")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
 @pytest.fixture
 def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
     """Give a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
     topic = f"events.{uuid4().hex}"
     broker.create_topics(topic, partitions=PARTITIONS)
     side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
-    if getattr(request, "param", DELTA) == POSTGRES:
+    sink = getattr(request, "param", DELTA)
+    if sink == POSTGRES:
         side.postgres = request.getfixturevalue("postgres")
+    if sink == DELTA_ON_S3:
+        side.s3 = request.getfixturevalue("s3")
     yield side
     side.close()
 

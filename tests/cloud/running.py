@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
 
 from agent.forward.group import read_receipt
+from simulators.parts import jars
 from simulators.parts.postgres import Postgres
 from simulators.parts.process import Process
+from simulators.parts.s3 import S3
 from simulators.parts.spark import Options, submit
 from tests.cloud.gateway import Record, send
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
+MAINTENANCE = JOB.with_name("maintenance.py")
 STANDSTILL_SECONDS_MAX = 180.0
 """Spark logs nothing for so long while it starts beside much other work."""
 PARTITIONS = 3
-DELTA, POSTGRES = "delta", "postgres"
+DELTA, DELTA_ON_S3, POSTGRES = "delta", "delta-on-s3", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -48,6 +52,8 @@ class CloudSide:
     group_reader: Consumer = field(init=False)
     postgres: Postgres | None = None
     """The server that holds the table; None for Delta."""
+    s3: S3 | None = None
+    """The server that holds table and checkpoint; None for folders."""
     master: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -66,12 +72,37 @@ class CloudSide:
     def start(self, *options: str) -> Process:
         """Start a job, and give it before it is ready."""
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
-        folders = (*self.sink_options(), "--checkpoint", str(self.folder / self.checkpoint))
+        folders = (*self.sink_options(), "--checkpoint", self.place(self.checkpoint))
         rules = ("--window", self.window, "--trigger", "1s")
-        setup = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
-        job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, setup)
+        job = submit(JOB, (*arguments, *folders, *rules, *options), self.folder, self.spark_options())
         self.jobs.append(job)
         return job
+
+    def maintain(self, *options: str) -> Process:
+        """Start the maintenance of the table in a process of its own."""
+        folder = self.folder / "maintenance"
+        folder.mkdir(exist_ok=True)
+        return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
+
+    def spark_options(self) -> Options:
+        """Return what Spark needs to reach the table."""
+        options = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
+        if self.s3 is None:
+            return options
+        return replace(
+            options, settings={**_SETTINGS, **self.s3.spark_settings()}, jar_sets=(*options.jar_sets, jars.S3A)
+        )
+
+    def place(self, name: str) -> str:
+        """Return the address of a folder beside the table."""
+        return str(self.folder / name) if self.s3 is None else self.s3.uri(f"{self.topic}/{name}")
+
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint's folder, as who forgets it when the table moves."""
+        if self.s3 is None:
+            shutil.rmtree(self.folder / self.checkpoint)
+        else:
+            self.s3.remove(f"{self.topic}/{self.checkpoint}")
 
     @contextmanager
     def rows_held_back(self) -> Iterator[None]:
@@ -120,10 +151,6 @@ class CloudSide:
         return f"{self.topic}-cloud"
 
     @property
-    def table(self) -> Path:
-        return self.folder / "events"
-
-    @property
     def table_name(self) -> str:
         """The table in PostgreSQL, one for each topic."""
         return self.topic.replace(".", "_")
@@ -131,7 +158,9 @@ class CloudSide:
     @property
     def table_id(self) -> str:
         if self.postgres is None:
-            return str(DeltaTable(self.table).metadata().id)
+            table = self._delta("events")
+            assert table is not None
+            return str(table.metadata().id)
         comment = _select(self.postgres, f"SELECT obj_description('{self.table_name}'::regclass, 'pg_class') AS it")
         return str(comment[0]["it"]).removeprefix("oncegate:")
 
@@ -142,17 +171,23 @@ class CloudSide:
     def rows(self) -> list[dict[str, Any]]:
         if self.postgres is not None:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}")
-        return _rows(self.table)
+        return _rows(self._delta("events"))
 
     def quarantined(self) -> list[dict[str, Any]]:
         if self.postgres is not None:
             return _select(self.postgres, f"SELECT * FROM {self.table_name}_quarantine")
-        return _rows(self.folder / "events_quarantine")
+        return _rows(self._delta("events_quarantine"))
+
+    def _delta(self, name: str) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.place(name), storage_options=None if self.s3 is None else self.s3.delta_options())
+        except TableNotFoundError:
+            return None
 
     def sink_options(self) -> tuple[str, ...]:
         """Say where the table is, as job, audit and maintenance take it."""
         if self.postgres is None:
-            return ("--table", str(self.table))
+            return ("--table", self.place("events"))
         file = self.postgres.write_connection(self.folder / "connection")
         return ("--sink", POSTGRES, "--connection", str(file), "--table", self.table_name)
 
@@ -188,10 +223,8 @@ def _select(postgres: Postgres, query: str) -> list[dict[str, Any]]:
             return []
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    try:
-        table = DeltaTable(folder)
-    except TableNotFoundError:
+def _rows(table: DeltaTable | None) -> list[dict[str, Any]]:
+    if table is None:
         return []
     columns = ", ".join(
         f"CAST({field.name} AS TIMESTAMP) AS {field.name}" if "timestamp" in str(field.type) else field.name

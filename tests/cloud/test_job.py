@@ -18,7 +18,7 @@ from simulators.parts import ports
 from simulators.parts.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
-from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
 from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -26,9 +26,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 DEVICE = "urn:dev:mac:0000000000000001"
 YEAR = 365 * 86_400_000
 
-on_both = pytest.mark.parametrize("cloud", [DELTA, pytest.param(POSTGRES, marks=pytest.mark.heavy)], indirect=True)
+on_s3 = pytest.param(DELTA_ON_S3, marks=pytest.mark.heavy)
+on_both = pytest.mark.parametrize(
+    "cloud", [DELTA, pytest.param(POSTGRES, marks=pytest.mark.heavy), on_s3], indirect=True
+)
 STAGES = [
     *((DELTA, stage) for stage in ("planned", "read", "looked-up", "write", "committed", "receipt", "done")),
+    *((DELTA_ON_S3, stage) for stage in ("planned", "write", "committed", "receipt")),
     *((POSTGRES, stage) for stage in ("planned", "write", "staged", "committed", "receipt", "done")),
 ]
 
@@ -44,7 +48,7 @@ def ids(*ranges: range) -> list[str]:
     return [str(number) for numbers in ranges for number in numbers]
 
 
-@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES, on_s3], indirect=True)
 def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
     timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
@@ -79,7 +83,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert cloud.stop() == 0
 
     # A lost checkpoint, and everything once more: from other gateways, or as it was.
-    shutil.rmtree(cloud.folder / cloud.checkpoint)
+    cloud.remove_checkpoint()
     cloud.send([*first, *bad, *Gateway("gw-3", "00000000000000c3").records([*timed, *counted, *old])], partition=2)
     cloud.start()
     cloud.wait_for_receipts(58 + 43 + 84)
