@@ -67,7 +67,7 @@ class Routes:
     def reading(self, message: Message) -> Reading | None:
         """Begin to read a list of Zigbee2MQTT; None where the message is none."""
         name = self._lists.get(message.topic)
-        if name is None or message.fault:
+        if name is None or message.fault or not message.size:  # empty: a retained one is cleared
             return None
         if message.size > LIST_BYTES_MAX:
             if not self._passed_over:
