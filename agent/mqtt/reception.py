@@ -92,6 +92,8 @@ class Reception:
         topic, reading = message.topic, self._routes.reading(message)
         if message.size > self._routes.body_bytes_max:
             message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
+        elif message.size > len(message.payload) and not message.fault:
+            message = message._replace(fault="its properties are too long")  # its payload lies behind what is kept
         if self._skipping:
             unheeded = not (message.message_id or message.retain or reading)
             self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
