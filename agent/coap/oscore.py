@@ -71,8 +71,8 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         self._token = secrets.token_bytes(TOKEN_BYTES)
         self._spent = _empty_window()
         """The numbers in the Echo values that have come back."""
-        self._proven = False
-        """Whether a request of this life was proven fresh."""
+        self._fresh_from: int | None = None
+        """The number of the first request that was proven fresh in this life; what has a lower one may be older."""
 
     def unprotect(self, message: Message, reference: Any = None) -> Any:
         """Decrypt a request; raise ReplayErrorWithEcho where it has to be proven fresh and is not.
@@ -83,10 +83,8 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
         ours = echo is not None and echo[NUMBER_BYTES:] == self._token
         if ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
-            if not self._proven:
-                self._proven = True
-                self.recipient_replay_window.initialize_from_freshlyseen(number)
-        elif self._freshness is not Freshness.START or not self._proven or (echo is not None and not ours):
+            self._fresh_from = number if self._fresh_from is None else self._fresh_from
+        elif self._has_to_prove(number) or (echo is not None and not ours):
             reference.can_reuse_nonce = False
             raise oscore.ReplayErrorWithEcho(self, reference, self._echo(number))
         return inner, reference
@@ -95,6 +93,10 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         """Return the Echo value that an answer carries, None where none is kept."""
         kept = self._freshness is Freshness.ANSWER
         return self._echo(int.from_bytes(reference.partial_iv, "big")) if kept else None
+
+    def _has_to_prove(self, number: int) -> bool:
+        """Whether a request with this number, that the window has not seen, may be older than this life."""
+        return self._freshness is not Freshness.START or self._fresh_from is None or number < self._fresh_from
 
     def _echo(self, number: int) -> bytes:
         return number.to_bytes(NUMBER_BYTES, "big") + self._token
