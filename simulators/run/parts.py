@@ -13,6 +13,7 @@ from simulators.parts.mosquitto import Mosquitto
 from simulators.parts.process import Process
 from simulators.parts.zigbee2mqtt import Zigbee2Mqtt
 from simulators.run.display import Display
+from simulators.run.error import RunError
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import Scenario, Sort, What
@@ -57,12 +58,25 @@ class Parts:
         """Name a part that has ended by itself, with the end of its log."""
         processes = {name: gateway.process for name, gateway in self.agents.items()}
         processes |= {"kafka": self.broker.process, "job": self.job.process}
+        if self.mosquitto is not None:
+            processes["mosquitto"] = self.mosquitto.process
+        if self.zigbee2mqtt is not None:
+            processes["zigbee2mqtt"] = self.zigbee2mqtt.process
         for name, process in processes.items():
             if name not in self.down and not process.alive:
                 return (
                     f"{name}: ended by itself with status {process.exit_status}; the end of its log:\n{_tail(process)}"
                 )
         return None
+
+    def take_down(self, name: str) -> None:
+        """Note that a part shall be down from now on; raise RunError where one has ended by itself before.
+
+        A fault would hide that: nobody looks for a part that shall be down.
+        """
+        if (dead := self.dead()) is not None:
+            raise RunError(dead)
+        self.down.add(name)
 
     def stop(self) -> None:
         """End job and agents; the broker stays, to be read."""
