@@ -174,6 +174,6 @@ def _content_format(request: Message) -> int | None:
 
 
 def _upload(request: Message) -> Hashable:
-    """Tell which blocks belong together: those of one endpoint whose other options agree (RFC 7959 section 2.5)."""
+    """Return what blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
     apart: Any = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
     return request.remote.blockwise_key, request.get_cache_key(apart)

@@ -30,7 +30,7 @@ def read(body: bytes) -> object:
 
 
 def split(body: bytes) -> list[bytes]:
-    """Give the one item of a publication."""
+    """Return the one item of a publication."""
     return [body]
 
 

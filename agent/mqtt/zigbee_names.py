@@ -67,7 +67,7 @@ class ZigbeeNames:
         return self._devices.get(name)
 
     def kind(self, name: str, payload: bytes) -> Kind:
-        """Tell what a message is; `name` is its topic below the base topic."""
+        """Return what a message is; `name` is its topic below the base topic."""
         if name == BRIDGE or name.startswith(f"{BRIDGE}/") or not payload:  # no payload: a retained one is cleared
             return Kind.STATE
         if self.device(name) is not None:
@@ -79,7 +79,7 @@ class ZigbeeNames:
         return Kind.STATE if self._is_attribute(name, payload) else Kind.UNKNOWN
 
     def _is_attribute(self, name: str, payload: bytes) -> bool:
-        """Tell a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
+        """Whether it is a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
         if payload.lstrip().startswith(b"{"):
             return False
         end = name.find("/")

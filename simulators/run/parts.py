@@ -44,12 +44,12 @@ class Parts:
 
     @property
     def agents(self) -> dict[str, Gateway]:
-        """Give the agents by the names that faults have for them."""
+        """Return the agents by the names that faults have for them."""
         return {"agent" if number == 1 else f"agent-{number}": one for number, one in enumerate(self.gateways, start=1)}
 
     @property
     def source(self) -> Source | None:
-        """Give the Zigbee2MQTT as sensors see it."""
+        """Return the Zigbee2MQTT as sensors see it."""
         if self.zigbee2mqtt is None or self.mosquitto is None:
             return None
         return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
