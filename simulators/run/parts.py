@@ -20,6 +20,8 @@ from simulators.scenario import Scenario, Sort, What
 from simulators.sensors.field import Source
 
 LOG_TAIL_LINES = 25
+AGENT_END_SECONDS_MAX = 45.0
+"""As long as its service unit waits (TimeoutStopSec); then it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,13 @@ class Parts:
         self.down.add(name)
 
     def stop(self) -> None:
-        """End job and agents; the broker stays, to be read."""
+        """End job and agents; the broker stays, to be read. Raise RunError where an agent does not end as it should."""
         self.down |= {"job", *self.agents}
         self.job.process.terminate()
-        for gateway in self.gateways:
-            gateway.process.terminate()
+        for name, gateway in self.agents.items():
+            if status := gateway.process.terminate(AGENT_END_SECONDS_MAX):
+                end = f"the end of its log:\n{_tail(gateway.process)}"
+                raise RunError(f"{name}: ended with status {status} when it was asked to; {end}")
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from simulators.run.parts import Parts
 from simulators.scenario import Fault, Part, What
 
 SECONDS_MAX = 30.0
+FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do sleep 0.02; done"
 
 
 def ended(process: Process) -> Process:
@@ -59,6 +60,24 @@ def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(parts: Parts, tmp_path
     parts.mosquitto = Mosquitto(tmp_path / "mosquitto")
     parts.mosquitto.process = ended(parts.mosquitto.process)
     assert "mosquitto: ended by itself with status 3" in str(parts.dead())
+
+
+def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(parts: Parts) -> None:
+    command = replace(parts.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END))
+    parts.gateways[0].process = Process(command)
+    parts.gateways[0].process.start()
+    parts.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
+    with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 when it was asked to.*the reason"):
+        parts.stop()
+
+
+def test_agents_that_end_when_they_are_asked_to_are_no_fault(parts: Parts) -> None:
+    command = replace(parts.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END.replace("3", "0")))
+    parts.gateways[0].process = Process(command)
+    parts.gateways[0].process.start()
+    parts.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
+    parts.stop()
+    assert not parts.gateways[0].process.alive
 
 
 def test_a_part_that_is_taken_down_twice_is_down(parts: Parts) -> None:
