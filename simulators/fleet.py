@@ -37,7 +37,7 @@ class FleetError(Exception):
 
 
 async def play(plans: Sequence[FleetPlan], field: Field) -> None:
-    """Let all sensors report from now on; return when each has come to an end with all that it had to say."""
+    """Have all sensors report from now on; return when each has come to an end with all that it had to say."""
     sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
     relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is Sort.HTTP)
     if sockets + relayed > SENSORS_MAX:

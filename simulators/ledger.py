@@ -20,7 +20,7 @@ from contract.event import TYPE_DEFAULT, Event
 
 
 class LedgerError(Exception):
-    """Say which line of which ledger cannot be true."""
+    """A line that cannot be true; the message names it and its ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Ledger:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Give the lines of a ledger in their order; a last line torn by a killed simulator is left out."""
+    """Yield the lines of a ledger in their order; a last line torn by a killed simulator is left out."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if not raw.endswith(b"\n"):
@@ -232,7 +232,7 @@ _OF_ONE: Mapping[str, Callable[[dict[str, Any], int], Line]] = {
 
 
 def _lines(fields: dict[str, Any], name: str, value: Any) -> Iterator[Line]:
-    """Give a line's statements: one for each event that it names."""
+    """Yield a line's statements: one for each event that it names."""
     at = fields["at"]
     match name:
         case "sent":

@@ -228,7 +228,7 @@ class Scenario:
 
 
 def shipped() -> dict[str, Scenario]:
-    """Give the scenarios that come along, by name."""
+    """Return the scenarios that come along, by name."""
     return {path.stem: strict_toml.load(path, Scenario) for path in _shipped_paths()}
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class TomlError(Exception):
-    """Say which file, which key, and what was expected there."""
+    """What cannot be read; the message names the file, the key, and what was expected there."""
 
 
 def load(path: Path, schema: type[T]) -> T:

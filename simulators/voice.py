@@ -49,7 +49,7 @@ _HISTORY_VALUES = 48
 
 
 def kind_of(event: Event) -> Kind:
-    """Tell what an event is known by."""
+    """Return what an event is known by."""
     if event.id is not None:
         return Kind.ID
     return Kind.NEITHER if event.time is None else Kind.TIME
@@ -63,7 +63,7 @@ class Nature:
     kind: Kind
     form: Form
     talkative: bool = False
-    """Says so much at once that it takes blocks."""
+    """Whether it says so much at once that it takes blocks."""
     counter_restarts_every: int = 0
     """After so many events the counter begins again; 0: never."""
     id_repeated_every: int = 0
@@ -71,7 +71,7 @@ class Nature:
 
 
 def nature(index: int, kinds: Sequence[Kind] = tuple(Kind), forms: Sequence[Form] = tuple(Form)) -> Nature:
-    """Give the sensor of that number its nature, so that all kinds speak all forms."""
+    """Return the nature of the sensor of that number, so that all kinds speak all forms."""
     return Nature(device_name(index), kinds[index % len(kinds)], forms[index // len(kinds) % len(forms)])
 
 

@@ -62,7 +62,7 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
         self._host = host
 
     def secured(self, credential: Credential) -> Remote:
-        """Give the same sensor, known by its credential."""
+        """Return the same sensor, known by its credential."""
         secured = Remote(self.endpoint, self.proof, self._host, received=self.received)
         secured.credential = credential
         return secured

@@ -70,7 +70,7 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
 
 
 def accepted_at(now: int | None) -> Reply:
-    """Tell a sensor that has asked the time, in milliseconds since 1970 UTC, as a CBOR integer; None: not known.
+    """Return the reply with the time, in milliseconds since 1970 UTC, as a CBOR integer; None: not known.
 
     It does not last: a retransmission deserves the time as it is then.
     """

@@ -107,7 +107,7 @@ class Blocks:
         return assembly
 
     def _forget(self, now: float) -> None:
-        """Let go of what has rested for too long, oldest first."""
+        """Forget what has rested for too long, oldest first."""
         while self._assemblies:
             key, assembly = next(iter(self._assemblies.items()))
             if now - assembly.touched < self._lifetime_seconds:

@@ -15,7 +15,7 @@ from agent.coap.tuning import Tuning
 from agent.delivery import Answer
 
 Now = Callable[[], int | None]
-"""Gives the time in milliseconds since 1970 UTC, None where the gateway does not know it itself."""
+"""Returns the time in milliseconds since 1970 UTC, None where the gateway does not know it itself."""
 
 
 class Exchange:

@@ -79,7 +79,7 @@ _KNOWN = {
 
 
 def is_protected(datagram: bytes) -> bool:
-    """Tell whether a message with a whole header carries OSCORE's option, sound or not."""
+    """Whether a message with a whole header carries OSCORE's option, sound or not."""
     try:
         return any(option.number == _OSCORE for option in read_options(split(datagram).options))
     except MessageFormatError:

@@ -136,7 +136,7 @@ def uint(value: int) -> bytes:
 
 
 def message_type(datagram: bytes) -> int:
-    """Tell a message's type, one of the four constants."""
+    """Return a message's type, one of the four constants."""
     return datagram[0] & _TYPE_BITS
 
 

@@ -38,12 +38,15 @@ from agent.coap.credentials import Credential
 from agent.coap.guard import Verdict, judge
 from agent.coap.message import PAYLOAD_MARKER, VERSION_1
 from agent.coap.oscore_serving import Freshness, OscoreServing
-from agent.coap.sender_numbers import NumbersExhaustedError, SenderNumbers
+from agent.coap.sender_numbers import NoNumberError, SenderNumbers
+from agent.pace import Pace
 
 WINDOW = 32
 """Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
 NUMBER_BYTES, TOKEN_BYTES = 5, 7
 """An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+WAITING_BYTES_MAX = 4 << 20
+"""Of requests that wait to be opened; more are refused."""
 NUMBERLESS_ENDS_SECONDS = 60.0
 """Without such a refusal for so long, the next is worth a line in the log again."""
 NUMBERS_FILE = "sender.number"
@@ -71,8 +74,8 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         self._token = secrets.token_bytes(TOKEN_BYTES)
         self._spent = _empty_window()
         """The numbers in the Echo values that have come back."""
-        self._proven = False
-        """Whether a request of this life was proven fresh."""
+        self._fresh_from: int | None = None
+        """The number of the first request that was proven fresh in this life; what has a lower one may be older."""
 
     def unprotect(self, message: Message, reference: Any = None) -> Any:
         """Decrypt a request; raise ReplayErrorWithEcho where it has to be proven fresh and is not.
@@ -83,10 +86,8 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
         ours = echo is not None and echo[NUMBER_BYTES:] == self._token
         if ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
-            if not self._proven:
-                self._proven = True
-                self.recipient_replay_window.initialize_from_freshlyseen(number)
-        elif self._freshness is not Freshness.START or not self._proven or (echo is not None and not ours):
+            self._fresh_from = number if self._fresh_from is None else self._fresh_from
+        elif self._has_to_prove(number) or (echo is not None and not ours):
             reference.can_reuse_nonce = False
             raise oscore.ReplayErrorWithEcho(self, reference, self._echo(number))
         return inner, reference
@@ -95,6 +96,10 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         """Return the Echo value that an answer carries, None where none is kept."""
         kept = self._freshness is Freshness.ANSWER
         return self._echo(int.from_bytes(reference.partial_iv, "big")) if kept else None
+
+    def _has_to_prove(self, number: int) -> bool:
+        """Whether a request with this number, that the window has not seen, may be older than this life."""
+        return self._freshness is not Freshness.START or self._fresh_from is None or number < self._fresh_from
 
     def _echo(self, number: int) -> bytes:
         return number.to_bytes(NUMBER_BYTES, "big") + self._token
@@ -127,9 +132,9 @@ class Contexts:
     """The security contexts, by what a request says of its own."""
 
     def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
-        numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
+        self.numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
         self._contexts = {
-            (credential.sensor_id, credential.id_context): SecurityContext(credential, numbers, serving.freshness)
+            (credential.sensor_id, credential.id_context): SecurityContext(credential, self.numbers, serving.freshness)
             for credential in serving.credentials
         }
 
@@ -148,11 +153,15 @@ class Contexts:
 class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carries no types
     """The site behind OSCORE; plain requests reach it only where they are not refused before."""
 
-    def __init__(self, site: resource.Site, contexts: Contexts, tuning: TransportTuning) -> None:
+    def __init__(self, site: resource.Site, contexts: Contexts, tuning: TransportTuning, pace: Pace) -> None:
         super().__init__()
         self._site = site
         self._contexts = contexts
         self._tuning = tuning
+        self._pace = pace
+        self._waiting_bytes = 0
+        self._in_work = 0
+        self._idle = asyncio.Event()
         self._numberless_last = -math.inf
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
@@ -163,19 +172,57 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         """Serve one request."""
         if pipe.request.opt.oscore is None:
             await self._site.render_to_pipe(pipe)
-        else:
+            return
+        self._in_work += 1
+        try:
             pipe.add_response(await self.render(pipe.request), is_last=True)
+        finally:
+            self._in_work -= 1
+            if not self._in_work:
+                self._idle.set()
+
+    async def finished(self) -> None:
+        """Wait until no protected request is in work."""
+        while self._in_work:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def render(self, request: Message) -> Message:
         """Open a protected request, serve it, and protect the answer; what cannot be opened is refused in the plain."""
         try:
+            await self._turn_to_open(len(request.payload))
             opened = self._open(request)
             answer = await self._answer(opened)
+            await self._turn_to_protect(needs_number=not opened.reference.can_reuse_nonce)
             return self._protected(opened, answer)
         except _RefusedError as refused:
             return self._message(refused.code, refused.diagnostic)
         except oscore.ReplayErrorWithEcho as challenge:
+            await self._turn_to_protect(needs_number=True)
             return self._challenge(challenge)
+
+    async def _turn_to_open(self, request_bytes: int) -> None:
+        """Wait for a turn of the event loop; raise _RefusedError where too much waits."""
+        if self._waiting_bytes >= WAITING_BYTES_MAX:
+            raise _RefusedError(UNAVAILABLE, b"too many requests in work")
+        self._waiting_bytes += request_bytes
+        try:
+            await self._pace.turn()
+        finally:
+            self._waiting_bytes -= request_bytes
+
+    async def _turn_to_protect(self, *, needs_number: bool) -> None:
+        """Wait for a turn, and where numbers are used up, for the disk: many answers may become due at once.
+
+        Where no number can be had, protecting says why.
+        """
+        await self._pace.turn()
+        while needs_number and not self._contexts.numbers.has_some:
+            try:
+                await asyncio.to_thread(self._contexts.numbers.reserve)
+            except NoNumberError:
+                return
+            await self._pace.turn()
 
     def _open(self, request: Message) -> Opened:
         """Find the context and decrypt; raise _RefusedError (RFC 8613 section 8.2) or a challenge."""
@@ -212,7 +259,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         answer.opt.echo = opened.context.echo_for_next(opened.reference)
         try:
             protected: Message = opened.context.protect(answer, opened.reference)[0]
-        except (OSError, NumbersExhaustedError) as cause:
+        except NoNumberError as cause:
             return self._numberless(opened.context, cause)
         protected.opt.no_response = silence
         return protected
@@ -221,7 +268,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         """Ask for a proof of freshness, which takes a number of our own."""
         try:
             return challenge.to_message()
-        except (OSError, NumbersExhaustedError) as cause:
+        except NoNumberError as cause:
             return self._numberless(challenge.secctx, cause)
 
     def _numberless(self, context: SecurityContext, cause: Exception) -> Message:

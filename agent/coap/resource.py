@@ -50,16 +50,24 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
     ct = " ".join(str(media.value) for media in Media if media.value >= 0)
 
     def __init__(
-        self, receive: Receive, body_bytes_max: int, lifetime_seconds: float, tuning: TransportTuning, now: Now
+        self,
+        receive: Receive,
+        body_bytes_max: int,
+        lifetime_seconds: float,
+        tuning: TransportTuning,
+        now: Now,
+        pace: Pace,
     ) -> None:
         super().__init__()
         self._now = now
         self._receive = receive
         self._body_bytes_max = body_bytes_max
         self._tuning = tuning
-        self._blocks = Blocks(body_bytes_max, lifetime_seconds)
+        self._plain_blocks = Blocks(body_bytes_max, lifetime_seconds)
+        self._protected_blocks = Blocks(body_bytes_max, lifetime_seconds)
+        """Apart, so that uploads of strangers push out none under OSCORE."""
         self._in_work: set[asyncio.Future[Answer]] = set()
-        self._pace = Pace()
+        self._pace = pace
         self._waiting_bytes = 0
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
@@ -107,7 +115,8 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         if (request.opt.size1 or 0) > self._body_bytes_max:
             raise TooLargeError
         block = Block(block1.start, block1.size, block1.more, request.payload, remote.proof)
-        return self._blocks.take(_upload(request), block, asyncio.get_running_loop().time())
+        blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
+        return blocks.take(_upload(request), block, asyncio.get_running_loop().time())
 
     async def _answer(self, request: Message, whole: Whole) -> Reply:
         remote: Remote = request.remote
@@ -165,6 +174,6 @@ def _content_format(request: Message) -> int | None:
 
 
 def _upload(request: Message) -> Hashable:
-    """Tell which blocks belong together: those of one endpoint whose other options agree (RFC 7959 section 2.5)."""
+    """Return what blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
     apart: Any = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
     return request.remote.blockwise_key, request.get_cache_key(apart)

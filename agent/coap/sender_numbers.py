@@ -14,14 +14,15 @@ import os
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
+from threading import Lock
 
 from agent import files
 
 NUMBER_END = (1 << 40) - 1
 """The first that the protocol does not allow (RFC 8613 section 7.2.1)."""
 BLOCK = 16_384
-"""Reserved at once, while the event loop waits for two flushes: at all that `Tuning.protected_per_second` lets in, once
-in 55 s. Each start gives up what is left of a block, which is nothing beside a leap."""
+"""Reserved at once, by two flushes, which whoever needs a number waits for: at all that `Tuning.protected_per_second`
+lets in, once in 55 s. Each start gives up what is left of a block, which is nothing beside a leap."""
 LEAP_SHARE = 1_024
 """A leap is shorter than this part of what is left, so starting again and again never uses the numbers up."""
 START_MAX = 1 << 39
@@ -30,28 +31,57 @@ _CHECK_BYTES = 4
 _log = logging.getLogger(__name__)
 
 
-class NumbersExhaustedError(Exception):
+class NoNumberError(Exception):
+    """No number can be had now; a later try may bring one."""
+
+
+class NumbersExhaustedError(NoNumberError):
     """No number is left: all devices need new credentials."""
 
 
 class SenderNumbers:
-    """The numbers, kept in one small file."""
+    """The numbers, kept in one small file. `reserve` may be called in any thread, `take` in one."""
 
     def __init__(self, file: Path, random: Random) -> None:
         self._file = file
         self._random = random
-        self._next: int | None = None
+        self._reserving = Lock()
+        self._begun = False
+        self._next = 0
         self._reserved = 0
+        """The end of what is reserved on disk; nothing is, as long as it is not above `_next`."""
+        self._problem = "none is reserved yet"
+        """Why none is, where none is."""
+
+    @property
+    def has_some(self) -> bool:
+        """Whether a number can be taken."""
+        return self._next < self._reserved
 
     def take(self) -> int:
-        """Return the next number; raise OSError where a block cannot be reserved, NumbersExhaustedError at the end."""
-        if self._next is None:
-            self._next = self._reserved = self._begin()
-        if self._next == self._reserved:
-            self._reserve(self._reserved + BLOCK)
+        """Return the next number; raise NoNumberError where none is reserved."""
+        if not self.has_some:
+            raise NoNumberError(self._problem)
         number = self._next
         self._next += 1
         return number
+
+    def reserve(self) -> None:
+        """Reserve a block where no number is left, which waits for the disk.
+
+        Raises NoNumberError where that cannot be done, NumbersExhaustedError at the end.
+        """
+        with self._reserving:
+            if self.has_some:
+                return
+            try:
+                if not self._begun:
+                    self._next, self._begun = self._begin(), True
+                self._write(self._next + BLOCK)
+            except (OSError, NumbersExhaustedError) as error:
+                self._problem = str(error)
+                raise error if isinstance(error, NoNumberError) else NoNumberError(self._problem) from error
+            self._reserved = self._next + BLOCK
 
     def _begin(self) -> int:
         """Return where this life begins; where nothing sound is on disk, that is anywhere."""
@@ -64,7 +94,8 @@ class SenderNumbers:
             return self._random.randrange(START_MAX)
         return used + self._random.randrange(max(1, (NUMBER_END - used) // LEAP_SHARE))
 
-    def _reserve(self, end: int) -> None:
+    def _write(self, end: int) -> None:
+        """Have it on disk that all numbers below this one may be used."""
         if end > NUMBER_END:
             raise NumbersExhaustedError(f"{self._file}: no number is left; make new credentials, then remove this file")
         folder = self._file.parent
@@ -78,7 +109,6 @@ class SenderNumbers:
             os.fsync(file.fileno())
         written.replace(self._file)
         files.sync_folder(folder)
-        self._reserved = end
 
 
 def _written(number: int) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
 from agent.coap.budget import Budget, Budgets
@@ -20,7 +20,11 @@ from agent.coap.separate import SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
 from agent.delivery import Receive
+from agent.pace import Pace
 from agent.settings import CoapSettings
+
+if TYPE_CHECKING:
+    from agent.coap.oscore import ProtectedSite
 
 _log = logging.getLogger(__name__)
 
@@ -57,11 +61,13 @@ class CoapServer:
         self._udp.__enter__()
         tuning, counters, body_bytes_max = self._tuning, self.counters, self._settings.max_body_bytes
         bridge_tuning = BridgeTuning(tuning)
+        pace = Pace()
         self._events = EventsResource(
-            self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning, self._now
+            self._receive, body_bytes_max, tuning.exchange_lifetime_seconds, bridge_tuning, self._now, pace
         )
-        site, protection = self._site(make_site(self._events), bridge_tuning)
-        self._bridge = AiocoapBridge(self._udp.send, site, bridge_tuning, self._udp.address)
+        plain = make_site(self._events)
+        self._protected, protection = self._protection(plain, bridge_tuning, pace)
+        self._bridge = AiocoapBridge(self._udp.send, self._protected or plain, bridge_tuning, self._udp.address)
         await self._bridge.open()
         separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
         self._exchanges = Exchanges(
@@ -90,19 +96,21 @@ class CoapServer:
             await self._bridge.close()
             self._udp.__exit__(kind, error, trace)
 
-    def _site(self, plain: Any, tuning: BridgeTuning) -> tuple[Any, Protection]:
-        """Put the site behind OSCORE where that is configured."""
+    def _protection(self, plain: Any, tuning: BridgeTuning, pace: Pace) -> tuple[ProtectedSite | None, Protection]:
+        """Return the site behind OSCORE where that is configured."""
         if self._oscore is None:
-            return plain, Protection.NONE
+            return None, Protection.NONE
         from agent.coap.oscore import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
-        return ProtectedSite(plain, Contexts(self._oscore), tuning), protection
+        return ProtectedSite(plain, Contexts(self._oscore), tuning, pace), protection
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until what is in work has been answered."""
         self._front.close()
         await self._exchanges.finished()
+        if self._protected is not None:
+            await self._protected.finished()
         await self._events.finished()
 
     def forget_answers(self) -> None:

@@ -112,7 +112,7 @@ def _check_count(events: int, words: Words) -> None:
 def _sort_out(
     sources: Iterable[tuple[object, int | None]], words: Words, fallback: str
 ) -> tuple[tuple[Event, ...], list[tuple[int, str]]]:
-    """Give the events, and of the others position and reason."""
+    """Return the events, and of the others position and reason."""
     events: list[Event] = []
     refused: list[tuple[int, str]] = []
     for at, (entries, offset_ms) in enumerate(sources):

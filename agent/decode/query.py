@@ -20,7 +20,7 @@ class Words:
 
     @property
     def single(self) -> bool:
-        """Tell whether a word can be true of one event only."""
+        """Whether a word can be true of one event only."""
         return self.id is not None or self.boot is not None or self.time is not None
 
 

@@ -42,7 +42,7 @@ class Group:
 
     @property
     def offset_ms(self) -> int | None:
-        """Give the relative time; None where the time is absolute or not said."""
+        """Return the relative time; None where the time is absolute or not said."""
         relative = self.timed and self.milliseconds is not None and self.milliseconds < RELATIVE_END_MS
         return self.milliseconds if relative else None
 
@@ -132,7 +132,7 @@ def _readable(value: object, characters_max: int) -> object:
 
 
 def _base_device(base_name: str) -> str | None:
-    """Give the base name without its trailing separator; None without a base name."""
+    """Return the base name without its trailing separator; None without a base name."""
     if not base_name:
         return None
     return base_name[:-1] if base_name[-1] in _SEPARATORS else base_name

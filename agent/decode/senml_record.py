@@ -91,12 +91,12 @@ def resolve_milliseconds(record: Record, bases: Bases) -> int:
 
 
 def resolve_unit(record: Record, bases: Bases) -> str | None:
-    """Give the record's unit, or else the base unit."""
+    """Return the record's unit, or else the base unit."""
     return _text(record, "u", bases.unit)
 
 
 def resolve_values(record: Record, bases: Bases, name: str) -> dict[str, object]:
-    """Give the record's value by its name, and its sum by name#sum."""
+    """Return the record's value by its name, and its sum by name#sum."""
     name = name or VALUE_NAME_DEFAULT
     fields = [field for field in _VALUE_FIELDS if field in record]
     if len(fields) > 1:

@@ -10,7 +10,8 @@ from contract.values import Invalid
 NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
 """Of the radio, of Zigbee2MQTT, of the device's firmware: nothing that the sensor has measured."""
 EPOCH_MIN = 946_684_800_000
-"""2000-01-01 in milliseconds: a smaller number is no moment but an age, or seconds."""
+"""2000-01-01 in milliseconds: a smaller number is an age, seconds, or the moment of a clock that nobody has set, which
+comes again after each start."""
 
 _ISO_WITH_MILLISECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _IEEE_ADDRESS = re.compile(r"0x[0-9a-fA-F]{16}")
@@ -30,7 +31,7 @@ def read(body: bytes) -> object:
 
 
 def split(body: bytes) -> list[bytes]:
-    """Give the one item of a publication."""
+    """Return the one item of a publication."""
     return [body]
 
 
@@ -53,12 +54,15 @@ def _time(last_seen: object) -> int | None:
     Those are `epoch` and `ISO_8601`; `ISO_8601_local` has seconds only, in which a device may say two things alike, and
     an age (`relative`) differs in each copy.
     """
-    if type(last_seen) is int:
-        return last_seen if EPOCH_MIN <= last_seen <= TIME_MAX else None
-    if isinstance(last_seen, str) and _ISO_WITH_MILLISECONDS.fullmatch(last_seen):
-        try:
-            moment = datetime.fromisoformat(last_seen)
-        except ValueError:
-            return None
-        return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
-    return None
+    moment = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen
+    return moment if type(moment) is int and EPOCH_MIN <= moment <= TIME_MAX else None
+
+
+def _iso_time(text: str) -> int | None:
+    if not _ISO_WITH_MILLISECONDS.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int(moment.timestamp()) * 1000 + moment.microsecond // 1000

@@ -30,7 +30,7 @@ class Access:
         self._loopback = loopback
 
     def sender(self, head: Head) -> Holder | None:
-        """Give the device or relay that posts, None where nobody has to say who they are; raise Refusal."""
+        """Return the device or relay that posts, None where nobody has to say who they are; raise Refusal."""
         if self._tokens is None:
             _check_local(head)
             return None

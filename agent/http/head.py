@@ -44,7 +44,7 @@ class Head:
         return cls(method.decode("ascii", "replace"), path, query, fields, peer)
 
     def field(self, name: bytes) -> str | None:
-        """Give the value of a field that may stand there once."""
+        """Return the value of a field that may stand there once."""
         values = [value for field, value in self.fields if field == name]
         if len(values) > 1:
             raise refusal(400, "bad request", f"{name.decode()} stands there {len(values)} times; say it once")
@@ -58,7 +58,7 @@ class Head:
         return next((int(value) for name, value in self.fields if name == b"content-length"), 0)
 
     def media(self) -> Media:
-        """Give the format of the body.
+        """Return the format of the body.
 
         It has to be named: a browser that somebody has lured here cannot name these without asking first (CORS).
         """
@@ -70,7 +70,7 @@ class Head:
         return media
 
     def words(self) -> Mapping[str, str]:
-        """Give the words of the query, each with its value; which words there are, decoding knows."""
+        """Return the words of the query, each with its value; which words there are, decoding knows."""
         words: dict[str, str] = {}
         for part in filter(None, self.query.split("&")):
             encoded, equals, value = part.partition("=")

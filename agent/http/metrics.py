@@ -60,7 +60,7 @@ class Metrics:
         ProcessCollector(namespace="oncegate", registry=self._registry)
 
     def text(self) -> tuple[str, bytes]:
-        """Give media type and text."""
+        """Return media type and text."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
 
@@ -140,7 +140,7 @@ def _events(sources: Sources) -> Iterator[Metric]:
 
 
 def _ages(sources: Sources) -> Iterator[Metric]:
-    """Tell how long events wait; 0 where none does."""
+    """Return how long events wait; 0 where none does."""
     status, now = sources.status(), sources.clock.wall()
     for name, meaning, moment in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),

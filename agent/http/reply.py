@@ -71,5 +71,5 @@ def reply_to(answer: Answer) -> Reply:
 
 
 def retry_after(seconds: int) -> tuple[str, str]:
-    """Tell when it is worth trying again (RFC 9110 section 10.2.3)."""
+    """Return the field that says when it is worth trying again (RFC 9110 section 10.2.3)."""
     return "Retry-After", str(max(RETRY_SECONDS_MIN, seconds))

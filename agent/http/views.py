@@ -35,19 +35,19 @@ class Looks:
     """What can be looked at; each may block but `feed`."""
 
     trouble: Callable[[], str]
-    """Says why nothing can be stored."""
+    """Returns why nothing can be stored."""
     status: Callable[[], Status]
     """That of `oncegate status`."""
     metrics: Callable[[], tuple[str, bytes]]
-    """Gives media type and text for Prometheus."""
+    """Returns media type and text for Prometheus."""
     live: Callable[[], Mapping[str, object]]
-    """Gives what the status page shows, but for its feed."""
+    """Returns what the status page shows, but for its feed."""
     feed: Callable[[int], Sequence[Mapping[str, object]]]
-    """Gives the latest outcomes after a number."""
+    """Returns the latest outcomes after a number."""
     trace: Callable[[bytes], Sequence[Mapping[str, object]]]
-    """Gives the way of the events under a fingerprint."""
+    """Returns the way of the events under a fingerprint."""
     latest: Callable[[str], Sequence[Mapping[str, object]]]
-    """Gives the latest events of the devices whose name holds a text."""
+    """Returns the latest events of the devices whose name holds a text."""
 
 
 class Recent(Generic[T]):
@@ -59,7 +59,7 @@ class Recent(Generic[T]):
         self._work: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """Give the result; raise Refusal where there is none in time: the work goes on for those who ask later."""
+        """Return the result; raise Refusal where there is none in time: the work goes on for those who ask later."""
         now = asyncio.get_running_loop().time()
         if self._work is None or (self._work.done() and now - self._begun > FRESH_SECONDS):
             self._begun = now
@@ -74,7 +74,7 @@ class Searches:
         self._turn = asyncio.Lock()
 
     async def get(self, look: Callable[[], T]) -> T:
-        """Give the result; raise Refusal where there is none in time, and begin nothing for nobody."""
+        """Return the result; raise Refusal where there is none in time, and begin nothing for nobody."""
         work = asyncio.create_task(self._take_turn(look), name="http-search")
         try:
             return await _in_time(work)
@@ -136,7 +136,7 @@ class Views:
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Reply:
-        """Say whether an event could be stored; the log has the details of why not."""
+        """Return whether an event could be stored; the log has the details of why not."""
         trouble = await self._trouble.get()
         if trouble:
             raise refusal(503, "not ready", trouble.partition(":")[0], retry_after(RETRY_SECONDS))

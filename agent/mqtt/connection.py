@@ -89,7 +89,7 @@ class Connection:
             self._read_soon()
 
     async def leave(self) -> None:
-        """Say good-bye, and end the connection; what is not acknowledged comes again.
+        """Publish that we are offline, and end the connection; what is not acknowledged comes again.
 
         The broker handles what we send in its order: once it has taken the good-bye, it has taken each PUBACK before
         it. Until then we read on, since closing on unread bytes would make the kernel reset the connection.
@@ -102,7 +102,7 @@ class Connection:
         self.close("left")
 
     def close(self, reason: str) -> None:
-        """Let go of the socket at once; what is acknowledged is sent if it can be."""
+        """Close the socket at once; what is acknowledged is sent if it can be."""
         if self._socket() is not None and self._client.want_write():
             self._client.loop_write()
         if self._timer is not None:

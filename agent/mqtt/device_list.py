@@ -6,10 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from json import JSONDecoder
 
+from agent.decode.zigbee2mqtt import urn
+
 ENTRY_CHARACTERS_MAX = 1 << 17
 """Of a device or group: Zigbee2MQTT writes 5 to 20 kB. It is read in one piece, in some 20 ms at most."""
 _LOOK_AHEAD = (1 << 12, 1 << 15, ENTRY_CHARACTERS_MAX)
 """Characters that an entry is looked for in, one after the other: copying the most for each `{}` would take hours."""
+NAME_CHARACTERS_MAX = 1_024
+"""Of a name that is learned, waited for or remembered: a topic may have 65,535 bytes, and a thousand topics wait."""
 
 _decode = JSONDecoder().raw_decode
 _space = re.compile(r"[ \t\n\r]*").match
@@ -18,23 +22,28 @@ _space = re.compile(r"[ \t\n\r]*").match
 class Reading:
     """One list that is being read; what it holds is learned at its end."""
 
-    def __init__(self, learn: Callable[[str, Mapping[str, object]], None], topic: str, payload: bytes) -> None:
+    def __init__(self, learn: Callable[[str, Mapping[str, str | None]], None], topic: str, payload: bytes) -> None:
         self._learn = learn
-        self._topic = topic
+        self.topic = topic
         self._entries = _read(payload)
-        self._addresses: dict[str, object] = {}
+        self._addresses: dict[str, str | None] = {}
+        """The URN of each name. Made entry by entry: a list of 4 MiB may hold 66,000 names."""
+        self.problem = ""
+        """Why it is no list."""
 
     def go_on(self, enough: Callable[[], bool]) -> bool | None:
         """Read until it is enough; return whether it was a list, None where it is not read to its end."""
         try:
             for entry in self._entries:
-                if isinstance(name := entry.get("friendly_name"), str):
-                    self._addresses[name] = entry.get("ieee_address")
+                name = entry.get("friendly_name")
+                if isinstance(name, str) and len(name) <= NAME_CHARACTERS_MAX:
+                    self._addresses[name] = urn(entry.get("ieee_address"))
                 if enough():
                     return None
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            self.problem = str(error)
             return False
-        self._learn(self._topic, self._addresses)
+        self._learn(self.topic, self._addresses)
         return True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class Tuning:
     held_max: int = 100
     """Messages that wait for a newer list; with one more, the oldest waits no longer. A device that joins is on the
     list within seconds; strange names must not fill what is in work."""
+    held_bytes_max: int = 128 << 10
+    """Of their topics and payloads, but for a single message: half of what may be in work, for the same reason."""
 
 
 class Line(Protocol):
@@ -65,12 +67,13 @@ class Reception:
         self._idle = asyncio.Event()
         self._idle.set()
         self._readings: deque[Reading] = deque()
-        self._reading_on: asyncio.Handle | None = None
+        self._going_on: asyncio.Handle | None = None
         self._full = False
         self._paused = False
         self._skipping = False
         self._stopped = False
         self._waiting_is_said = False
+        self._unreadable_is_said = False
         self.lost = 0
         """Messages at QoS 0 that could not be taken, and that the broker does not keep."""
         self.ignored = 0
@@ -89,6 +92,8 @@ class Reception:
         topic, reading = message.topic, self._routes.reading(message)
         if message.size > self._routes.body_bytes_max:
             message = message._replace(payload=message.payload[:REJECTED_BYTES_MAX])  # no more of it is of use
+        elif message.size > len(message.payload) and not message.fault:
+            message = message._replace(fault="its properties are too long")  # its payload lies behind what is kept
         if self._skipping:
             unheeded = not (message.message_id or message.retain or reading)
             self.lost += unheeded and self._routes.may_be_event(topic, message.payload)
@@ -102,13 +107,14 @@ class Reception:
                 self._route(turn, message)
         if reading and not self._stopped:
             self._readings.append(reading)
-            self._read_lists()
+            self._go_on_soon()
         self._heed_bounds()
 
     def stop(self) -> None:
         """Take nothing more; what comes yet is left to the broker."""
         self._skipping = self._stopped = True
         self._readings.clear()
+        self._holding.drop_released()
 
     async def finished(self) -> None:
         """Wait for the outcomes of all that the pipeline has been given."""
@@ -116,24 +122,51 @@ class Reception:
 
     def close(self) -> None:
         """Wait for nothing more."""
-        for handle in (self._timer, self._reading_on):
+        for handle in (self._timer, self._going_on):
             if handle is not None:
                 handle.cancel()
 
-    def _read_lists(self) -> None:
-        """Read lists for one turn of the loop; what comes behind them may mean the names that they hold, and waits."""
-        self._reading_on = None
-        end = self._loop.time() + TURN_SECONDS_MAX
-        while self._readings:
-            told = self._routes.names.told
-            learned = self._readings[0].go_on(lambda: self._loop.time() >= end)
-            if learned is None:
-                self._reading_on = self._loop.call_soon(self._read_lists)
-                break
-            self._readings.popleft()
-            if learned:
-                self._release(None if told else self._loop.time())
+    def _go_on_soon(self) -> None:
+        """Go on with lists and with what has waited for them; what comes behind them waits meanwhile."""
+        if self._going_on is None:
+            self._going_on = self._loop.call_soon(self._go_on)
         self._pace_line()
+
+    def _go_on(self) -> None:
+        """Go on for one turn of the loop."""
+        self._going_on = None
+        end = self._loop.time() + TURN_SECONDS_MAX
+        while self._is_behind:
+            if self._holding.released:
+                self._zigbee(self._holding.next_released())
+            else:
+                self._read_list(lambda: self._loop.time() >= end)
+            if self._loop.time() >= end:
+                break
+        if self._is_behind:
+            self._going_on = self._loop.call_soon(self._go_on)
+        else:
+            self._return_for_skipped()
+        self._pace_line()
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something that has come before has to be dealt with before what comes next."""
+        return self._holding.released or bool(self._readings)
+
+    def _read_list(self, enough: Callable[[], bool]) -> None:
+        """Read the first list until it is enough; once it is learned, look again at what waits."""
+        names, reading = self._routes.names, self._readings[0]
+        told = names.told
+        learned = reading.go_on(enough)
+        if learned is None:
+            return
+        self._readings.popleft()
+        if learned:
+            self._holding.release(self._loop.time() if names.told and not told else None)
+        elif not self._unreadable_is_said:
+            self._unreadable_is_said = True
+            _log.warning("mqtt: list=unreadable topic=%s reason=%r", reading.topic, reading.problem)
 
     def _route(self, turn: Turn, message: Message) -> None:
         delivery = self._routes.own(message.topic, message.payload)
@@ -163,33 +196,27 @@ class Reception:
         else:
             self._reject(held.turn, delivery, self._routes.why_unknown)
 
-    def _release(self, since: float | None = None) -> None:
-        """Look again at what waits, since the names have changed."""
-        for held in self._holding.release(since):
-            self._zigbee(held)
-        self._return_for_skipped()
-
     def _watch(self) -> None:
         """Give up what has waited for long enough, and look again when the next may have."""
         told, now, tuning = self._routes.names.told, self._loop.time(), self._tuning
         if told:
-            self._give_up(self._holding.overdue(now - tuning.unknown_seconds, tuning.held_max))
-        if self._timer is None and self._holding:
-            due = self._holding.since if told else now
-            self._timer = self._loop.call_at(due + tuning.unknown_seconds, self._look)
+            self._give_up(self._holding.overdue(now - tuning.unknown_seconds, tuning.held_max, tuning.held_bytes_max))
+        if self._timer is None and (since := self._holding.since) is not None:
+            self._timer = self._loop.call_at((since if told else now) + tuning.unknown_seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if not (self._routes.names.told or not self._holding):
-            self._await_list()
+        if not self._routes.names.told and (since := self._holding.since) is not None:
+            self._await_list(since)
         self._watch()
         self._return_for_skipped()
 
-    def _await_list(self) -> None:
-        if self._holding.since <= self._loop.time() - self._tuning.unlisted_seconds:
+    def _await_list(self, since: float) -> None:
+        if since <= self._loop.time() - self._tuning.unlisted_seconds:
             self._routes.names.give_up_list()
             _log.warning("mqtt=unlisted reason=%r", self._routes.why_unknown)
-            self._release()
+            self._holding.release()
+            self._go_on_soon()
         elif not self._waiting_is_said:
             self._waiting_is_said = True
             _log.warning("mqtt=waiting for=%s hint=%r", self._routes.devices_topic, "is Zigbee2MQTT running?")
@@ -250,7 +277,7 @@ class Reception:
 
     def _pace_line(self) -> None:
         """Read from the line while nothing that came before has to be finished first."""
-        paused = self._full or bool(self._readings)
+        paused = self._full or self._is_behind
         if paused != self._paused:
             self._paused = paused
             (self._line.pause if paused else self._line.resume)()
@@ -259,13 +286,13 @@ class Reception:
         return len(self._turns) >= self._tuning.in_work_max or self._turns.size >= self._tuning.in_work_bytes_max
 
     def _has_room(self) -> bool:
-        """Tell whether half of the bound is free, so that reading does not stop and go for each message."""
+        """Whether half of the bound is free, so that reading does not stop and go for each message."""
         tuning, turns = self._tuning, self._turns
         return len(turns) <= tuning.in_work_max // 2 and turns.size <= tuning.in_work_bytes_max // 2
 
     def _return_for_skipped(self) -> None:
         """Have the connection made anew where messages were passed over: what is not acknowledged comes again."""
-        if self._skipping and not self._holding and not self.over.done():
+        if self._skipping and not (self._stopped or self._holding or self.over.done()):
             self.fetches_again = True
             self.over.set_result("messages that came before bridge/devices are fetched again")
 

@@ -48,7 +48,7 @@ class Routes:
         return "no device of this name in bridge/devices"
 
     def filters(self) -> Sequence[Filter]:
-        """Give what to subscribe to.
+        """Return what to subscribe to.
 
         The lists come at QoS 0: they must not queue behind the very messages that wait for them, in a window that
         those have filled.
@@ -67,7 +67,7 @@ class Routes:
     def reading(self, message: Message) -> Reading | None:
         """Begin to read a list of Zigbee2MQTT; None where the message is none."""
         name = self._lists.get(message.topic)
-        if name is None or message.fault:
+        if name is None or message.fault or not message.size:  # empty: a retained one is cleared
             return None
         if message.size > LIST_BYTES_MAX:
             if not self._passed_over:
@@ -89,18 +89,18 @@ class Routes:
         return None
 
     def may_be_event(self, topic: str, payload: bytes) -> bool:
-        """Tell whether a message would be lost with its loss."""
+        """Whether a message would be lost with its loss."""
         name = self.zigbee_name(topic)
         return self.own(topic, payload) is not None or (
             name is not None and self.names.kind(name, payload) is not Kind.STATE
         )
 
     def zigbee_name(self, topic: str) -> str | None:
-        """Give what stands below Zigbee2MQTT's base topic."""
+        """Return what stands below Zigbee2MQTT's base topic."""
         return topic[len(self._base) :] if self._base and topic.startswith(self._base) else None
 
     def zigbee(self, name: str, payload: bytes) -> tuple[Kind, Delivery]:
-        """Tell what a message of Zigbee2MQTT is, and make a delivery of it."""
+        """Return what a message of Zigbee2MQTT is, and a delivery of it."""
         kind = self.names.kind(name, payload)
         device = self.names.device(name)
         if kind is Kind.UNKNOWN and (device := _said(payload)) is not None:

@@ -35,7 +35,7 @@ class Subscription:
         return self.topic.replace(DEVICE, "+")
 
     def matches(self, topic: str) -> bool:
-        """Tell whether a topic is meant (MQTT 5 section 4.7)."""
+        """Whether a topic is meant (MQTT 5 section 4.7)."""
         wanted, given = self.filter.split("/"), topic.split("/")
         if given[0].startswith("$") and wanted[0] in ("+", "#"):
             return False
@@ -46,7 +46,7 @@ class Subscription:
         )
 
     def device(self, topic: str) -> str | None:
-        """Give the device that a topic names."""
+        """Return the device that a topic names."""
         levels = self.topic.split("/")
         return topic.split("/")[levels.index(DEVICE)] or None if DEVICE in levels else None
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from agent.decode.zigbee2mqtt import urn
+from agent.mqtt.device_list import NAME_CHARACTERS_MAX
 
 BRIDGE = "bridge"
 DEVICES, GROUPS = "bridge/devices", "bridge/groups"
 LIST_BYTES_MAX = 4 << 20
 """Of a list: a device takes 5 to 20 kB of it, and a network has at most some hundred."""
-NAME_CHARACTERS_MAX = 1_024
-"""Of a name that is learned, waited for or remembered: a topic may have 65,535 bytes, and a thousand topics wait."""
 STRANGERS_MAX = 1_000
 """Names remembered as unknown, so that their next messages need not wait."""
 _COMMANDS = ("set", "get")
@@ -33,23 +31,22 @@ class ZigbeeNames:
     """The names of devices and groups, as Zigbee2MQTT has told them last; names may hold slashes."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, str] = {}
-        self._groups: frozenset[str] = frozenset()
+        self._devices: Mapping[str, str | None] = {}
+        """The URN of each name; None where the list has an address that is none."""
+        self._groups: Mapping[str, object] = {}
         self._strangers: set[str] = set()
         self.told = False
         """Whether the list of devices has come."""
         self.missing = False
         """Whether it was waited for in vain; until it comes, nothing waits for it any more."""
 
-    def learn(self, topic: str, addresses: Mapping[str, object]) -> None:
-        """Take a list: what it says to be the address of each name."""
-        named = {name: address for name, address in addresses.items() if len(name) <= NAME_CHARACTERS_MAX}
+    def learn(self, topic: str, addresses: Mapping[str, str | None]) -> None:
+        """Take a list: the URN of each name, as far as it says one."""
         if topic == DEVICES:
-            devices = ((name, urn(address)) for name, address in named.items())
-            self._devices = {name: device for name, device in devices if device is not None}
+            self._devices = addresses
             self.told, self.missing = True, False
         else:
-            self._groups = frozenset(named)
+            self._groups = addresses
         self._strangers.clear()
 
     def give_up_list(self) -> None:
@@ -66,14 +63,14 @@ class ZigbeeNames:
         return not self.missing and len(name) <= NAME_CHARACTERS_MAX and name not in self._strangers
 
     def device(self, name: str) -> str | None:
-        """Give the URN of a device by its name."""
+        """Return the URN of a device by its name."""
         return self._devices.get(name)
 
     def kind(self, name: str, payload: bytes) -> Kind:
-        """Tell what a message is; `name` is its topic below the base topic."""
+        """Return what a message is; `name` is its topic below the base topic."""
         if name == BRIDGE or name.startswith(f"{BRIDGE}/") or not payload:  # no payload: a retained one is cleared
             return Kind.STATE
-        if name in self._devices:
+        if self.device(name) is not None:
             return Kind.DEVICE
         if not (self.told or self.missing):
             return Kind.UNKNOWN
@@ -82,12 +79,12 @@ class ZigbeeNames:
         return Kind.STATE if self._is_attribute(name, payload) else Kind.UNKNOWN
 
     def _is_attribute(self, name: str, payload: bytes) -> bool:
-        """Tell a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
+        """Whether it is a single attribute (Zigbee2MQTT: advanced.output), which its device's own message repeats."""
         if payload.lstrip().startswith(b"{"):
             return False
         end = name.find("/")
         while 0 <= end <= NAME_CHARACTERS_MAX:
-            if name[:end] in self._devices:
+            if self.device(name[:end]) is not None:
                 return True
             end = name.find("/", end + 1)
         return False

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from random import SystemRandom
 
 from rich.console import Console
 from rich.table import Table
 
+from simulators.arguments import add_seed, make_parser, seed_of
 from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
 from simulators.run.display import Display
@@ -33,16 +32,11 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str], program: str) -> int:
     """Compare, and return the exit status: 0 all variants ran, whatever became of their events."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description="Run one scenario and seed under each delivery mode, and with dedup taken out, on this machine.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    description = "Run one scenario and seed under each delivery mode, and with dedup taken out, on this machine."
+    parser = make_parser(program, description, _EXAMPLES)
     names = [variant.name for variant in VARIANTS]
     parser.add_argument("scenario", metavar="SCENARIO", help="a TOML file, or a name of `oncegate-sim scenarios`")
-    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32), metavar="N")
+    add_seed(parser)
     parser.add_argument("--folder", type=Path, default=Path("build/compare"), metavar="PATH", help="%(default)s")
     parser.add_argument("--only", action="append", choices=names, help="one variant; may be given more than once")
     given = parser.parse_args(arguments)
@@ -52,8 +46,9 @@ def main(arguments: Sequence[str], program: str) -> int:
         parser.error(str(error))
     chosen = [variant for variant in VARIANTS if not given.only or variant.name in given.only]
     console = open_console()
-    console.print(f"seed {given.seed}; {len(chosen)} runs of {scenario.name}")
-    return _compare(chosen, scenario, given.seed, given.folder, console)
+    seed = seed_of(given)
+    console.print(f"seed {seed}; {len(chosen)} runs of {scenario.name}")
+    return _compare(chosen, scenario, seed, given.folder, console)
 
 
 def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Path, console: Console) -> int:

@@ -7,14 +7,14 @@ from typing import Any
 
 
 def agent_without_dedup() -> None:
-    """Let the agent recognise nothing: neither what CoAP proves to be a retransmission, nor what it has on disk."""
+    """Make the agent recognise nothing: neither what CoAP proves to be a retransmission, nor what it has on disk."""
     _replace("agent.coap.memory", "Memory", "recall", lambda *_: None)
     _replace("agent.store.known", "Proofs", "position", lambda *_: None)
     _replace("agent.store.fingerprints", "Fingerprints", "position", lambda *_: None)
 
 
 def job_without_dedup() -> None:
-    """Let the job write every record that comes: no state, no look-up."""
+    """Make the job write every record that comes: no state, no look-up."""
     job: Any = import_module("cloud.job")
     job.drop_duplicates = lambda records, *_: records
     lookup: Any = import_module("cloud.lookup")

@@ -55,7 +55,7 @@ class Faults:
         for _ in range(kills):
             await asyncio.sleep(random.uniform(*AGENT_RUNS_SECONDS))
             await self._wait(lambda: self._ledger.counts.in_flight > 0, "a request in flight")
-            self._parts.down.add("agent")
+            self._parts.take_down("agent")
             unacked, moment, stage = self._ledger.counts.in_flight, self._clock(), self._parts.job.stage()
             await asyncio.to_thread(gateway.process.kill)
             await self._record("agent", moment, unacked, stage)
@@ -70,7 +70,7 @@ class Faults:
             await self._wait(lambda: job.has_committed, "a commit of the job")
             await asyncio.sleep(random.uniform(*JOB_RUNS_SECONDS))
             await self._reach_batch(random)
-            self._parts.down.add("job")
+            self._parts.take_down("job")
             unacked, moment = self._ledger.counts.in_flight, self._clock()
             await asyncio.to_thread(job.process.kill)
             # Its log tells what it was really in, a moment later than when we looked.
@@ -93,7 +93,7 @@ class Faults:
         random = Random(f"{self._seed} broker")
         broker = self._parts.broker
         await asyncio.sleep(random.uniform(*BROKER_RUNS_SECONDS))
-        self._parts.down.add("kafka")
+        self._parts.take_down("kafka")
         begin = self._clock()
         self._display.fact("broker stopped")
         await asyncio.to_thread(broker.stop)

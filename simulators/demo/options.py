@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import SystemRandom
 
+from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
 from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.voice import Kind
@@ -58,34 +57,19 @@ class Options:
 
 def parse(arguments: Sequence[str], program: str) -> Options:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description=(
+    parser = make_parser(
+        program,
+        (
             "Run sensors over a bad radio, the agent, Kafka and the Spark job on this machine, kill what can be "
             "killed, and count whether anything was lost or doubled. Exit status 0: nothing was."
         ),
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EXAMPLES,
     )
     defaults = Options(seed=0)
     add = parser.add_argument
-    add("--seed", type=_natural, metavar="N", help="seed of all randomness (default: a random one, printed)")
-    add("--events", type=_positive, default=defaults.events_min, metavar="N", help="at least so many (%(default)s)")
-    add("--kills", type=_natural, default=defaults.kills, metavar="N", help="of agent and job, each (%(default)s)")
+    add_seed(parser)
+    add("--events", type=positive, default=defaults.events_min, metavar="N", help="at least so many (%(default)s)")
+    add("--kills", type=natural, default=defaults.kills, metavar="N", help="of agent and job, each (%(default)s)")
     add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (default: %(default)s)")
     given = parser.parse_args(arguments)
-    seed = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
-    return Options(seed, given.events, given.kills, given.folder)
-
-
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if (number := _natural(text)) == 0:
-        raise argparse.ArgumentTypeError("at least 1 is needed")
-    return number
+    return Options(seed_of(given), given.events, given.kills, given.folder)

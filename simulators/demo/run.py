@@ -10,6 +10,7 @@ from pathlib import Path
 
 from simulators import fleet
 from simulators import ledger as ledgers
+from simulators.arguments import LEDGER_FILE
 from simulators.demo.faults import Faults
 from simulators.demo.options import (
     ANSWER_LOSS,
@@ -60,7 +61,7 @@ async def run(options: Options, display: Display) -> Evidence:
     begin = time.monotonic()
     home = options.folder.absolute()
     folder.empty(home)
-    ledger_file = home / "ledger.jsonl"
+    ledger_file = home / LEDGER_FILE
     async with started(SCENARIO, home, Seams(), display) as parts:
         with Ledger(ledger_file, clock) as ledger:
             faults = Faults(parts, ledger, options.seed, clock, display)

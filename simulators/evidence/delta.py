@@ -25,6 +25,16 @@ _COLUMNS = (
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM events WHERE NOT starts_with(device, '{DEVICE_RESERVED_PREFIX}')"
 
 
+class TableError(Exception):
+    """The table could not be read."""
+
+
+def require(folder: Path) -> None:
+    """Raise TableError where there is no table."""
+    if not DeltaTable.is_deltatable(str(folder)):
+        raise TableError(f"{folder}: there is no Delta table; a job makes it with its first batch")
+
+
 def read(folder: Path, devices: str = "") -> Iterator[Row]:
     """Yield the rows of sensors whose names begin so, in no order; a table that is not there has none."""
     query = f"{_SELECT} AND starts_with(device, '{devices.replace(chr(39), chr(39) * 2)}')"
@@ -50,8 +60,9 @@ def _metrics(entry: dict[str, Any]) -> dict[str, Any]:
 def _select(folder: Path, query: str) -> Iterator[tuple[Any, ...]]:
     """Yield the result a batch at a time, so that a large table needs little memory."""
     try:
-        table = DeltaTable(folder)
+        for batch in QueryBuilder().register("events", DeltaTable(folder)).execute(query):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except TableNotFoundError:
         return
-    for batch in QueryBuilder().register("events", table).execute(query):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    except Exception as error:  # the query engine raises this and nothing narrower
+        raise TableError(f"{folder}: {error}") from error

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
 from simulators.judge.place import Place, add_arguments, read_place
 from simulators.judge.there import judge_there, wait_for_rows
 from simulators.oracle.verdict import Verdict
-from simulators.report.command import LEDGER_FILE, REPORT_FILE, USAGE, VERDICT_FILE, build
+from simulators.report.command import REPORT_FILE, VERDICT_FILE, build
 from simulators.run.display import Display
 from simulators.run.terminal import exit_status, guarded, open_console, show
 
@@ -26,23 +25,19 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str], program: str) -> int:
     """Judge, write verdict and report beside the ledger, and return the exit status, as `run` does."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description=(
+    parser = make_parser(
+        program,
+        (
             "Judge a run again by its ledger: later, or by another place. Exit status 0: the promise was kept; 1: it "
             "was broken, or the evidence was missing or incomplete; 2: wrong usage; 130: the run was interrupted."
         ),
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EXAMPLES,
     )
-    parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
+    add_ledger(parser)
     add_arguments(parser)
     given = parser.parse_args(arguments)
     place = read_place(parser, given)
-    ledger_file = given.source / LEDGER_FILE if given.source.is_dir() else given.source
-    if not ledger_file.exists():
-        print(f"{program}: {ledger_file} does not exist", file=sys.stderr)
+    if (ledger_file := ledger_of(given, program)) is None:
         return USAGE
     console = open_console()
 

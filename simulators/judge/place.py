@@ -34,6 +34,11 @@ class Place:
         """Whether there is something to look at."""
         return bool(self.table or self.postgres or self.topic)
 
+    def require(self) -> None:
+        """Raise TableError where the Delta table is not there: no row of it is no evidence then."""
+        if self.table is not None:
+            delta.require(self.table)
+
     @contextmanager
     def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:
         """Open the place for its rows of devices whose names begin so; a topic from these offsets on."""

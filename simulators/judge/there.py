@@ -51,6 +51,7 @@ def judge_there(ledger_file: Path, place: Place, *, settled: bool = True) -> Ver
 
     Only the run's own devices are looked at: the table may be one in use.
     """
+    place.require()
     with Casebook() as casebook:
         casebook.add_ledger(ledgers.read(ledger_file))
         with place.reading(casebook.devices, _begun(casebook.run, place)) as opened:

@@ -26,7 +26,7 @@ class Flight:
     now: float = 0.0
 
     def later(self, seconds: float) -> Flight:
-        """Give the same datagram with more delay."""
+        """Return the same datagram with more delay."""
         return replace(self, seconds=self.seconds + seconds)
 
 
@@ -34,7 +34,7 @@ class Fault(Protocol):
     """One thing that a link does to datagrams of one peer in one direction."""
 
     def play(self, flight: Flight) -> Sequence[Flight]:
-        """Give what arrives: nothing, the datagram, a late or changed one, or several."""
+        """Return what arrives: nothing, the datagram, a late or changed one, or several."""
 
 
 Faults = Callable[[Random], Sequence[Fault]]

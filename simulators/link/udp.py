@@ -90,7 +90,7 @@ class Link:
         return host, port
 
     def introduce(self, port: int, name: object) -> None:
-        """Say whose port it is, so that its fate follows from the seed and its name."""
+        """Note whose port it is, so that its fate follows from the seed and its name."""
         self._names[port] = name
 
     def _from_peer(self, datagram: bytes, address: Any) -> None:

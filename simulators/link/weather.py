@@ -65,7 +65,7 @@ def line(plan: LinkPlan) -> Weather:
 
 
 def _chosen(plan: LinkPlan, loss: float, spans: Sequence[tuple[float, float]], random: Random) -> list[Fault]:
-    """Give the faults that the plan asks for; what it does not ask for takes no randomness."""
+    """Return the faults that the plan asks for; what it does not ask for takes no randomness."""
     delay_max = plan.delay_seconds + plan.jitter_seconds
     wanted: list[tuple[object, Fault]] = [
         (plan.datagram_bytes_max, TooLarge(plan.datagram_bytes_max)),

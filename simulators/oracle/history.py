@@ -23,16 +23,16 @@ class Witness(Protocol):
     """A gateway that can be asked; what it says is only shown, and never judged by."""
 
     def fingerprint(self, event: Event) -> str | None:
-        """Give the name under which the gateway would know an event; None where it gives it its own label."""
+        """Return the name under which the gateway would know an event; None where its own label alone names it."""
 
     def trace(self, fingerprint: str) -> Sequence[str]:
-        """Give what the gateway knows of the event, in lines."""
+        """Return what the gateway knows of the event, in lines."""
 
 
 def with_histories(
     verdict: Verdict, casebook: Casebook, ledger_file: Path, witnesses: Sequence[Witness] = ()
 ) -> Verdict:
-    """Give each violation its history; one pass over the ledger finds all of them."""
+    """Return the verdict with the history of each violation; one pass over the ledger finds all of them."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
     told: dict[int, list[str]] = defaultdict(list)
     events: dict[int, Event] = {}

@@ -112,7 +112,7 @@ class Verdict:
         return {name: count for name in BROKEN if (count := getattr(self, name))}
 
     def document(self) -> dict[str, Any]:
-        """Give the verdict as JSON's types."""
+        """Return the verdict as JSON's types."""
         return {**asdict(self), "kept": self.kept}
 
 

@@ -45,7 +45,7 @@ class Node:
         return self.ports[self.number - 1]
 
     def properties(self) -> dict[str, object]:
-        """Give what is other than with a broker by itself: three copies of everything, two of them in sync."""
+        """Return what is other than with a broker by itself: three copies of everything, two of them in sync."""
         voters = (f"{number}@127.0.0.1:{port}" for number, (_, port) in enumerate(self.ports, 1))
         copies, in_sync = len(self.ports), len(self.ports) - 1
         return {

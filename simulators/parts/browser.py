@@ -19,7 +19,7 @@ RUN_SECONDS_MAX = 300
 
 
 def install() -> Path:
-    """Give the folder of the node modules; fetch them once, by npm."""
+    """Return the folder of the node modules; fetch them once, by npm."""
     folder = cache.folder() / "-".join(("browser", *(package.replace("@", "-") for package in PACKAGES)))
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)

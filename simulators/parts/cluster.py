@@ -55,5 +55,5 @@ class Cluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def node(self, number: int) -> Broker:
-        """Give a broker by its number, from 1 on, as Kafka names leaders."""
+        """Return a broker by its number, from 1 on, as Kafka names leaders."""
         return self.brokers[number - 1]

@@ -26,7 +26,7 @@ def install(*packages: str) -> None:
 
 
 def unpack(package: str) -> Path:
-    """Give the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
+    """Return the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
     folder = cache.folder() / f"debian-{package}"
     if folder.exists():
         return folder
@@ -41,12 +41,12 @@ def unpack(package: str) -> Path:
 
 
 def by_hand(*packages: str) -> str:
-    """Give the command that installs packages."""
+    """Return the command that installs packages."""
     return f"sudo apt-get install {' '.join(packages)}"
 
 
 def as_root() -> list[str] | None:
-    """Give what to put before a command that only root may run; None where we may not."""
+    """Return what to put before a command that only root may run; None where we may not."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class PartError(Exception):
-    """Say which part could not be prepared or run, and what to do; trying again does not help by itself."""
+    """A part could not be prepared or run; the message says what to do, since another try alone does not help."""
 
 
 class PartTimeoutError(PartError):
-    """Say what did not happen in time; on a busy machine another try may help."""
+    """Something did not happen in time; on a busy machine another try may help."""

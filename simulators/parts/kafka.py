@@ -113,11 +113,11 @@ class Broker:
             self._process.kill()
 
     def pause(self) -> None:
-        """Let the broker stand still, its connections open (SIGSTOP)."""
+        """Pause the broker, its connections open (SIGSTOP)."""
         self.process.pause()
 
     def resume(self) -> None:
-        """Let the broker go on (SIGCONT)."""
+        """Resume the broker (SIGCONT)."""
         self.process.resume()
 
     def create_topics(self, *names: str, partitions: int = topics.PARTITIONS) -> None:
@@ -216,5 +216,5 @@ class Broker:
 
 
 def new_cluster() -> str:
-    """Give an id for a cluster that is to be."""
+    """Return an id for a cluster that is to be."""
     return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

@@ -62,11 +62,11 @@ class Mosquitto:
         self.process.kill()
 
     def pause(self) -> None:
-        """Let the broker stand still, its connections open (SIGSTOP)."""
+        """Pause the broker, its connections open (SIGSTOP)."""
         self.process.pause()
 
     def resume(self) -> None:
-        """Let the broker go on (SIGCONT)."""
+        """Resume the broker (SIGCONT)."""
         self.process.resume()
 
     def _lines(self) -> list[str]:

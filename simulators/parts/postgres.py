@@ -119,7 +119,7 @@ class Postgres:
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """Give whom the server has to run as; None where that is us."""
+    """Return whom the server has to run as; None where that is us."""
     if os.geteuid() != 0:
         return None
     known = {user.pw_name: user for user in pwd.getpwall()}

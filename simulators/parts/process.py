@@ -145,11 +145,11 @@ class Process:
         self._clear_away()
 
     def pause(self) -> None:
-        """Let the child and its children stand still (SIGSTOP)."""
+        """Pause the child and its children (SIGSTOP)."""
         session.send(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the child and its children go on (SIGCONT)."""
+        """Resume the child and its children (SIGCONT)."""
         session.send(self.pid, signal.SIGCONT)
 
     def log(self) -> str:

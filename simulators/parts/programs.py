@@ -37,13 +37,13 @@ _POSTGRESQL = Path("/usr/lib/postgresql")
 
 
 def find(program: str) -> str | None:
-    """Give a program's path, None without it."""
+    """Return a program's path, None without it."""
     more = ":".join([_PATH_MORE, *map(str, sorted(_POSTGRESQL.glob("*/bin"), reverse=True))])
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{more}")
 
 
 def require(program: str) -> str:
-    """Give a program's path; without it, the error names the command that installs it."""
+    """Return a program's path; without it, the error names the command that installs it."""
     found = find(program)
     if found is None:
         raise PartError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")

@@ -34,12 +34,12 @@ def npm() -> str | None:
 
 
 def ieee_address(device: int) -> str:
-    """Give the address of the n-th device, as Zigbee2MQTT writes it."""
+    """Return the address of the n-th device, as Zigbee2MQTT writes it."""
     return f"0x{_FIRST_IEEE_ADDRESS + device:016x}"
 
 
 def install() -> Path:
-    """Give the folder of the node modules; fetch them once, by npm."""
+    """Return the folder of the node modules; fetch them once, by npm."""
     folder = cache.folder() / f"zigbee2mqtt-{VERSION}"
     if folder.exists():
         return folder / "node_modules"
@@ -114,7 +114,7 @@ class Zigbee2Mqtt:
 
     @property
     def devices(self) -> dict[str, str]:
-        """Give each thermometer's identity by its name."""
+        """Return each thermometer's identity by its name."""
         return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(self._devices)}
 
     def report(self) -> None:

@@ -95,7 +95,7 @@ def times_sent(seen: Observations) -> str:
 
 
 def begun(seen: Observations) -> list[Happened]:
-    """Give the faults that begin, in the order of the numbers that the charts have for them."""
+    """Return the faults that begin, in the order of the numbers that the charts have for them."""
     return [fault for fault in seen.faults if fault.what not in _ENDS]
 
 

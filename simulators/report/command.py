@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
 from simulators.ledger import LedgerError
 from simulators.oracle.verdict import Verdict, from_document
 from simulators.report import page
 from simulators.report.page import Arrivals
 
-FAILURE, USAGE = 1, 2
-VERDICT_FILE, ARRIVALS_FILE, REPORT_FILE, LEDGER_FILE = "verdict.json", "arrivals.json", "report.html", "ledger.jsonl"
+FAILURE = 1
+VERDICT_FILE, ARRIVALS_FILE, REPORT_FILE = "verdict.json", "arrivals.json", "report.html"
 
 _EXAMPLES = """examples:
   %(prog)s build/field/lossy-radio
@@ -24,21 +24,15 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str], program: str) -> int:
     """Write the report, and return the exit status: 0 written, 1 the ledger cannot be read, 2 wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description="Build the report of a run again, from its folder, or from a ledger alone.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = make_parser(
+        program, "Build the report of a run again, from its folder, or from a ledger alone.", _EXAMPLES
     )
-    parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
+    add_ledger(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html beside it")
     given = parser.parse_args(arguments)
     folder = given.source if given.source.is_dir() else given.source.parent
-    ledger_file = given.source / LEDGER_FILE if given.source.is_dir() else given.source
     output = given.output or folder / REPORT_FILE
-    if not ledger_file.exists():
-        print(f"{program}: {ledger_file} does not exist", file=sys.stderr)
+    if (ledger_file := ledger_of(given, program)) is None:
         return USAGE
     try:
         build(ledger_file, folder if given.source.is_dir() else None, output)

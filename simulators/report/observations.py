@@ -52,7 +52,7 @@ class Observations:
     samples: list[Sampled] = field(default_factory=list)
 
     def step(self, moment: int) -> int:
-        """Give the step of a moment."""
+        """Return the step of a moment."""
         return 0 if self.begin is None else max(0, moment - self.begin) // STEP_MILLISECONDS
 
 
@@ -83,7 +83,7 @@ def observe(lines: Iterable[Line]) -> Observations:
 
 
 def quantiles(bins: Mapping[int, int], *shares: float) -> list[float]:
-    """Give the latencies, in milliseconds, below which these shares lie; 0 where there are none."""
+    """Return the latencies, in milliseconds, below which these shares lie; 0 where there are none."""
     total = sum(bins.values())
     found: list[float] = []
     for share in shares:

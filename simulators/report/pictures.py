@@ -154,7 +154,7 @@ def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Give the picture as SVG that takes its colours from the page."""
+    """Return the picture as SVG that takes its colours from the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()

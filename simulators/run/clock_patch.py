@@ -1,4 +1,4 @@
-"""Let the agent's wall clock be off by what a file says; called in the agent's own process (simulators/launch.py).
+"""Shift the agent's wall clock by what a file says. Called in the agent's own process (simulators/launch.py).
 
 Not libfaketime: it also shifts what threads wait for, so that a clock set back stops them, which a kernel's does not.
 """

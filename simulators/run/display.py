@@ -25,7 +25,7 @@ _INDENT = "  "
 
 
 class Display:
-    """Tell phases, facts and figures; phases and facts are lines that stay."""
+    """Shows phases, facts and figures; phases and facts are lines that stay."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -60,7 +60,7 @@ class Display:
             self._task = self._progress.add_task(what, total=None)
 
     def fact(self, what: str) -> None:
-        """Tell something that happened."""
+        """Print something that happened."""
         self._line(_INDENT + what)
 
     def count(self, done: int, total: int, what: str) -> None:

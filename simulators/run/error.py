@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class RunError(Exception):
-    """Say what kept the run from its verdict; the message shows the log that explains it."""
+    """What kept the run from its verdict; the message shows the log that explains it."""

@@ -81,7 +81,7 @@ class _Player:
 
     async def _fill_disk(self, seconds: float) -> None:
         """Fill the disk for a while; an agent that ends by that is started again, as its supervisor would."""
-        self._parts.down.add(self._part)
+        self._parts.take_down(self._part)
         self._gateway.limit_disk(full=True)
         self._say("disk full")
         await asyncio.sleep(seconds)
@@ -94,7 +94,7 @@ class _Player:
         self._parts.down.discard(self._part)
 
     async def _away(self, what: str, end: Callable[[], Awaitable[None]], seconds: float) -> None:
-        self._parts.down.add(self._part)
+        self._parts.take_down(self._part)
         self._say(what)
         await end()
         if self._part is Part.JOB:
@@ -133,7 +133,7 @@ class _Player:
         while True:
             while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
-            self._parts.down.add(self._part)
+            self._parts.take_down(self._part)
             await asyncio.to_thread(gateway.process.terminate)
             if (await asyncio.to_thread(gateway.status)).new == 0:
                 return

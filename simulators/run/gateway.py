@@ -108,7 +108,7 @@ class Gateway:
             return [f"{self.options.id}: {error}"]
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Let the agent's wall clock be off by so much, from now on."""
+        """Shift the agent's wall clock by so much, from now on."""
         if not self.options.fake_clock:
             raise RunError("the agent was not started with a clock that can be set")
         # Replaced as a whole: the agent may read it at any moment.
@@ -117,7 +117,7 @@ class Gateway:
         written.replace(self._folder / "clock")
 
     def limit_disk(self, *, full: bool) -> None:
-        """Let no file of the agent grow any more (EFBIG), but for the little that its log needs; or lift that again."""
+        """Have no file of the agent grow any more (EFBIG), but for the little that its log needs, or lift that."""
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
         limit = self.process.command.log_file.stat().st_size + _LOG_BYTES if full else hard
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))

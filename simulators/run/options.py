@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import SystemRandom
 from urllib.parse import urlsplit
 
+from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
 from simulators.judge.place import Place, add_arguments, read_place
 from simulators.run.parts import Seams
 from simulators.scenario import Scenario, Sort, find
@@ -41,21 +41,19 @@ class Options:
     @property
     def ledger_file(self) -> Path:
         """Where the truth is written."""
-        return self.ledger or self.folder / "ledger.jsonl"
+        return self.ledger or self.folder / LEDGER_FILE
 
 
 def parse(arguments: Sequence[str], program: str) -> Options:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description=(
+    parser = make_parser(
+        program,
+        (
             "Play a scenario against a gateway, and judge what became of every event. Exit status 0: the promise was "
             "kept; 1: it was broken, the evidence was missing or incomplete, or the run failed; 2: wrong usage; 130: "
             "interrupted."
         ),
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        _EXAMPLES,
     )
     _add_arguments(parser)
     given = parser.parse_args(arguments)
@@ -70,7 +68,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         _check_targets(parser, scenario, targets)
     return Options(
         scenario=scenario,
-        seed=SystemRandom().randrange(1 << 32) if given.seed is None else given.seed,
+        seed=seed_of(given),
         folder=given.folder or Path("build/field") / scenario.name,
         local=given.local,
         targets=targets,
@@ -93,7 +91,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a gateway's coap://HOST[:PORT], http://HOST[:PORT], or its broker's mqtt://HOST[:PORT]; one of each",
     )
     add("--token-file", type=Path, metavar="FILE", help="token of a relay, for http:// (first line of the file)")
-    add("--seed", type=_natural, metavar="N", help="seed of all randomness (default: a random one, printed)")
+    add_seed(parser)
     add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
     add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
     add_arguments(parser)
@@ -122,9 +120,3 @@ def _target(text: str) -> tuple[str, tuple[str, int]]:
     if url.scheme not in PORTS or not url.hostname or url.path not in ("", "/"):
         raise argparse.ArgumentTypeError(f"{text!r} is no coap://HOST[:PORT], http:// or mqtt://")
     return url.scheme, (url.hostname, url.port or PORTS[url.scheme])
-
-
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
-    return int(text)

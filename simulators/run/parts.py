@@ -13,12 +13,15 @@ from simulators.parts.mosquitto import Mosquitto
 from simulators.parts.process import Process
 from simulators.parts.zigbee2mqtt import Zigbee2Mqtt
 from simulators.run.display import Display
+from simulators.run.error import RunError
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import Scenario, Sort, What
 from simulators.sensors.field import Source
 
 LOG_TAIL_LINES = 25
+AGENT_END_SECONDS_MAX = 45.0
+"""As long as its service unit waits (TimeoutStopSec); then it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,12 @@ class Parts:
 
     @property
     def agents(self) -> dict[str, Gateway]:
-        """Give the agents by the names that faults have for them."""
+        """Return the agents by the names that faults have for them."""
         return {"agent" if number == 1 else f"agent-{number}": one for number, one in enumerate(self.gateways, start=1)}
 
     @property
     def source(self) -> Source | None:
-        """Give the Zigbee2MQTT as sensors see it."""
+        """Return the Zigbee2MQTT as sensors see it."""
         if self.zigbee2mqtt is None or self.mosquitto is None:
             return None
         return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
@@ -57,6 +60,10 @@ class Parts:
         """Name a part that has ended by itself, with the end of its log."""
         processes = {name: gateway.process for name, gateway in self.agents.items()}
         processes |= {"kafka": self.broker.process, "job": self.job.process}
+        if self.mosquitto is not None:
+            processes["mosquitto"] = self.mosquitto.process
+        if self.zigbee2mqtt is not None:
+            processes["zigbee2mqtt"] = self.zigbee2mqtt.process
         for name, process in processes.items():
             if name not in self.down and not process.alive:
                 return (
@@ -64,12 +71,23 @@ class Parts:
                 )
         return None
 
+    def take_down(self, name: str) -> None:
+        """Note that a part shall be down from now on; raise RunError where one has ended by itself before.
+
+        A fault would hide that: nobody looks for a part that shall be down.
+        """
+        if (dead := self.dead()) is not None:
+            raise RunError(dead)
+        self.down.add(name)
+
     def stop(self) -> None:
-        """End job and agents; the broker stays, to be read."""
+        """End job and agents; the broker stays, to be read. Raise RunError where an agent does not end as it should."""
         self.down |= {"job", *self.agents}
         self.job.process.terminate()
-        for gateway in self.gateways:
-            gateway.process.terminate()
+        for name, gateway in self.agents.items():
+            if status := gateway.process.terminate(AGENT_END_SECONDS_MAX):
+                end = f"the end of its log:\n{_tail(gateway.process)}"
+                raise RunError(f"{name}: ended with status {status} when it was asked to; {end}")
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ Address = tuple[str, int]
 
 
 class Stop:
-    """Tells that a run shall end early: no new events, and nobody waits for the old ones."""
+    """A request to end a run early: no new events, and nobody waits for the old ones."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -36,7 +36,7 @@ class Stop:
 
 
 def clock() -> int:
-    """Tell the time in milliseconds since 1970 UTC."""
+    """Return the time in milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.table import Table
 
+from simulators.evidence.delta import TableError
 from simulators.evidence.postgres import PostgresError
 from simulators.evidence.topic import TopicError
 from simulators.fleet import FleetError
@@ -18,7 +19,7 @@ from simulators.run.error import RunError
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 
-KNOWN_ERRORS = (RunError, PartError, LedgerError, PostgresError, TopicError, FleetError, FileExistsError)
+KNOWN_ERRORS = (RunError, PartError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
 
 
 def open_console() -> Console:

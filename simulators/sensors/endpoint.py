@@ -77,7 +77,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self._token = 0
 
     def prepare(self, request: Sendable, kind: int = coap.CON) -> bytes:
-        """Give the request the next Message ID and Token; from now on only its answer is heard."""
+        """Assign the next Message ID and Token to the request; from now on only its answer is heard."""
         self._message_id = (self._message_id + 1) % (1 << 16)
         self._token = (self._token + 1) % (1 << 32)
         self._expected = self._token.to_bytes(4, "big")

@@ -34,7 +34,7 @@ class Ways:
     mqtt: tuple[str, int] | None = None
     zigbee2mqtt: Source | None = None
     introduce: Callable[[int, object], None] = lambda _port, _name: None
-    """Tells the link which sensor has which port."""
+    """Called with the port of each sensor and its name, for the link."""
 
 
 @dataclass(slots=True)
@@ -54,20 +54,20 @@ class Field:
     begin_ms: int = 0
 
     def start(self) -> None:
-        """Let the field begin now."""
+        """Begin now."""
         self.begin = asyncio.get_running_loop().time()
         self.begin_ms = self.clock()
 
     def random(self, of: str) -> Random:
-        """Give a part of the field its own randomness, which no other's delays can shift."""
+        """Return the randomness of a part of the field, which no other's delays can shift."""
         return Random(f"{self.seed} {of}")
 
     def time_of(self, moment: float, offset_seconds: float = 0.0) -> int:
-        """Tell a sensor's clock at a moment of the plan, in milliseconds since 1970 UTC."""
+        """Return a sensor's clock at a moment of the plan, in milliseconds since 1970 UTC."""
         return self.begin_ms + round((moment + offset_seconds) * 1000)
 
     async def moments(self, random: Random, every_seconds: float) -> AsyncIterator[float]:
-        """Give the moments at which a sensor has something to say, each when it has come.
+        """Yield the moments at which a sensor has something to say, each when it has come.
 
         What could not be said during an outage is said after it: moments are kept, not intervals.
         """

@@ -71,7 +71,7 @@ class Relay:
         return True
 
     async def _answer_to(self, request: Request) -> int | None:
-        """Give the status of a whole answer, None where none came."""
+        """Return the status of a whole answer, None where none came."""
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):

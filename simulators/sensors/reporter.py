@@ -94,12 +94,12 @@ def _no_entry(again: bool) -> None:
 
 
 def is_done(answer: coap.Message | None) -> bool:
-    """Tell whether the answer says that the events are on disk."""
+    """Whether the answer says that the events are on disk."""
     return answer is not None and answer.code >> 5 == SUCCESS_CLASS and answer.code != coap.CONTINUE
 
 
 def is_refused(answer: coap.Message | None) -> bool:
-    """Tell whether the answer says that these bytes will never be taken."""
+    """Whether the answer says that these bytes will never be taken."""
     return answer is not None and answer.code >> 5 == CLIENT_ERROR_CLASS and answer.code != INCOMPLETE
 
 

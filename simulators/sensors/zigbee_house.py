@@ -33,7 +33,7 @@ _VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_t
 
 @cache
 def models() -> list[dict[str, Any]]:
-    """Give what the converters of Zigbee2MQTT publish for device models of many makers."""
+    """Return what the converters of Zigbee2MQTT publish for device models of many makers."""
     publications: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zigbee-models.json").read_text())[
         "publications"
     ]

@@ -173,6 +173,27 @@ def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_eve
     assert gateways.taken == Counter(gateways.acked)
 
 
+@pytest.mark.parametrize("freshness", Freshness)
+async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_overtook_the_first_proof(
+    tmp_path: Path, freshness: Freshness
+) -> None:
+    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+    recorder = Recorder()
+    offer = OscoreServing((CREDENTIAL,), tmp_path / "numbers", required=True, freshness=freshness)
+    async with serving(recorder, GENEROUS, oscore=offer) as server:
+        with Sensor(server.port) as device, Sensor(server.port) as stranger:
+            raw, reference = sensor.request(body(0))
+            echo = sensor.read(await device.ask_raw(raw), reference).opt.echo
+            proof, of_proof = sensor.request(body(0), echo)
+            overtaking, of_overtaking = sensor.request(body(1))
+            challenge = sensor.read(await device.ask_raw(overtaking), of_overtaking)
+            assert sensor.read(await device.ask_raw(proof), of_proof).code == Code.CHANGED
+            anew, of_anew = sensor.request(body(1), challenge.opt.echo)
+            assert sensor.read(await device.ask_raw(anew), of_anew).code == Code.CHANGED
+            await stranger.ask_raw(overtaking)
+    assert [delivery.body for delivery in recorder.deliveries] == [body(0), body(1)]
+
+
 @pytest.mark.parametrize("as_device", [False, True], ids=["stranger", "device's address"])
 @pytest.mark.parametrize("client", Client)
 @pytest.mark.parametrize("freshness", [Freshness.REQUEST, Freshness.ANSWER])

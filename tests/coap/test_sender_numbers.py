@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.sender_numbers import BLOCK, LEAP_SHARE, NUMBER_END, NumbersExhaustedError, SenderNumbers
+from agent.coap.sender_numbers import BLOCK, LEAP_SHARE, NUMBER_END, NoNumberError, NumbersExhaustedError, SenderNumbers
 from agent.coap.tuning import Tuning
 
 
@@ -22,6 +23,12 @@ class Shortest(Random):
         return 0
 
 
+def take(numbers: SenderNumbers) -> int:
+    """Take a number, as whoever needs one does."""
+    numbers.reserve()
+    return numbers.take()
+
+
 def reserved(file: Path) -> int:
     return int(file.read_text().split()[0])
 
@@ -29,8 +36,8 @@ def reserved(file: Path) -> int:
 def kept(file: Path, number: int) -> None:
     """Have a file that says so, as an agent of that number would have left it."""
     numbers = SenderNumbers(file, Shortest())
-    numbers._next = numbers._reserved = number - BLOCK
-    numbers.take()
+    numbers._next, numbers._begun = number - BLOCK, True
+    take(numbers)
     assert reserved(file) == number
 
 
@@ -44,20 +51,43 @@ def test_no_number_comes_twice_over_lives_that_end_without_warning(
     taken: list[int] = []
     for count in lives:
         numbers = SenderNumbers(file, random)
-        taken += [numbers.take() for _ in range(count)]
+        taken += [take(numbers) for _ in range(count)]
     assert len(set(taken)) == len(taken)
     assert taken == sorted(taken)
 
 
-def test_a_flood_has_the_event_loop_wait_for_the_disk_once_in_a_long_while() -> None:
+def test_a_flood_writes_to_the_disk_once_in_a_long_while() -> None:
     assert BLOCK / Tuning().protected_per_second > 50.0
+
+
+def test_nothing_is_given_before_it_is_reserved(tmp_path: Path) -> None:
+    numbers = SenderNumbers(tmp_path / "a.number", Random(1))
+    with pytest.raises(NoNumberError, match="reserved"):
+        numbers.take()
+    numbers.reserve()
+    for _ in range(BLOCK):
+        numbers.take()
+    with pytest.raises(NoNumberError):
+        numbers.take()
+
+
+def test_however_many_threads_reserve_there_is_one_block_and_no_number_comes_twice(tmp_path: Path) -> None:
+    numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
+    taken: list[int] = []
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            for reserving in [pool.submit(numbers.reserve) for _ in range(32)]:
+                reserving.result(30)
+            taken += [numbers.take() for _ in range(BLOCK)]
+            assert not numbers.has_some
+    assert taken == list(range(taken[0], taken[0] + 3 * BLOCK))
 
 
 def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     numbers = SenderNumbers(file, Random(1))
     for _ in range(2 * BLOCK + 1):
-        assert numbers.take() < reserved(file)
+        assert take(numbers) < reserved(file)
 
 
 def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
@@ -81,10 +111,10 @@ def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
     monkeypatch.setattr(os, "replace", recorded_replace)
     numbers = SenderNumbers(tmp_path / "oscore" / "a.number", Random(1))
     block = ["fsync file", "replace", "fsync folder"]
-    numbers.take()
+    take(numbers)
     assert calls == ["fsync state folder", *block]
     for _ in range(BLOCK):
-        numbers.take()
+        take(numbers)
     assert calls == ["fsync state folder", *block, *block]
 
 
@@ -93,7 +123,7 @@ def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_ta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     numbers = SenderNumbers(tmp_path / "a.number", Random(1))
-    given = [numbers.take() for _ in range(BLOCK)]
+    given = [take(numbers) for _ in range(BLOCK)]
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -101,26 +131,26 @@ def test_what_a_full_or_read_only_disk_refuses_is_not_given_and_comes_when_it_ta
     with monkeypatch.context() as patched:
         patched.setattr(os, failing, fail)
         for _ in range(3):
-            with pytest.raises(OSError, match="No space left"):
-                numbers.take()
-    given += [numbers.take() for _ in range(BLOCK)]
+            with pytest.raises(NoNumberError, match="No space left"):
+                take(numbers)
+    given += [take(numbers) for _ in range(BLOCK)]
     assert len(set(given)) == 2 * BLOCK
 
 
 def test_what_cannot_be_reserved_is_not_given(tmp_path: Path) -> None:
     folder = tmp_path / "oscore"
     folder.write_text("a file stands in the way")
-    with pytest.raises(OSError, match="oscore"):
-        SenderNumbers(folder / "a.number", Random(1)).take()
+    with pytest.raises(NoNumberError, match="oscore"):
+        take(SenderNumbers(folder / "a.number", Random(1)))
 
 
 def test_two_lives_of_one_backup_go_different_ways(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     kept(file, 1_000_000)
     backup = file.read_bytes()
-    one = SenderNumbers(file, Random(1)).take()
+    one = take(SenderNumbers(file, Random(1)))
     file.write_bytes(backup)
-    other = SenderNumbers(file, Random(2)).take()
+    other = take(SenderNumbers(file, Random(2)))
     assert one != other
     assert 1_000_000 <= min(one, other) <= max(one, other) < 1_000_000 + NUMBER_END // LEAP_SHARE
 
@@ -129,7 +159,7 @@ def test_an_agent_that_starts_for_ever_does_not_leap_to_the_end(tmp_path: Path) 
     file = tmp_path / "a.number"
     random = Random(1)
     kept(file, 1 << 39)
-    numbers = [SenderNumbers(file, random).take() for _ in range(100)]
+    numbers = [take(SenderNumbers(file, random)) for _ in range(100)]
     assert numbers == sorted(set(numbers))
     left = NUMBER_END - numbers[-1]
     assert left > (NUMBER_END - (1 << 39)) * (1 - 1 / LEAP_SHARE) ** 100 - 100 * BLOCK
@@ -149,7 +179,7 @@ def test_a_file_that_holds_something_else_counts_as_none(
     file = tmp_path_factory.mktemp("numbers") / "a.number"
     file.write_bytes(content)
     random = Random(3)
-    assert SenderNumbers(file, random).take() == Random(3).randrange(1 << 39)
+    assert take(SenderNumbers(file, random)) == Random(3).randrange(1 << 39)
     assert reserved(file) == Random(3).randrange(1 << 39) + BLOCK
 
 
@@ -161,19 +191,19 @@ def test_no_flipped_bit_makes_another_number(tmp_path: Path) -> None:
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
-        assert SenderNumbers(file, Random(3)).take() == Random(3).randrange(1 << 39)
+        assert take(SenderNumbers(file, Random(3))) == Random(3).randrange(1 << 39)
 
 
 def test_without_a_file_it_begins_anywhere(tmp_path: Path) -> None:
-    assert SenderNumbers(tmp_path / "a.number", Random(3)).take() == Random(3).randrange(1 << 39)
+    assert take(SenderNumbers(tmp_path / "a.number", Random(3))) == Random(3).randrange(1 << 39)
 
 
 def test_the_last_numbers_are_given_and_then_none(tmp_path: Path) -> None:
     file = tmp_path / "a.number"
     kept(file, NUMBER_END - BLOCK)
     numbers = SenderNumbers(file, Shortest())
-    assert [numbers.take() for _ in range(BLOCK)] == list(range(NUMBER_END - BLOCK, NUMBER_END))
+    assert [take(numbers) for _ in range(BLOCK)] == list(range(NUMBER_END - BLOCK, NUMBER_END))
     for again in (numbers, SenderNumbers(file, Random(1))):
         with pytest.raises(NumbersExhaustedError, match="new credentials"):
-            again.take()
+            take(again)
     assert reserved(file) == NUMBER_END

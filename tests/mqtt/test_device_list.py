@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
+from types import FrameType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, read_entries
+from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, Reading, read_entries
 from agent.mqtt.packets import Message
-from agent.mqtt.zigbee_names import DEVICES, LIST_BYTES_MAX, Kind, ZigbeeNames
+from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.coap.stepped_loop import SteppedLoop
 from tests.mqtt.gateway import Recorder
 from tests.mqtt.learning import learn
-from tests.mqtt.test_holding import Line, reception, zigbee
+from tests.mqtt.test_holding import Line, reception, take_list, zigbee
 from tests.support.waiting import until
 
 ENTRIES = 1_000
+CALLS_PER_ENTRY_MAX = 100
 values = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3), max_size=3)
 objects = st.lists(st.dictionaries(st.text(max_size=9), values, max_size=4), max_size=4)
 
@@ -76,6 +79,38 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
             await asyncio.sleep(0)
     assert ENTRIES / 10 <= turns <= ENTRIES
     assert recorder.deliveries[0].sender == "urn:dev:mac:00000000000003e7"
+    taking.close()
+
+
+@pytest.mark.parametrize("name", [DEVICES, GROUPS])
+def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name: str) -> None:
+    entries = [{"friendly_name": f"{at:x}", "ieee_address": f"0x{at:016x}"} for at in range(60_000)]
+    reading = Reading(ZigbeeNames().learn, name, json.dumps(entries).encode())
+    while True:
+        entered = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal entered
+            entered += 1
+
+        sys.setprofile(count)
+        try:
+            learned = reading.go_on(lambda: True)
+        finally:
+            sys.setprofile(None)
+        assert entered < CALLS_PER_ENTRY_MAX
+        if learned is not None:
+            break
+    assert learned
+
+
+async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: pytest.LogCaptureFixture) -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder)
+    for _ in range(2):
+        for payload in (b"[1]", b""):
+            await take_list(taking, line, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+    assert caplog.messages == ["mqtt: list=unreadable topic=bridge/devices reason='an entry is no object'"]
     taking.close()
 
 

@@ -6,16 +6,18 @@ import asyncio
 import json
 import tracemalloc
 
-from agent.delivery import Media
+from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.mqtt.packets import Message
 from agent.mqtt.reception import Reception, Tuning
 from agent.mqtt.routes import Routes
 from agent.mqtt.topics import TOPIC_BYTES_MAX, Subscription
 from agent.mqtt.zigbee_names import STRANGERS_MAX, ZigbeeNames
+from agent.pace import TURN_SECONDS_MAX
 from agent.settings import MqttSettings
 from tests.coap.stepped_loop import SteppedLoop
-from tests.mqtt.gateway import Recorder
+from tests.mqtt.gateway import DURABLE, Recorder
 from tests.mqtt.learning import learn
+from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 OWN = (Subscription("plant/{device}", Media.JSON),)
@@ -66,6 +68,7 @@ def devices(**addresses: str) -> Message:
 
 
 LIST = devices(lamp="0x00158d0000000001")
+GROUPS = devices(all="")._replace(topic="zigbee2mqtt/bridge/groups")
 
 
 async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
@@ -134,6 +137,91 @@ async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
             await take_list(taking, line, LIST)
         await clock.advance(0.0)
         assert line.acknowledged == [1, 2]
+    taking.close()
+
+
+async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder)
+    with SteppedLoop() as clock:
+        taking.take(zigbee("stray", 1))
+        taking.take(own(2))
+        for _ in range(int(TUNING.unlisted_seconds / TUNING.unknown_seconds)):
+            await clock.advance(TUNING.unknown_seconds)
+            await take_list(taking, line, GROUPS)
+        await until(lambda: line.acknowledged == [1, 2], "nothing waits any more")
+    taking.close()
+
+
+async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder, names=_told())
+    body = b"{}".ljust(MqttSettings().max_body_bytes)
+    strays = TUNING.in_work_bytes_max // len(body) + 1
+    for number in range(1, strays + 1):
+        taking.take(zigbee(f"stray{number}", number, body))
+    taking.take(zigbee("lamp", strays + 1))
+    taking.take(zigbee("lamp"))
+    assert [delivery.sender for delivery in recorder.deliveries] == [LAMP, LAMP]
+    assert (taking.lost, taking.over.done()) == (0, False)
+    assert recorder.recorded[0][0].sender == "mqtt:zigbee2mqtt/stray1"
+    taking.close()
+
+
+async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder, Tuning(held_bytes_max=10), _told())
+    taking.take(zigbee("joining", 1, b'{"temperature":21.5}'))
+    await take_list(taking, line, devices(joining="0x00158d0000000001"))
+    assert (line.acknowledged, recorder.recorded) == ([1], [])
+    taking.close()
+
+
+async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_order() -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder)
+    with SteppedLoop() as clock:
+        turns = LoopTurns()
+
+        def slow(delivery: Delivery, respond: Respond) -> None:
+            turns.note()
+            clock.step(TURN_SECONDS_MAX / 2)
+            recorder.deliveries.append(delivery)
+            respond(DURABLE)
+
+        recorder.receive = slow  # type: ignore[method-assign]
+        taking = reception(line, recorder)
+        for number in range(1, 41):
+            taking.take(zigbee("lamp", number, b"%d" % number))
+        taking.take(LIST)
+        assert not line.reading
+        with turns.counting():
+            await until(lambda: line.reading, "all are taken")
+    assert turns.most <= 2
+    assert recorder.bodies == [b"%d" % number for number in range(1, 41)]
+    assert line.acknowledged == list(range(1, 41))
+    taking.close()
+
+
+async def test_after_a_refusal_nothing_more_of_what_waited_is_taken() -> None:
+    line, recorder = Line(), Recorder()
+    recorder.answer = Answer(Status.UNAVAILABLE, reason="full")
+    taking = reception(line, recorder)
+    for number in range(1, 4):
+        taking.take(zigbee("lamp", number))
+    await take_list(taking, line, LIST)
+    assert (len(recorder.deliveries), line.acknowledged) == (1, [])
+    assert (taking.over.result(), taking.fetches_again) == ("full", False)
+    taking.close()
+
+
+async def test_who_is_stopped_while_a_message_waits_keeps_no_names_for_the_next_connection() -> None:
+    taking = reception(Line(), Recorder(), names=_told())
+    with SteppedLoop() as clock:
+        taking.take(zigbee("stray", 1))
+        taking.stop()
+        await clock.advance(TUNING.unknown_seconds)
+    assert not taking.fetches_again
     taking.close()
 
 

@@ -221,3 +221,13 @@ async def test_a_list_beyond_its_bound_is_passed_over_and_said(
         )
     assert recorder.deliveries[0].sender == "urn:dev:mac:00124b0022ab3c4d"
     assert not recorder.recorded
+
+
+async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_taken_for_an_empty_one() -> None:
+    recorder = Recorder()
+    async with raw_broker("5") as broker, running(recorder, broker.port):
+        await broker.send(publish(b"zigbee2mqtt/lamp", b'{"state":"ON"}', 1, properties=bytes(LIST_BYTES_MAX * 2)))
+        await broker.until_acknowledged(1)
+    ((delivery, reason),) = recorder.recorded
+    assert delivery.sender == "mqtt:zigbee2mqtt/lamp"
+    assert reason == "not a message that can be taken: its properties are too long"

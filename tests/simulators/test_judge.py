@@ -158,6 +158,23 @@ def test_where_nothing_is_looked_at_there_is_no_success(tmp_path: Path, monkeypa
     assert _verdict(tmp_path)["kept"] is False
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["no table", "a table without its files"])
+def test_where_the_table_cannot_be_read_nothing_is_called_lost(
+    broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _played(tmp_path)
+    if broken:
+        write_table(tmp_path / "table", ROWS)
+        for file in (tmp_path / "table").glob("*.parquet"):
+            file.unlink()
+    assert _judge(monkeypatch, tmp_path) == 1
+    output = capsys.readouterr().out
+    assert "judge failed: " in output
+    assert str(tmp_path / "table") in output.replace("\n", "")
+    assert "lost" not in output
+    assert not (tmp_path / "verdict.json").exists()
+
+
 def test_a_run_that_is_not_there_is_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,8 +202,9 @@ def _ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.jsonl"
 
 
-def test_a_table_that_is_not_there_has_lost_all_that_was_acked(tmp_path: Path) -> None:
-    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "none"))
+def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked(tmp_path: Path) -> None:
+    write_table(tmp_path / "table", [])
+    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "table"))
     assert (verdict.lost, verdict.rows) == (27, 0)
     assert "byte for byte" in str(verdict.violations[-1])
 
@@ -275,7 +276,8 @@ def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
 
 def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
     file = _ledger(tmp_path)
-    verdict = replace(judge_there(file, Place(table=tmp_path / "none")), declared={"equal-events": 2})
+    write_table(tmp_path / "table", [])
+    verdict = replace(judge_there(file, Place(table=tmp_path / "table")), declared={"equal-events": 2})
     page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "The promise was broken: 27 lost." in text

@@ -1,0 +1,63 @@
+"""What the command lines of the simulators share: how a parser is laid out, seeds, and the ledger of an earlier run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from random import SystemRandom
+
+LEDGER_FILE = "ledger.jsonl"
+USAGE = 2
+SEED_END = 1 << 32
+
+
+def make_parser(program: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """Return a parser without arguments."""
+    return argparse.ArgumentParser(
+        prog=program,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """Add --seed."""
+    parser.add_argument(
+        "--seed", type=natural, metavar="N", help="seed of all randomness (default: a random one, printed)"
+    )
+
+
+def seed_of(given: argparse.Namespace) -> int:
+    """Return the seed that is given, or else a random one."""
+    return SystemRandom().randrange(SEED_END) if given.seed is None else given.seed
+
+
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add the run that is looked at again."""
+    parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
+
+
+def ledger_of(given: argparse.Namespace, program: str) -> Path | None:
+    """Return the ledger of the run that is given; None, and a line that says so, where it is not there."""
+    file: Path = given.source / LEDGER_FILE if given.source.is_dir() else given.source
+    if file.exists():
+        return file
+    print(f"{program}: {file} does not exist", file=sys.stderr)
+    return None
+
+
+def natural(text: str) -> int:
+    """Read a natural number."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a number above zero."""
+    if (number := natural(text)) == 0:
+        raise argparse.ArgumentTypeError("at least 1 is needed")
+    return number

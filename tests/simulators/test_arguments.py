@@ -1,0 +1,39 @@
+"""What the commands share on their command lines means the same to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from simulators.compare.command import main as compare
+from simulators.demo.command import main as demo
+from simulators.judge.command import main as judge
+from simulators.report.command import main as report
+from simulators.run.command import main as run
+
+Command = Callable[[Sequence[str], str], int]
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5", "\u0661", ""])
+@pytest.mark.parametrize(
+    ("command", "arguments"), [(run, ["lossy-radio", "--local"]), (demo, []), (compare, ["lossy-radio"])]
+)
+def test_a_seed_is_a_natural_number(
+    command: Command, arguments: list[str], seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command([*arguments, f"--seed={seed}"], "sim")
+    assert ended.value.code == 2
+    assert f"{seed!r} is no natural number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [judge, report])
+@pytest.mark.parametrize("folder", [False, True], ids=["ledger", "folder"])
+def test_a_ledger_that_is_not_there_is_wrong_usage(
+    command: Command, folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path if folder else tmp_path / "ledger.jsonl"
+    assert command([str(source)], "sim") == 2
+    assert f"sim: {tmp_path / 'ledger.jsonl'} does not exist" in capsys.readouterr().err

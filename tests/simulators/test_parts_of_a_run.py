@@ -1,0 +1,85 @@
+"""The parts of a run: one that ends by itself is noticed, whatever happens to it next."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from simulators.ledger import Ledger
+from simulators.parts.kafka import Broker
+from simulators.parts.mosquitto import Mosquitto
+from simulators.parts.process import Command, Process
+from simulators.run import faults
+from simulators.run.display import Display
+from simulators.run.error import RunError
+from simulators.run.gateway import Gateway
+from simulators.run.job import Job
+from simulators.run.parts import Parts
+from simulators.scenario import Fault, Part, What
+
+SECONDS_MAX = 30.0
+FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do sleep 0.02; done"
+
+
+def ended(process: Process) -> Process:
+    """Return a process in its place that has ended by itself."""
+    crashed = Process(replace(process.command, arguments=("sh", "-c", "echo the reason; exit 3")))
+    crashed.start()
+    assert crashed.wait(SECONDS_MAX) == 3
+    return crashed
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    """Return parts of which none runs, since they shall not."""
+    gateway = Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1")
+    job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
+    broker = Broker(tmp_path / "kafka")
+    broker._process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
+    return Parts(broker, [gateway], job, down={"kafka", "job", "agent"})
+
+
+@pytest.mark.parametrize("what", [What.KILL, What.RESTART, What.DISK_FULL])
+async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
+    parts: Parts, what: What, tmp_path: Path
+) -> None:
+    parts.gateways[0].process = ended(parts.gateways[0].process)
+    parts.down.discard("agent")
+    with (
+        Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
+        pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)agent: ended by itself with status 3.*the reason")),
+    ):
+        await faults.play([Fault(0.0, Part.AGENT, what, 0.0)], parts, ledger, Display(Console(file=io.StringIO())))
+
+
+def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(parts: Parts, tmp_path: Path) -> None:
+    parts.mosquitto = Mosquitto(tmp_path / "mosquitto")
+    parts.mosquitto.process = ended(parts.mosquitto.process)
+    assert "mosquitto: ended by itself with status 3" in str(parts.dead())
+
+
+def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(parts: Parts) -> None:
+    command = replace(parts.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END))
+    parts.gateways[0].process = Process(command)
+    parts.gateways[0].process.start()
+    parts.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
+    with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 when it was asked to.*the reason"):
+        parts.stop()
+
+
+def test_agents_that_end_when_they_are_asked_to_are_no_fault(parts: Parts) -> None:
+    command = replace(parts.gateways[0].process.command, arguments=("sh", "-c", FAILS_AT_ITS_END.replace("3", "0")))
+    parts.gateways[0].process = Process(command)
+    parts.gateways[0].process.start()
+    parts.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
+    parts.stop()
+    assert not parts.gateways[0].process.alive
+
+
+def test_a_part_that_is_taken_down_twice_is_down(parts: Parts) -> None:
+    parts.take_down("agent")
+    assert parts.dead() is None
