@@ -311,9 +311,10 @@ class EventStore:
         self._closing.set()
         self._writer.finish()
         try:
-            self._housekeeping.flush()
-            self._committer.note_wear()
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            with self._damage_reported():
+                self._housekeeping.flush()
+                self._committer.note_wear()
+        except (database.StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         if self._damaged.is_set():
             self._committer.close()  # before the reader: as the last connection SQLite would write the log back
@@ -326,9 +327,10 @@ class EventStore:
     def _write_back(self) -> None:
         """Bring all into the file itself, which then needs no log."""
         try:
-            if database.empty_log(self._committer.connection()):
-                aside.mark_closed(self._path)
-        except (sqlite3.Error, database.StoreError, OSError) as error:
+            with self._damage_reported():
+                if database.empty_log(self._committer.connection()):
+                    aside.mark_closed(self._path)
+        except (database.StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 
     def _announce(self, answers: Answers) -> None:
@@ -340,6 +342,7 @@ class EventStore:
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+            self.failed.exception()  # what is met at the end has nobody waiting: asyncio would log a stack
 
 
 def _tell(answers: Answers) -> None:

@@ -1,0 +1,42 @@
+"""The end of a store: damage that is met there is declared as at any time, and a log in the file is no loss."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.store import database
+from contract.event import Event
+from tests.store.stores import HandClock, accept, make_store, stored_events
+from tests.store.test_log_taken_away import (
+    LOG,
+    TEXT,
+    damage_met,
+    ids,
+    make_anew,
+    overwrite,
+    remove,
+    replace,
+    shorten,
+    truncate,
+    write_back,
+)
+
+
+@pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite, make_anew])
+async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(10):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        write_back(store)
+        for number in range(10, 20):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        take_away(tmp_path / LOG)
+    assert isinstance(damage_met(store), database.DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=20))
+        assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
+        kept = range(20) if take_away in (remove, replace, make_anew) else range(10)
+        assert set(ids(store)) >= {*kept, 20}
