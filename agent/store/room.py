@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +34,6 @@ class Room:
         self, path: Path, settings: StoreSettings, memory: Memory, connection: Callable[[], sqlite3.Connection]
     ) -> None:
         self._file = path
-        self._opened = path.stat()
         self._connection = connection
         """Returns the writing connection, its files looked at; most questions are answered without it."""
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
@@ -164,10 +162,7 @@ class Room:
 
     def _bytes_at_most(self) -> int:
         """Count the log twice: pages that are only there may make the file longer."""
-        found = self._file.stat()
-        if not os.path.samestat(found, self._opened):
-            raise database.DamagedStoreError(f"{self._file}: replaced while the store was open")
-        return found.st_size + 2 * disk.log_bytes(self._file)
+        return self._file.stat().st_size + 2 * disk.log_bytes(self._file)
 
     def _bytes(self) -> int:
         return database.bytes_used(self._connection()) + disk.log_bytes(self._file)
