@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import aside, content, database, letting_go, tables
+from agent.store import content, database, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
@@ -23,6 +23,7 @@ from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
 from agent.store.transaction import Transactions, UnknownOutcomeError
+from agent.store.use_mark import UseMark
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +52,8 @@ class Committer:
         self._path = path
         self._gateway = gateway
         self._clock = clock
-        self._boot = clock.boot()
         self._memory = memory
+        self._mark = UseMark(path, clock.boot())
         self._announce = announce
         self._room = Room(path, settings, memory, self.connection)
         memory.fingerprints.connection = self.connection
@@ -83,9 +84,16 @@ class Committer:
         """Write how much was written: at the end, when no more transactions come to carry it."""
         self.transact(lambda connection: self.wear.note(connection, self.service(), at_once=True))
 
+    def write_back(self) -> None:
+        """Bring all into the file itself, which then needs no log."""
+        if database.empty_log(self.connection()):
+            self._mark.remove()
+
     def close(self) -> None:
         """Close the connection."""
-        self._transactions.close()
+        if self._transactions.close():
+            self._mark.remove()
+        self._mark.close()
 
     def service(self) -> int:
         """Count the milliseconds that the service has run in all its life: a clock that no one can set."""
@@ -110,7 +118,7 @@ class Committer:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
-        aside.note_end(self._path, self._memory.end, self._boot)
+        self._mark.note(self._memory.end)
         if decision.packed:
             self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))

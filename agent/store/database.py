@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent.store import aside
+from agent.store import use_mark
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read; works beside the service and without it."""
-    if aside.lacks_log(path):  # SQLite would make an empty one, which hides that
+    if use_mark.lacks_log(path):  # SQLite would make an empty one, which hides that
         raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
     connection = open_as_it_is(path)
     try:
@@ -103,7 +103,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def open_as_it_is(path: Path) -> sqlite3.Connection:
     """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
-    if aside.lacks_file(path):
+    if use_mark.lacks_file(path):
         raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
     if not path.exists():
         raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")

@@ -328,8 +328,7 @@ class EventStore:
         """Bring all into the file itself, which then needs no log."""
         try:
             with self._damage_reported():
-                if database.empty_log(self._committer.connection()):
-                    aside.mark_closed(self._path)
+                self._committer.write_back()
         except (database.StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 

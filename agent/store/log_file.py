@@ -159,12 +159,14 @@ class LogFile:
         new.replace(self._path)
         _sync_folder(self._path.parent)
 
-    def close_connection(self, connection: sqlite3.Connection) -> None:
-        """Close a connection; where it was the last one of all, SQLite removes the log in order."""
+    def close_connection(self, connection: sqlite3.Connection) -> bool:
+        """Close a connection; True where it was the last one of all: SQLite then writes the log back and removes it."""
         was_in_place = self._file is not None and self._size_in_place() is not None
         connection.close()
-        if was_in_place and not self._path.exists():
+        is_removed = was_in_place and not self._path.exists()
+        if is_removed:
             self.close()
+        return is_removed
 
     def close(self) -> None:
         """Close the file."""

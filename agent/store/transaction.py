@@ -88,12 +88,12 @@ class Transactions:
         self.connection()
         self._log.flush()
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def close(self) -> bool:
+        """Close the connection; True where it was the last one of all, and SQLite has brought all into the file."""
+        is_log_done = self._connection is not None and self._log.close_connection(self._connection)
+        self._connection = None
         self._log.close()
+        return is_log_done
 
     def run(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
