@@ -61,6 +61,7 @@ def resume(path: Path) -> None:
         beside(path, "-shm").unlink(missing_ok=True)
         beside(path, ".suspect").unlink(missing_ok=True)
         beside(path, ".open").unlink(missing_ok=True)
+        _sync_folder(path)  # renames may reach the medium in any order, and the old log must not meet the new file
         salvaged.rename(path)
         _sync_folder(path)
 

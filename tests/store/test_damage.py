@@ -322,8 +322,24 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
         new = aside.prepare(path)
         new.write_bytes(b"salvaged")
         aside.finish(path, new, "T")
-        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2)]
+        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2), (tmp_path.name, 2)]
         assert path.read_bytes() == b"salvaged"
+
+
+def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may keep renames in another order than they were made: an old log would count for the new file."""
+    path = tmp_path / database.FILE_NAME
+    flushed: list[set[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
+    for part in ("", "-wal", "-shm"):
+        aside.beside(path, part).write_bytes(b"old")
+    new = aside.prepare(path)
+    new.write_bytes(b"salvaged")
+    aside.finish(path, new, "T")
+    damaged = {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
+    assert flushed[-2:] == [{f"{path.name}.salvaged-T", *damaged}, {path.name, *damaged}]
 
 
 def _overwrite_all(content: bytearray, piece: bytes) -> None:
