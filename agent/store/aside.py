@@ -67,7 +67,7 @@ def resume(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Iterator[Path]:
-    """Give the files that were set aside."""
+    """Yield the files that were set aside."""
     yield from path.parent.glob(f"{path.name}{_DAMAGED}*")
 
 

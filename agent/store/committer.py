@@ -136,7 +136,7 @@ class Committer:
             self.purge(processed_to)
 
     def epoch(self) -> str:
-        """Give the epoch of this opening, whether or not anything is stored under it."""
+        """Return the epoch of this opening, whether or not anything is stored under it."""
         assert self._opening is not None
         return self._opening.epoch
 
@@ -163,7 +163,7 @@ class Committer:
             self._failing = ""
 
     def trouble(self, *, trial: bool = False) -> str:
-        """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
+        """Return why no event can be stored now, empty where one can: after a failure once a write succeeds."""
         try:
             if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
@@ -241,7 +241,7 @@ class Committer:
         return decision
 
     def _make_room(self) -> bool:
-        """Let go of what may leave first; False where nothing may."""
+        """Delete what may leave first; False where nothing may."""
         if (processed_to := self._room.purgeable()) is not None:
             self.purge(processed_to)
         elif dropped := self._room.droppable():

@@ -154,14 +154,14 @@ def bytes_used(connection: sqlite3.Connection) -> int:
 
 
 def free_pages(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Give how many pages of the file hold nothing, and how many it has."""
+    """Return how many pages of the file hold nothing, and how many it has."""
     free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
     return free, pages
 
 
 def shrink(connection: sqlite3.Connection, pages: int) -> None:
-    """Give some free pages back to the file system, which has them once the log is written back."""
+    """Release some free pages to the file system, which has them once the log is written back."""
     for _ in range(pages):  # one by one, since Python takes a single step of a statement that has no columns
         connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
 
@@ -182,7 +182,7 @@ def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> boo
 
 
 def bytes_on_disk(path: Path) -> int:
-    """Give the size of the file and of its write-ahead log."""
+    """Return the size of the file and of its write-ahead log."""
     return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
 
 
@@ -216,6 +216,6 @@ def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrations() -> list[Traversable]:
-    """Give the steps from an empty file to this release's schema."""
+    """Return the steps from an empty file to this release's schema."""
     folder = files("agent.store").joinpath("migrations")
     return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)

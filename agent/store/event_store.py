@@ -84,7 +84,7 @@ class EventStore:
     # Intake
 
     def submit(self, submission: Submission) -> None:
-        """See Intake."""
+        """Queue a submission (Intake)."""
         self._writer.put(submission)
 
     def also_count(self, copies: Callable[[], int]) -> None:
@@ -92,7 +92,7 @@ class EventStore:
         self._committer.copies.at_the_door = copies
 
     def also_forget(self, forget: Callable[[], None]) -> None:
-        """Tell, in the loop's thread, when events are forgotten, so that their resend is stored as new."""
+        """Call this in the loop's thread when events are forgotten, so that their resend is stored as new."""
 
         def tell() -> None:
             self._loop.call_soon_threadsafe(forget)
@@ -102,13 +102,13 @@ class EventStore:
     # What it says of itself while it serves
 
     def trouble(self) -> str:
-        """Say why no event can be stored now, empty where one can; blocks until the commits in work are done."""
+        """Return why no event can be stored now, empty where one can; blocks until the commits in work are done."""
         reasons: list[str] = []
         self._writer.call(lambda: reasons.append(self._committer.trouble()))
         return reasons[0]
 
     def trial(self) -> str:
-        """Say why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
+        """Return why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
         reasons: list[str] = []
         self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
         return reasons[0]
@@ -128,11 +128,11 @@ class EventStore:
         return self._memory.progress.counts(self._memory.first_kept)
 
     def bytes_on_disk(self) -> int:
-        """Give the size of the store's files."""
+        """Return the size of the store's files."""
         return database.bytes_on_disk(self._path)
 
     def written_bytes(self) -> int:
-        """Give what was written to the disk in all the store's life."""
+        """Return what was written to the disk in all the store's life."""
         return self._committer.wear.bytes
 
     @property
@@ -148,7 +148,7 @@ class EventStore:
     # Outbox
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """See Outbox."""
+        """Return the next new events above a position (Outbox)."""
         while (new := self._memory.progress.next_new(after)) is not None:
             first, last = new
             try:
@@ -170,57 +170,57 @@ class EventStore:
         return ()
 
     def wait(self, after: int, seconds: float) -> bool:
-        """See Outbox."""
+        """Wait for a new event or a returned batch (Outbox)."""
         return self._memory.progress.wait(after, seconds)
 
     def take_returned(self) -> bool:
-        """See Outbox."""
+        """Whether batches were returned since the last call (Outbox)."""
         return self._memory.progress.take_returned()
 
     def epoch(self) -> str:
-        """See Outbox."""
+        """Return the epoch of this opening (Outbox)."""
         return self._committer.epoch()
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """See Outbox."""
+        """Note that the broker has a batch (Outbox)."""
         self._memory.progress.mark_forwarded(batch, note)
         self._writer.put(_wake)
 
     def forwarded(self) -> Sequence[Batch]:
-        """See Outbox."""
+        """Return the batches that wait for their receipt (Outbox)."""
         return self._memory.progress.forwarded()
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
-        """See Outbox."""
+        """Note that the table has batches (Outbox)."""
         self._memory.progress.mark_processed(batches, self._clock.monotonic(), self._memory.first_kept)
         self._writer.put(_wake)
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """See Outbox."""
+        """Make batches new again (Outbox)."""
         self._memory.progress.return_batches(batches)
         self._writer.put(_wake)
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """See Outbox."""
+        """Return the labels of a range of positions (Outbox)."""
         return tuple(self._memory.epochs.label_ranges(first, last))
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """See Outbox."""
+        """Be done with events for good (Outbox)."""
         with self._damage_reported():
             self._writer.call(lambda: self._committer.release(first, last, note))
 
     def give_up(self, position: int, reason: str) -> None:
-        """See Outbox."""
+        """Declare an event given up (Outbox)."""
         with self._damage_reported():
             self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
 
     def fact(self, name: str) -> str | None:
-        """See Outbox."""
+        """Read a fact (Outbox)."""
         with self._damage_reported(), self._reading:
             return tables.read_fact(self._reader, name)
 
     def set_fact(self, name: str, value: str) -> None:
-        """See Outbox."""
+        """Write a fact (Outbox)."""
         with self._damage_reported():
             self._writer.call(
                 lambda: self._committer.transact(lambda connection: tables.write_fact(connection, name, value))
@@ -270,7 +270,7 @@ class EventStore:
         return events
 
     def _has_left(self, first: int, after: int) -> bool:
-        """Tell whether a position that has no event is no longer new: the writer may just have dropped it."""
+        """Whether a position that has no event is no longer new: the writer may just have dropped it."""
         self._writer.call(_wake)
         new = self._memory.progress.next_new(after)
         return new is None or new[0] != first

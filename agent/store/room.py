@@ -87,7 +87,7 @@ class Room:
             self._empty_log()
 
     def purgeable(self) -> int | None:
-        """Give the position up to which all that is kept is processed: kept for comfort, not for need."""
+        """Return the position up to which all that is kept is processed: kept for comfort, not for need."""
         processed_to = self._memory.progress.processed_to(self._memory.first_kept)
         return processed_to if processed_to >= self._memory.first_kept else None
 
