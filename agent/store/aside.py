@@ -45,7 +45,7 @@ def finish(path: Path, new: Path, time: str) -> None:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     new.rename(beside(path, f"{_SALVAGED}{time}"))
-    _sync_folder(path)
+    sync_folder(path)
     resume(path)
 
 
@@ -61,9 +61,9 @@ def resume(path: Path) -> None:
         beside(path, "-shm").unlink(missing_ok=True)
         beside(path, ".suspect").unlink(missing_ok=True)
         beside(path, ".open").unlink(missing_ok=True)
-        _sync_folder(path)  # renames may reach the medium in any order, and the old log must not meet the new file
+        sync_folder(path)  # renames may reach the medium in any order, and the old log must not meet the new file
         salvaged.rename(path)
-        _sync_folder(path)
+        sync_folder(path)
 
 
 def set_aside(path: Path) -> Iterator[Path]:
@@ -91,10 +91,11 @@ def write_durably(mark: Path, content: str) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    _sync_folder(mark)
+    sync_folder(mark)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Flush the folder in which this path lies: a new name survives a power cut only then."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

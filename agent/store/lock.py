@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from agent.store import database
+from agent.store import aside, database
 
 TRIES, PAUSE_SECONDS = 20, 0.01
 """A reading command holds the lock for some microseconds, to ask who else does (`database.in_use`)."""
@@ -18,8 +18,11 @@ def lock(path: Path) -> int:
 
     Raise StoreError where another agent holds it, or where the folder takes no file.
     """
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        for folder in missing:
+            aside.sync_folder(folder)
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
     except PermissionError:
         raise  # the command line says as whom to run

@@ -34,3 +34,16 @@ def test_a_second_agent_is_refused_and_the_first_is_seen(tmp_path: Path) -> None
     os.close(held)
     assert not database.in_use(path)
     os.close(lock(path))
+
+
+def test_a_folder_that_is_made_for_the_store_is_on_the_medium_with_all_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is flushed within a folder is lost in a power cut where the folder itself is not in the one above."""
+    flushed: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink()))
+    folder = tmp_path / "state" / "of" / "a gateway"
+    os.close(lock(folder / database.FILE_NAME))
+    assert sorted(flushed) == [tmp_path, tmp_path / "state", tmp_path / "state" / "of"]
+    os.close(lock(folder / database.FILE_NAME))
+    assert len(flushed) == 3
