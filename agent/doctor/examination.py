@@ -14,7 +14,7 @@ from agent.doctor.threads import check_threads
 from agent.doctor.wear import check_wear
 from agent.settings import Settings
 from agent.status import Status, read_status
-from agent.store import aside, database
+from agent.store import database, use_mark
 from agent.store.database import StoreError
 from agent.store.wear import read_written
 
@@ -56,7 +56,7 @@ def _check_store(settings: Settings) -> Iterator[Finding]:
 def _unreadable(path: Path) -> str:
     """Return why nothing can be read of a store; empty where it can, or where there is none."""
     try:
-        if path.exists() or aside.lacks_file(path):
+        if path.exists() or use_mark.lacks_file(path):
             read_written(path)
     except (StoreError, sqlite3.Error) as error:
         return str(error)

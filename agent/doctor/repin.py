@@ -11,7 +11,7 @@ from agent.doctor import kafka, receipts
 from agent.forward.error import ForwardError
 from agent.forward.receipts import TABLE_FACT
 from agent.settings import Settings
-from agent.store import aside, database
+from agent.store import database, use_mark
 from agent.store.database import StoreError
 from agent.store.event_store import EventStore
 from agent.store.port import OutboxError
@@ -25,7 +25,7 @@ def repin(settings: Settings) -> tuple[str | None, str]:
     """Pin the table whose receipts the group bears now; give the old one and the new."""
     table = _table(settings)
     folder = settings.gateway.state_dir
-    if not (folder / database.FILE_NAME).exists() and not aside.lacks_file(folder / database.FILE_NAME):
+    if not (folder / database.FILE_NAME).exists() and not use_mark.lacks_file(folder / database.FILE_NAME):
         raise RepinError("there is no store yet: the agent pins the first table that gives a receipt")
     if database.in_use(folder / database.FILE_NAME):
         raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")

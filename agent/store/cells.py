@@ -27,7 +27,7 @@ class _WrongCellError(Exception):
 
 
 def rows(number: int, page: bytes, fetch: Fetch) -> Iterator[tuple[Value, ...]]:
-    """Give the rows of a page as far as they can be read, a table's with its rowid in place of the first column."""
+    """Yield the rows of a page as far as they can be read, a table's with its rowid in place of the first column."""
     start = HEADER_BYTES if number == 1 else 0
     if len(page) != PAGE_BYTES or page[start] not in (_TABLE_LEAF, _INDEX_LEAF):
         return

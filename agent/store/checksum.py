@@ -18,12 +18,12 @@ def checksum(table: str, row: Iterable[Any]) -> int:
 
 
 def is_whole(table: str, row: tuple[Any, ...]) -> bool:
-    """Tell whether a row, its checksum last, is what was written."""
+    """Whether a row, its checksum last, is what was written."""
     return bool(row) and row[-1] == checksum(table, row[:-1])
 
 
 def verified(table: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Give rows without their checksum; raise DamagedStoreError at the first that is not whole."""
+    """Yield rows without their checksum; raise DamagedStoreError at the first that is not whole."""
     for row in rows:
         if not is_whole(table, row):
             raise DamagedStoreError(f"table {table}, row {row[0]!r}: the checksum does not match")

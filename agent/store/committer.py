@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
-from agent.store import aside, content, database, letting_go, tables
+from agent.store import content, database, letting_go, tables
 from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
@@ -23,6 +23,7 @@ from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
 from agent.store.transaction import Transactions, UnknownOutcomeError
+from agent.store.use_mark import UseMark
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,10 @@ class Committer:
         self._path = path
         self._gateway = gateway
         self._clock = clock
-        self._boot = clock.boot()
         self._memory = memory
+        self._mark = UseMark(path, clock.boot())
         self._announce = announce
-        self._room = Room(path, settings, memory)
+        self._room = Room(path, settings, memory, self.connection)
         memory.fingerprints.connection = self.connection
         self._opening: Opening | None = None
         self._epoch_first = 0
@@ -75,7 +76,7 @@ class Committer:
         """Take the connection, under a new epoch."""
         self._transactions.open(connection)
         try:
-            self._transactions.flush()
+            self._transactions.ensure_durable()
         except OSError as error:
             log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
 
@@ -83,9 +84,16 @@ class Committer:
         """Write how much was written: at the end, when no more transactions come to carry it."""
         self.transact(lambda connection: self.wear.note(connection, self.service(), at_once=True))
 
+    def write_back(self) -> None:
+        """Bring all into the file itself, which then needs no log."""
+        if database.empty_log(self.connection()):
+            self._mark.remove()
+
     def close(self) -> None:
         """Close the connection."""
-        self._transactions.close()
+        if self._transactions.close():
+            self._mark.remove()
+        self._mark.close()
 
     def service(self) -> int:
         """Count the milliseconds that the service has run in all its life: a clock that no one can set."""
@@ -110,7 +118,7 @@ class Committer:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
-        aside.note_end(self._path, self._memory.end, self._boot)
+        self._mark.note(self._memory.end)
         if decision.packed:
             self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))
@@ -128,7 +136,7 @@ class Committer:
             self.purge(processed_to)
 
     def epoch(self) -> str:
-        """Give the epoch of this opening, whether or not anything is stored under it."""
+        """Return the epoch of this opening, whether or not anything is stored under it."""
         assert self._opening is not None
         return self._opening.epoch
 
@@ -148,29 +156,29 @@ class Committer:
 
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
-        self._room.check_log(self.connection())
+        self._room.check_log()
         self._transactions.run(write)
         if self._failing:
             log.warning("store=recovered")
             self._failing = ""
 
     def trouble(self, *, trial: bool = False) -> str:
-        """Say why no event can be stored now, empty where one can; after a failure that takes a write that succeeds."""
+        """Return why no event can be stored now, empty where one can: after a failure once a write succeeds."""
         try:
             if self._failing or trial:
                 self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
-            return self._room.refusal() if self._room.stays_full(self.connection()) else ""
+            return self._room.refusal() if self._room.stays_full() else ""
         except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
             self.report(error)
             return f"{_CANNOT_WRITE}{error}"
 
     def may_tidy(self, *, grows: bool) -> bool:
         """Whether there is room for work that can wait; what does not let the file grow waits for a held log only."""
-        return (not grows and not self._room.is_log_held) or self._room.is_ample(self.connection())
+        return (not grows and not self._room.is_log_held) or self._room.is_ample()
 
     def watch_log(self) -> None:
         """Empty the log where it has grown beyond what is expected."""
-        self._room.watch_log(self.connection())
+        self._room.watch_log()
 
     def connection(self) -> sqlite3.Connection:
         """Return the writing connection; open it anew, under a new epoch, where an error has closed it."""
@@ -191,16 +199,15 @@ class Committer:
         self.copies.note(self._clock.wall(), [place for _, place in decision.duplicates if place in positions])
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
-        connection = self.connection()
-        self._transactions.flush()  # a copy is acked without a commit
+        self._transactions.ensure_durable()  # a copy is acked without a commit
         arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
-        if not self._room.is_full(connection, arriving_bytes):
+        if not self._room.is_full(arriving_bytes):
             return self._draft(group, "")
         decision = self._draft(group, self._room.refusal())  # copies need no room, and nothing is dropped for them
         if not decision.refuses:
             return decision
-        while self._make_room(connection):
-            if not self._room.is_full(connection, arriving_bytes):
+        while self._make_room():
+            if not self._room.is_full(arriving_bytes):
                 return self._draft(group, "")
         return self._draft(group, self._room.refusal())
 
@@ -233,11 +240,11 @@ class Committer:
             decision.add(submission)
         return decision
 
-    def _make_room(self, connection: sqlite3.Connection) -> bool:
-        """Let go of what may leave first; False where nothing may."""
+    def _make_room(self) -> bool:
+        """Delete what may leave first; False where nothing may."""
         if (processed_to := self._room.purgeable()) is not None:
             self.purge(processed_to)
-        elif dropped := self._room.droppable(connection):
+        elif dropped := self._room.droppable():
             for gap in dropped:
                 self._give_up(gap)
             self.purge(dropped[-1].last)

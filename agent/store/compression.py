@@ -41,7 +41,7 @@ def compress(pieces: Sequence[bytes]) -> bytes:
 
 
 def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-    """Give heads, tails and end of each block, without joining them; stop before the first that is not whole."""
+    """Yield heads, tails and end of each block, without joining them; stop before the first that is not whole."""
     at = 0
     while at + _BLOCK.size <= len(blob):
         mark, count, length = _BLOCK.unpack_from(blob, at)
@@ -57,14 +57,14 @@ def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 
 def expand(blob: bytes) -> bytes:
-    """Give the packed events of one commit, joined; of damaged blocks as much as can be had."""
+    """Return the packed events of one commit, joined; of damaged blocks as much as can be had."""
     if not blob.startswith(MARK):
         return blob
     return expand_blocks(blob)
 
 
 def expand_blocks(blob: bytes) -> bytes:
-    """Give the packed events of all blocks that can be found."""
+    """Return the packed events of all blocks that can be found."""
     parts: list[bytes] = []
     at = blob.find(MARK)
     while 0 <= at <= len(blob) - _BLOCK.size:

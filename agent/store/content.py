@@ -26,7 +26,7 @@ def write(connection: sqlite3.Connection, decision: Decision, begins: Opening | 
 
 
 def make_known(memory: Memory, decision: Decision, service: int) -> None:
-    """Let memory follow what is on disk."""
+    """Bring memory up to what is on disk."""
     memory.rejections.remember(decision.rejects)
     if not decision.packed:
         return

@@ -27,14 +27,14 @@ class CopyCount:
         self._latest.extend(Duplicate(received, position) for position in positions)
 
     def pending(self) -> Copies:
-        """Give what no transaction has carried yet."""
+        """Return what no transaction has carried yet."""
         return Copies(self._recognised + self.at_the_door() - self._written, tuple(self._latest))
 
     def has_pending(self) -> bool:
-        """Tell whether there is something that no transaction has carried yet."""
+        """Whether there is something that no transaction has carried yet."""
         return self.pending() != NO_COPIES
 
     def written(self, copies: Copies) -> None:
-        """Learn that these are on disk."""
+        """Take note that these are on disk."""
         self._written += copies.count
         self._latest.clear()

@@ -37,7 +37,7 @@ class Ranges:
         return sum(max(0, last - max(first, floor) + 1) for first, last in self)
 
     def end_of(self, position: int) -> int | None:
-        """Give the last position of the range that holds this one."""
+        """Return the last position of the range that holds this one."""
         at = bisect_right(self._firsts, position) - 1
         return self._lasts[at] if at >= 0 and self._lasts[at] >= position else None
 
@@ -51,7 +51,7 @@ class Ranges:
             first = end + 1
 
     def first_above(self, position: int) -> int | None:
-        """Give the first position of the next range that starts above this one."""
+        """Return the first position of the next range that starts above this one."""
         at = bisect_right(self._firsts, position)
         return self._firsts[at] if at < len(self._firsts) else None
 
@@ -64,7 +64,7 @@ class Coverage:
         self.processed = Ranges(processed)
 
     def forwarded(self) -> Sequence[Batch]:
-        """Give the batches that wait for their receipt, in order."""
+        """Return the batches that wait for their receipt, in order."""
         return tuple(self._batches)
 
     def add_forwarded(self, batch: Batch) -> None:
@@ -80,7 +80,7 @@ class Coverage:
         return True
 
     def next_new(self, after: int, end: int) -> tuple[int, int] | None:
-        """Give the first range of new positions above `after`, up to `end` at most."""
+        """Return the first range of new positions above `after`, up to `end` at most."""
         first = after + 1
         while (covered_to := self._covered_to(first)) is not None:
             first = covered_to + 1
@@ -92,7 +92,7 @@ class Coverage:
         return first, min([end, *(start - 1 for start in starts)])
 
     def processed_to(self, floor: int) -> int:
-        """Give the position up to which all is processed, from `floor` on; floor - 1 where nothing is."""
+        """Return the position up to which all is processed, from `floor` on; floor - 1 where nothing is."""
         end = self.processed.end_of(floor)
         return floor - 1 if end is None else end
 

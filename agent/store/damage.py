@@ -10,8 +10,8 @@ from agent.store.database import FILE_NAME, DamagedStoreError
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal")
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
 """A constraint that is violated: memory and file disagree, which takes an opening."""
-_UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ})
-"""A bad sector: a salvage of what turns out to be readable after all loses nothing."""
+_UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS})
+"""A bad sector (CORRUPTFS at the opening of a file): a salvage of what turns out to be readable loses nothing."""
 _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
 """Such as `no such table`: our statements fit the schema that we wrote."""
 

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent.store import aside
+from agent.store import use_mark
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read; works beside the service and without it."""
-    if aside.lacks_log(path):  # SQLite would make an empty one, which hides that
+    if use_mark.lacks_log(path):  # SQLite would make an empty one, which hides that
         raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
     connection = open_as_it_is(path)
     try:
@@ -103,7 +103,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def open_as_it_is(path: Path) -> sqlite3.Connection:
     """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
-    if aside.lacks_file(path):
+    if use_mark.lacks_file(path):
         raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
     if not path.exists():
         raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
@@ -154,14 +154,14 @@ def bytes_used(connection: sqlite3.Connection) -> int:
 
 
 def free_pages(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Give how many pages of the file hold nothing, and how many it has."""
+    """Return how many pages of the file hold nothing, and how many it has."""
     free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
     return free, pages
 
 
 def shrink(connection: sqlite3.Connection, pages: int) -> None:
-    """Give some free pages back to the file system, which has them once the log is written back."""
+    """Release some free pages to the file system, which has them once the log is written back."""
     for _ in range(pages):  # one by one, since Python takes a single step of a statement that has no columns
         connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
 
@@ -182,7 +182,7 @@ def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> boo
 
 
 def bytes_on_disk(path: Path) -> int:
-    """Give the size of the file and of its write-ahead log."""
+    """Return the size of the file and of its write-ahead log."""
     return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
 
 
@@ -216,6 +216,6 @@ def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrations() -> list[Traversable]:
-    """Give the steps from an empty file to this release's schema."""
+    """Return the steps from an empty file to this release's schema."""
     folder = files("agent.store").joinpath("migrations")
     return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)

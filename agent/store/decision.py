@@ -104,7 +104,7 @@ class Decision:
         return () if retransmitted else tuple(filter(self.rejections_known.is_new, submission.rejects))
 
     def add_new(self, candidate: Candidate) -> bytes:
-        """Give a new event its place, and its fingerprint back."""
+        """Add a new event at the next position; return its fingerprint."""
         position = self.next_position
         fingerprint = candidate.fingerprint
         if fingerprint is None:

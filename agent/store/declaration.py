@@ -19,7 +19,7 @@ _ID_BYTES = 8
 
 
 def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candidate]:
-    """Give the gateway.gap events that are due: few, also for many gaps."""
+    """Yield the gateway.gap events that are due: few, also for many gaps."""
     for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
         for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
             yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall(), clock.trust())

@@ -21,7 +21,7 @@ class Durations:
         self.total_seconds += seconds
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Give for each upper bound, infinity last, how many took at most so long."""
+        """Return for each upper bound, infinity last, how many took at most so long."""
         bounds, so_far = [], 0
         for bound, count in zip((*BOUNDS_SECONDS, float("inf")), tuple(self._counts), strict=True):
             so_far += count

@@ -17,23 +17,20 @@ from agent.clock import Clock
 from agent.settings import IdentitySettings, StoreSettings
 from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer
-from agent.store.damage import DamagedEventError, is_damage
+from agent.store.damage import is_damage
 from agent.store.durations import Durations
 from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
 from agent.store.lock import lock
+from agent.store.new_events import NewEvents
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
-from agent.store.reader import read_packed, stored
 from agent.store.recovery import open_store
 from agent.store.transaction import UnknownOutcomeError
 from agent.store.writer import Writer
 
 log = logging.getLogger(__name__)
-
-FAILING_PAUSE_SECONDS = 0.2
-"""How long a reader waits where neither an event nor its gap can be had."""
 
 
 class EventStore:
@@ -57,9 +54,7 @@ class EventStore:
         self._clock = clock
         self._connect = connect
         self._bounds = IndexBounds(identity.memory_bytes, segment_events)
-        self._reading = threading.Lock()
         self._damaged = threading.Event()
-        self._closing = threading.Event()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises what ended the writer, where it was not asked to end."""
 
@@ -84,7 +79,7 @@ class EventStore:
     # Intake
 
     def submit(self, submission: Submission) -> None:
-        """See Intake."""
+        """Queue a submission (Intake)."""
         self._writer.put(submission)
 
     def also_count(self, copies: Callable[[], int]) -> None:
@@ -92,7 +87,7 @@ class EventStore:
         self._committer.copies.at_the_door = copies
 
     def also_forget(self, forget: Callable[[], None]) -> None:
-        """Tell, in the loop's thread, when events are forgotten, so that their resend is stored as new."""
+        """Call this in the loop's thread when events are forgotten, so that their resend is stored as new."""
 
         def tell() -> None:
             self._loop.call_soon_threadsafe(forget)
@@ -102,13 +97,13 @@ class EventStore:
     # What it says of itself while it serves
 
     def trouble(self) -> str:
-        """Say why no event can be stored now, empty where one can; blocks until the commits in work are done."""
+        """Return why no event can be stored now, empty where one can; blocks until the commits in work are done."""
         reasons: list[str] = []
         self._writer.call(lambda: reasons.append(self._committer.trouble()))
         return reasons[0]
 
     def trial(self) -> str:
-        """Say why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
+        """Return why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
         reasons: list[str] = []
         self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
         return reasons[0]
@@ -128,11 +123,11 @@ class EventStore:
         return self._memory.progress.counts(self._memory.first_kept)
 
     def bytes_on_disk(self) -> int:
-        """Give the size of the store's files."""
+        """Return the size of the store's files."""
         return database.bytes_on_disk(self._path)
 
     def written_bytes(self) -> int:
-        """Give what was written to the disk in all the store's life."""
+        """Return what was written to the disk in all the store's life."""
         return self._committer.wear.bytes
 
     @property
@@ -148,79 +143,61 @@ class EventStore:
     # Outbox
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """See Outbox."""
-        while (new := self._memory.progress.next_new(after)) is not None:
-            first, last = new
-            try:
-                events = self._read(first, min(last, first + events_max - 1), bytes_max)
-                if events:
-                    return events
-                if self._has_left(first, after):
-                    continue
-                self._report_damage(database.DamagedStoreError(f"{self._path}: no event at position {first}"))
-            except DamagedEventError as damage:
-                if self._give_up(damage):
-                    continue
-            except (sqlite3.Error, database.DamagedStoreError) as error:
-                if not is_damage(error):
-                    raise OutboxError(f"the store fails: {error}") from error
-                self._report_damage(error)
-            self._closing.wait(FAILING_PAUSE_SECONDS)
-            break
-        return ()
+        """Return the next new events above a position (Outbox)."""
+        return self._new_events.read(after, events_max, bytes_max)
 
     def wait(self, after: int, seconds: float) -> bool:
-        """See Outbox."""
+        """Wait for a new event or a returned batch (Outbox)."""
         return self._memory.progress.wait(after, seconds)
 
     def take_returned(self) -> bool:
-        """See Outbox."""
+        """Whether batches were returned since the last call (Outbox)."""
         return self._memory.progress.take_returned()
 
     def epoch(self) -> str:
-        """See Outbox."""
+        """Return the epoch of this opening (Outbox)."""
         return self._committer.epoch()
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """See Outbox."""
+        """Note that the broker has a batch (Outbox)."""
         self._memory.progress.mark_forwarded(batch, note)
-        self._writer.put(_wake)
+        self._writer.wake()
 
     def forwarded(self) -> Sequence[Batch]:
-        """See Outbox."""
+        """Return the batches that wait for their receipt (Outbox)."""
         return self._memory.progress.forwarded()
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
-        """See Outbox."""
+        """Note that the table has batches (Outbox)."""
         self._memory.progress.mark_processed(batches, self._clock.monotonic(), self._memory.first_kept)
-        self._writer.put(_wake)
+        self._writer.wake()
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """See Outbox."""
+        """Make batches new again (Outbox)."""
         self._memory.progress.return_batches(batches)
-        self._writer.put(_wake)
+        self._writer.wake()
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """See Outbox."""
+        """Return the labels of a range of positions (Outbox)."""
         return tuple(self._memory.epochs.label_ranges(first, last))
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """See Outbox."""
+        """Be done with events for good (Outbox)."""
         with self._damage_reported():
             self._writer.call(lambda: self._committer.release(first, last, note))
 
     def give_up(self, position: int, reason: str) -> None:
-        """See Outbox."""
+        """Declare an event given up (Outbox)."""
         with self._damage_reported():
             self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
 
     def fact(self, name: str) -> str | None:
-        """See Outbox."""
-        with self._damage_reported(), self._reading:
-            return tables.read_fact(self._reader, name)
+        """Read a fact (Outbox)."""
+        with self._damage_reported():
+            return self._new_events.fact(name)
 
     def set_fact(self, name: str, value: str) -> None:
-        """See Outbox."""
+        """Write a fact (Outbox)."""
         with self._damage_reported():
             self._writer.call(
                 lambda: self._committer.transact(lambda connection: tables.write_fact(connection, name, value))
@@ -242,7 +219,6 @@ class EventStore:
             self._settings.keep_processed_seconds,
             self._identity.retention_seconds,
         )
-        self._reader = database.open_for_reading(self._path)
         self._writer = Writer(
             self._committer.commit,
             self._housekeeping.turn,
@@ -250,41 +226,7 @@ class EventStore:
             events_max=self._settings.commit_events_max,
             delay_seconds=self._settings.commit_delay_ms_max / 1000,
         )
-
-    def _read(self, first: int, last: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """Read consecutive events from `first` on; raise DamagedEventError only where the first is damaged."""
-        events: list[StoredEvent] = []
-        size = 0
-        try:
-            with self._reading:
-                for packed in read_packed(self._reader, first, last):
-                    if packed.position != first + len(events):
-                        break
-                    events.append(stored(packed, self._memory.epochs))
-                    size += len(packed.tail)
-                    if size >= bytes_max:
-                        break
-        except DamagedEventError:
-            if not events:
-                raise
-        return events
-
-    def _has_left(self, first: int, after: int) -> bool:
-        """Tell whether a position that has no event is no longer new: the writer may just have dropped it."""
-        self._writer.call(_wake)
-        new = self._memory.progress.next_new(after)
-        return new is None or new[0] != first
-
-    def _give_up(self, damage: DamagedEventError) -> bool:
-        """Make a gap of what cannot be read; False where the disk refuses even that."""
-        log.error("store=damaged reason=%r effect=%r", str(damage), "given up, declared by an event")
-        try:
-            self._writer.call(lambda: self._committer.give_up(Gap(damage.first, damage.last, "wrong checksum")))
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
-            if is_damage(error):
-                self._report_damage(error)
-            return False
-        return True
+        self._new_events = NewEvents(self._path, self._memory, self._committer, self._writer, self._report_damage)
 
     @contextmanager
     def _damage_reported(self) -> Iterator[None]:
@@ -308,17 +250,17 @@ class EventStore:
             self._report_failure(database.DamagedStoreError(str(error)))
 
     def _close(self) -> None:
-        self._closing.set()
+        self._new_events.stop()
         self._writer.finish()
         try:
-            self._housekeeping.flush()
-            self._committer.note_wear()
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+            with self._damage_reported():
+                self._housekeeping.flush()
+                self._committer.note_wear()
+        except (database.StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         if self._damaged.is_set():
             self._committer.close()  # before the reader: as the last connection SQLite would write the log back
-        with self._reading:
-            self._reader.close()
+        self._new_events.close()
         if not self._damaged.is_set():
             self._write_back()
             self._committer.close()
@@ -326,9 +268,9 @@ class EventStore:
     def _write_back(self) -> None:
         """Bring all into the file itself, which then needs no log."""
         try:
-            if database.empty_log(self._committer.connection()):
-                aside.mark_closed(self._path)
-        except (sqlite3.Error, database.StoreError, OSError) as error:
+            with self._damage_reported():
+                self._committer.write_back()
+        except (database.StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 
     def _announce(self, answers: Answers) -> None:
@@ -340,6 +282,7 @@ class EventStore:
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+            self.failed.exception()  # what is met at the end has nobody waiting: asyncio would log a stack
 
 
 def _tell(answers: Answers) -> None:
@@ -353,7 +296,3 @@ def _tell(answers: Answers) -> None:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _wake() -> None:
-    """Do nothing: the writer's next turn sees that marks are pending."""

@@ -49,7 +49,7 @@ class Slices:
         return sum(group.nbytes for group in self._groups)
 
     def growth(self) -> int:
-        """Give the bytes that one more filter would take."""
+        """Return the bytes that one more filter would take."""
         return 0 if None in self._columns else self._bits
 
     def add(self, number: int, bits: bytes | bytearray) -> None:
@@ -93,7 +93,7 @@ class Slices:
             self._arrange([*planes[:at], *planes[at + 1 :]])
 
     def candidates(self, place: int, step: int) -> Iterator[int]:
-        """Give the segments whose filters let a fingerprint through."""
+        """Yield the segments whose filters let a fingerprint through."""
         bits, hashes, first = self._bits, range(self._hashes), 0
         for words in self._groups:
             passed, at = -1, place
@@ -107,7 +107,7 @@ class Slices:
             first += words.itemsize * PLANE_FILTERS
 
     def _numbers(self, first: int, passed: int) -> Iterator[int]:
-        """Give the segments of the columns whose bits are set."""
+        """Yield the segments of the columns whose bits are set."""
         while passed:
             lowest = passed & -passed
             number = self._columns[first + lowest.bit_length() - 1]
@@ -116,11 +116,11 @@ class Slices:
             passed ^= lowest
 
     def _planes(self) -> list[_Plane]:
-        """Give the planes in order."""
+        """Return the planes in order."""
         return [_Plane(group, byte) for group, words in enumerate(self._groups) for byte in range(words.itemsize)]
 
     def _bytes_of(self, plane: _Plane) -> tuple[bytearray, int, int]:
-        """Give where a plane's bytes lie: in what, from where on, and how far apart."""
+        """Return where a plane's bytes lie: in what, from where on, and how far apart."""
         words = self._groups[plane.group]
         content: bytearray = words.obj  # type: ignore[assignment]  # `_interleaved` made it
         return content, plane.byte, words.itemsize
@@ -137,7 +137,7 @@ class Slices:
         self._groups = groups
 
     def _kept(self, planes: Sequence[_Plane | None]) -> memoryview | None:
-        """Give the group that has just these planes, in this order, where there is one."""
+        """Return the group that has just these planes, in this order, where there is one."""
         for group, words in enumerate(self._groups):
             if list(planes) == [_Plane(group, byte) for byte in range(words.itemsize)]:
                 return words

@@ -27,7 +27,7 @@ class Bloom:
         self._bits = bytearray(filter_bytes(events_max))
 
     def add(self, fingerprints: Iterable[bytes]) -> None:
-        """Let these through from now on."""
+        """Add fingerprints, which it lets through from now on."""
         bits, size = self._bits, len(self._bits) * 8
         for fingerprint in fingerprints:
             place, step = _WORDS.unpack(fingerprint)
@@ -37,7 +37,7 @@ class Bloom:
                 place += step | 1
 
     def content(self) -> bytes:
-        """Give it as it lies on flash: the number of hashes, then the bits."""
+        """Return it as it lies on flash: the number of hashes, then the bits."""
         return bytes((HASHES,)) + self._bits
 
 
@@ -83,7 +83,7 @@ class Filters:
                 slices.drop(number)
 
     def candidates(self, fingerprint: bytes) -> list[int]:
-        """Give the segments that may hold a fingerprint, the latest first."""
+        """Return the segments that may hold a fingerprint, the latest first."""
         if not self._slices:
             return []
         found = list(self._unfiltered)
@@ -94,5 +94,5 @@ class Filters:
 
 
 def filter_bytes(events_max: int) -> int:
-    """Give the size of a segment's filter that is not folded, an even number."""
+    """Return the size of a segment's filter that is not folded, an even number."""
     return -(-events_max * BITS // 16) * 2

@@ -61,7 +61,7 @@ class Fingerprints:
         return self._bounds.segment_events
 
     def add(self, first_position: int, service: int, packed: bytes) -> None:
-        """Learn of the fingerprints of consecutive positions, committed at a service time in ms."""
+        """Take note of the fingerprints of consecutive positions, committed at a service time in ms."""
         at = 0
         while at < len(packed):
             block = self._open_block(first_position)
@@ -71,7 +71,7 @@ class Fingerprints:
             at += len(piece)
 
     def position(self, fingerprint: bytes) -> int | None:
-        """Give the position of the event that has a fingerprint; sqlite3.Error and StoreError where flash fails."""
+        """Return the position of the event that has a fingerprint; sqlite3.Error and StoreError where flash fails."""
         for block in reversed(self._blocks):
             position = block.position(fingerprint)
             if position is not None and self._counts(position):
@@ -83,7 +83,7 @@ class Fingerprints:
         return None
 
     def __contains__(self, fingerprint: bytes | None) -> bool:
-        """Tell whether a fingerprint is remembered."""
+        """Whether a fingerprint is remembered."""
         return fingerprint is not None and self.position(fingerprint) is not None
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class Fingerprints:
         self._forgotten.add(first, last)
 
     def is_forgotten(self, position: int) -> bool:
-        """Tell whether a position's fingerprint is forgotten, being given up or past its retention."""
+        """Whether a position's fingerprint is forgotten, being given up or past its retention."""
         return not self._counts(position)
 
     def expire(self, floor: int, service: int) -> None:
@@ -109,22 +109,22 @@ class Fingerprints:
     # Segments
 
     def full_block(self) -> Recent | None:
-        """Give the oldest block, where it is full and has to be sealed."""
+        """Return the oldest block, where it is full and has to be sealed."""
         block = self._blocks[0] if self._blocks else None
         return block if block is not None and (not block.free or len(self._blocks) > 1) else None
 
     def next_number(self) -> int:
-        """Give the number of the next segment."""
+        """Return the number of the next segment."""
         return max(self._segments, default=0) + 1
 
     def add_segment(self, segment: Segment, bloom: bytes) -> None:
-        """Learn of a segment that is on flash."""
+        """Take note of a segment that is on flash."""
         self._segments[segment.number] = segment
         self._sealed.add(segment.first, segment.last)
         self._filters.add(segment.number, bloom)
 
     def replace_block(self, block: Recent, segment: Segment, bloom: bytes) -> None:
-        """Let go of a block: this segment has it."""
+        """Replace a block by the segment that has it."""
         self.add_segment(segment, bloom)
         self._blocks = [other for other in self._blocks if other is not block]
 
@@ -135,11 +135,11 @@ class Fingerprints:
         self._filters.drop(number)
 
     def segments(self) -> Iterator[Segment]:
-        """Give the segments in order."""
+        """Yield the segments in order."""
         yield from (self._segments[number] for number in sorted(self._segments))
 
     def unsealed(self, first_position: int, packed: bytes) -> Iterator[tuple[int, bytes]]:
-        """Give the runs, of consecutive positions' fingerprints, that no segment has."""
+        """Yield the runs, of consecutive positions' fingerprints, that no segment has."""
         position, end = first_position, first_position + len(packed) // FINGERPRINT_BYTES
         while position < end:
             sealed_to = self._sealed.end_of(position)

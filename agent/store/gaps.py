@@ -31,15 +31,21 @@ class Gap:
 
 
 def insert(connection: sqlite3.Connection, *found: Gap) -> None:
-    """Remember gaps, each united with its predecessor; what an event in them declared has to be declared again."""
+    """Remember gaps, each united with its predecessor; what an event in them declared has to be declared again.
+
+    What is waiting to be declared already is not remembered twice: a transaction of unknown outcome is run again.
+    """
     given_up = Ranges((gap.first, gap.last) for gap in found if gap.count)
     known = dict(_numbered(connection))
     for number, old in known.items():
         if old.declared and given_up.end_of(old.declared) is not None:
             known[number] = replace(old, declared=0)
             _write(connection, number, known[number])
-    ends = {(old.last, old.reason): number for number, old in known.items() if old.count and not old.declared}
-    for number, gap in enumerate(found, max(known, default=0) + 1):
+    waiting = {number: old for number, old in known.items() if old.count and not old.declared}
+    covered = Ranges((old.first, old.last) for old in waiting.values())
+    ends = {(old.last, old.reason): number for number, old in waiting.items()}
+    added = [gap for gap in found if not gap.count or (covered.end_of(gap.first) or 0) < gap.last]
+    for number, gap in enumerate(added, max(known, default=0) + 1):
         before = ends.pop((gap.first - 1, gap.reason), None) if gap.count else None
         known[number] = gap if before is None else replace(gap, first=known[before].first)
         if before is not None:

@@ -68,7 +68,7 @@ class Housekeeping:
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
     def turn(self) -> float | None:
-        """Do what is due; give the seconds until something will be, None where nothing is foreseen."""
+        """Do what is due; return the seconds until something will be, None where nothing is foreseen."""
         now = self._clock.monotonic()
         if now < self._retry_at:
             return (self._retry_at - now) / 1000
@@ -170,7 +170,7 @@ class Housekeeping:
         return True
 
     def _shrink(self, now: int) -> int | None:
-        """Give room back to the file system, a little at a time, where much of the file holds nothing."""
+        """Release room to the file system, a little at a time, where much of the file holds nothing."""
         if now < self._shrink_at:
             return self._shrink_at
         free, pages = database.free_pages(self._committer.connection())
@@ -204,5 +204,5 @@ class Housekeeping:
 
 
 def _lowest(floor: int, kept: Iterable[Segment]) -> int:
-    """Give the position below which nothing is remembered, where nothing but these segments is below a floor."""
+    """Return the position below which nothing is remembered, where nothing but these segments is below a floor."""
     return min([floor, *(segment.first for segment in kept)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent.store import aside
+from agent.store import use_mark
 from agent.store.database import PAGE_BYTES, DamagedStoreError
 from agent.store.pages import HEADER_BYTES, Log, read_piece
 
@@ -23,7 +23,7 @@ Of a commit that fails the frames are cut off before the next one is written (lo
 
 def inspect_files(path: Path) -> None:
     """Look at the files before SQLite does, which would tidy up; raise DamagedStoreError where they are damaged."""
-    if aside.lacks_file(path):
+    if use_mark.lacks_file(path):
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
     log = Log(path)
     # With a rollback journal beside it, its making was cut short: SQLite takes back what it finds.

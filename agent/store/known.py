@@ -68,7 +68,7 @@ class Proofs:
         self._let_go(monotonic)
 
     def position(self, proof: bytes, monotonic: int, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
-        """Give the first position of what this proves to be a copy, None where there is none that young."""
+        """Return the first position of what this proves to be a copy, None where there is none that young."""
         self._let_go(monotonic)
         position, since = self._known.get(proof, (0, 0))
         return position if position and monotonic - since <= lifetime_ms else None
@@ -89,7 +89,7 @@ class Rejections:
         self._latest: OrderedDict[int, None] = OrderedDict()
 
     def is_new(self, reject: Reject) -> bool:
-        """Tell whether this one is not among the latest."""
+        """Whether this one is not among the latest."""
         return hash((reject.device, reject.reason, reject.raw)) not in self._latest
 
     def remember(self, rejects: Sequence[Reject]) -> None:
@@ -119,7 +119,7 @@ class Likenesses:
             self._now[likeness] = moment + fingerprint
 
     def find(self, likeness: int, monotonic: int, seconds: float | None = None) -> bytes | None:
-        """Give the fingerprint of the latest event of this likeness within the window, or within some seconds."""
+        """Return the fingerprint of the latest event of this likeness within the window, or within some seconds."""
         window_ms = self._window_ms if seconds is None else min(self._window_ms, seconds * 1000)
         found = self._now.get(likeness) or self._before.get(likeness)
         if found is None or monotonic - _MOMENT.unpack_from(found)[0] > window_ms:

@@ -109,22 +109,20 @@ class LogFile:
         os.fsync(self._file)
         self._state = self._look()
 
-    def has_shrunk(self) -> bool:
-        """Whether the log is shorter than after the last commit: emptied in order, or by others."""
-        try:
-            return self._path.stat().st_size < self._state.size
-        except FileNotFoundError:
-            return True
+    def has_changed(self) -> bool:
+        """Whether the log is not as the last commit left it: emptied in order, or taken away by others.
+
+        Raise DamagedStoreError where the log or the store's file is no longer the one that is open.
+        """
+        state = self._look_in_place()
+        return state.header != self._state.header or state.size < self._state.size
 
     def check(self, *, written: bool) -> None:
         """Raise DamagedStoreError where the files that a transaction was written to are no longer the store's.
 
         SQLite does not look: what it commits to a log that was removed or truncated is gone at the next start.
         """
-        try:
-            state = self._look_in_place()
-        except OSError as error:
-            raise DamagedStoreError(f"{self._path}: cannot be looked at after a commit: {error}") from error
+        state = self._look_in_place()
         if written and not is_log_header(state.header):
             raise self._overwritten()
         if state.header == self._state.header:
@@ -161,12 +159,14 @@ class LogFile:
         new.replace(self._path)
         _sync_folder(self._path.parent)
 
-    def close_connection(self, connection: sqlite3.Connection) -> None:
-        """Close a connection; where it was the last one of all, SQLite removes the log in order."""
+    def close_connection(self, connection: sqlite3.Connection) -> bool:
+        """Close a connection; True where it was the last one of all: SQLite then writes the log back and removes it."""
         was_in_place = self._file is not None and self._size_in_place() is not None
         connection.close()
-        if was_in_place and not self._path.exists():
+        is_removed = was_in_place and not self._path.exists()
+        if is_removed:
             self.close()
+        return is_removed
 
     def close(self) -> None:
         """Close the file."""
@@ -179,11 +179,18 @@ class LogFile:
         return _State(self._header(), os.fstat(self._file).st_size)
 
     def _look_in_place(self) -> _State:
-        """Look at the log; raise DamagedStoreError where it, or the store's file, is no longer the one that is open."""
-        size = self._size_in_place()
+        """Look at the log; raise DamagedStoreError where it, or the store's file, is no longer the one that is open.
+
+        An error of the look itself counts as damage, too: after a commit the events are in the file, and not in memory.
+        """
+        try:
+            size = self._size_in_place()
+            header = self._header()
+        except OSError as error:
+            raise DamagedStoreError(f"{self._path}: cannot be looked at: {error}") from error
         if size is None:
             raise DamagedStoreError(f"{self._database}: removed or replaced, or its log, while the store was open")
-        return _State(self._header(), size)
+        return _State(header, size)
 
     def _header(self) -> bytes:
         assert self._file is not None

@@ -46,19 +46,19 @@ class Memory:
     """How much was written to the disk before this opening."""
 
     def last_label(self) -> Label | None:
-        """Give the label of the last event, None where there is none yet."""
+        """Return the label of the last event, None where there is none yet."""
         last = self.epochs.last()
         return None if last is None else Label(last[1], self.end - last[0] + 1)
 
     def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
-        """Learn of a gap that is on disk, and forget what it held."""
+        """Take note of a gap that is on disk, and forget what it held."""
         self.fingerprints.forget(gap.first, gap.last)
         self.progress.give_up(gap.first, gap.last)
         self.undeclared = undeclared
 
 
 def begin(clock: Clock, service: int) -> Opening:
-    """Give a new epoch, under a name that was never used."""
+    """Return a new epoch, under a name that was never used."""
     return Opening(
         secrets.token_hex(EPOCH_BYTES),
         clock.boot(),
@@ -129,7 +129,7 @@ class _Ages:
         self._lifetime_ms = lifetime_ms
 
     def age(self, first_position: int, service: int) -> int | None:
-        """Give milliseconds up to the lifetime of a proof; None where older, or not to be told after a reboot."""
+        """Return milliseconds up to the lifetime of a proof; None where older, or not to be told after a reboot."""
         opening = max(
             (pair for pair in self._openings if pair[0] <= first_position), key=lambda pair: pair[0], default=None
         )

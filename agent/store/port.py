@@ -117,7 +117,7 @@ class Offsets:
     """The leader epoch in which all of it was appended; None where unknown, and then nothing proves it."""
 
     def united(self, other: Offsets) -> Offsets:
-        """Give the offsets that hold both, of one leader epoch."""
+        """Return the offsets that hold both, of one leader epoch."""
         return Offsets(min(self.lowest, other.lowest), max(self.highest, other.highest), self.leader_epoch)
 
 
@@ -143,7 +143,7 @@ class Outbox(Protocol):
     """
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """Give the next `new` events with a position above `after`, in order, at least one where there is one.
+        """Return the next `new` events with a position above `after`, in order, at least one where there is one.
 
         Positions start at 1, so `after` of 0 reads from the first.
         The positions given are consecutive, so that they can become one batch. What cannot be read any more is
@@ -154,10 +154,10 @@ class Outbox(Protocol):
         """Wait for a `new` event above `after` or a returned batch; False where the time is over."""
 
     def take_returned(self) -> bool:
-        """Tell whether batches were returned since the last call: then start again from the lowest new event."""
+        """Whether batches were returned since the last call: then start again from the lowest new event."""
 
     def epoch(self) -> str:
-        """Give the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""
+        """Return the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         """Remember that the broker has a batch; a crash may forget it, which repeats sends and loses nothing.
@@ -166,7 +166,7 @@ class Outbox(Protocol):
         """
 
     def forwarded(self) -> Sequence[Batch]:
-        """Give the batches that wait for their receipt, in order."""
+        """Return the batches that wait for their receipt, in order."""
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
         """Remember that the table has these batches: they may be purged from now on."""
@@ -175,7 +175,7 @@ class Outbox(Protocol):
         """Make forwarded batches `new` again: the forwarder sends them anew."""
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """Give the labels of the positions from first to last, kept or not."""
+        """Return the labels of the positions from first to last, kept or not."""
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
         """Be done with `new` events for good, and purge them; returns once that is on disk, with a fact beside it.

@@ -37,13 +37,13 @@ class Progress:
         """(monotonic ms, position up to which all was processed then), for the purge."""
 
     def advance(self, end: int) -> None:
-        """Learn that everything up to this position is committed."""
+        """Take note that everything up to this position is committed."""
         with self._changed:
             self._end = end
             self._changed.notify_all()
 
     def next_new(self, after: int) -> tuple[int, int] | None:
-        """Give the next range of new events above a position."""
+        """Return the next range of new events above a position."""
         with self._changed:
             return self._coverage.next_new(after, self._end)
 
@@ -55,13 +55,13 @@ class Progress:
             )
 
     def take_returned(self) -> bool:
-        """Tell, once, whether batches were returned."""
+        """Whether batches were returned since the last call."""
         with self._changed:
             returned, self._returned = self._returned, False
             return returned
 
     def forwarded(self) -> Sequence[Batch]:
-        """Give the batches that wait for their receipt."""
+        """Return the batches that wait for their receipt."""
         with self._changed:
             return self._coverage.forwarded()
 
@@ -114,7 +114,7 @@ class Progress:
             self._append_processed()
 
     def may_cut_after(self, position: int) -> bool:
-        """Tell whether no forwarded batch lies on both sides of a position's end."""
+        """Whether no forwarded batch lies on both sides of a position's end."""
         with self._changed:
             return not any(batch.first <= position < batch.last for batch in self._coverage.forwarded())
 
@@ -124,7 +124,7 @@ class Progress:
             return list(self._coverage.processed.holes(first, last))
 
     def processed_to(self, floor: int) -> int:
-        """Give the position up to which all is processed from `floor` on."""
+        """Return the position up to which all is processed from `floor` on."""
         with self._changed:
             return self._coverage.processed_to(floor)
 
@@ -137,7 +137,7 @@ class Progress:
             return self._end - forwarded - done.count(), forwarded, kept, lost.count()
 
     def pending(self) -> tuple[Change, ...]:
-        """Give the changes that are not on disk, in their order; each may run twice."""
+        """Return the changes that are not on disk, in their order; each may run twice."""
         with self._changed:
             self._unwritten = None
             return tuple(self._changes)
@@ -148,7 +148,7 @@ class Progress:
             del self._changes[: len(changes)]
 
     def has_pending(self) -> bool:
-        """Tell whether there is anything to write."""
+        """Whether there is anything to write."""
         return bool(self._changes)
 
     def _append_processed(self) -> None:

@@ -27,16 +27,16 @@ class Epochs:
         return cls(connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall())
 
     def label(self, position: int) -> Label:
-        """Give the label of a position."""
+        """Return the label of a position."""
         at = bisect_right(self._firsts, position) - 1
         return Label(self._names[at], position - self._firsts[at] + 1)
 
     def covers(self, position: int) -> bool:
-        """Tell whether a position belongs to a known epoch."""
+        """Whether a position belongs to a known epoch."""
         return bool(self._firsts) and position >= self._firsts[0]
 
     def label_ranges(self, first: int, last: int) -> Iterator[LabelRange]:
-        """Give the labels of a range of positions."""
+        """Yield the labels of a range of positions."""
         at = max(bisect_right(self._firsts, first) - 1, 0)
         while at < len(self._firsts) and self._firsts[at] <= last:
             start = self._firsts[at]
@@ -45,17 +45,17 @@ class Epochs:
             at += 1
 
     def add(self, first_position: int, epoch: str) -> None:
-        """Learn of an epoch that has just been opened."""
+        """Take note of an epoch that has just been opened."""
         self._firsts.append(first_position)
         self._names.append(epoch)
 
     def last(self) -> tuple[int, str] | None:
-        """Give first position and name of the latest epoch."""
+        """Return first position and name of the latest epoch."""
         return (self._firsts[-1], self._names[-1]) if self._firsts else None
 
 
 def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEvent]:
-    """Give the events from first to last in order, lazily; raise DamagedEventError where one is not whole.
+    """Yield the events from first to last in order, lazily; raise DamagedEventError where one is not whole.
 
     A later call that starts above the damage reads on.
     """
@@ -100,7 +100,7 @@ def _read_commit(first_position: int, count: int, packed: bytes, first: int, las
 
 
 def _read_around(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
-    """Give what is whole from `first` on, up to the first hole, and raise with the hole's range."""
+    """Yield what is whole from `first` on, up to the first hole, and raise with the hole's range."""
     last = min(last, first_position + count - 1)
     for event in unpack_readable(first_position, count, packed):
         if event.position > min(first, last):
@@ -115,7 +115,7 @@ def _read_around(first_position: int, count: int, packed: bytes, first: int, las
 
 
 def stored(event: PackedEvent, epochs: Epochs) -> StoredEvent:
-    """Give a packed event its label."""
+    """Return a packed event with its label."""
     return StoredEvent(
         event.position,
         epochs.label(event.position),

@@ -34,7 +34,7 @@ class Recent:
 
     @classmethod
     def bytes_max(cls, events_max: int) -> int:
-        """Give the memory that a full block takes."""
+        """Return the memory that a full block takes."""
         return events_max * FINGERPRINT_BYTES + (1 << (2 * events_max - 1).bit_length()) * SLOT_BYTES
 
     @property
@@ -63,7 +63,7 @@ class Recent:
             slots[slot] = number
 
     def position(self, fingerprint: bytes) -> int | None:
-        """Give the position of a fingerprint, compared in all its bytes."""
+        """Return the position of a fingerprint, compared in all its bytes."""
         slots, mask, held = self._slots, self._mask, self.packed
         slot = hash(fingerprint) & mask
         while number := slots[slot]:
@@ -74,16 +74,16 @@ class Recent:
         return None
 
     def position_at(self, place: int) -> int:
-        """Give the position of the fingerprint at a place."""
+        """Return the position of the fingerprint at a place."""
         run = bisect_right(self._places, place) - 1
         return self._positions[run] + place - self._places[run]
 
     def service_at(self, place: int) -> int:
-        """Give the service time at which a place was committed, in ms, at most MOMENT_MS too early."""
+        """Return the service time at which a place was committed, in ms, at most MOMENT_MS too early."""
         return self._services[bisect_right(self._places, place) - 1]
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Give the first and last position of each run."""
+        """Yield the first and last position of each run."""
         ends = [*self._places[1:], self._count]
         for place, position, end in zip(self._places, self._positions, ends, strict=False):
             yield position, position + end - place - 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.clock import Clock
-from agent.store import aside, database, disk, gaps, tables
+from agent.store import aside, database, disk, gaps, tables, use_mark
 from agent.store.damage import is_damage
 from agent.store.database import Connect, DamagedStoreError, StoreError
 from agent.store.disk import NoRoomError
@@ -18,12 +19,15 @@ from agent.store.inspection import inspect_files
 from agent.store.known import Spans
 from agent.store.opening import Memory, load
 from agent.store.salvage import salvage
+from agent.store.use_mark import Noted, UseMark
 
 log = logging.getLogger(__name__)
 
 
 OPENING_BYTES = 1 << 20
 """Enough to open a store: the index of its log, and what is declared at once."""
+LOG_GONE = "the write-ahead log was gone"
+END_GONE = "the last committed events were gone"
 
 
 def open_store(
@@ -57,25 +61,38 @@ def open_store(
 def _open(
     path: Path, connect: Connect, clock: Clock, spans: Spans, bounds: IndexBounds
 ) -> tuple[sqlite3.Connection, Memory]:
-    lacks_log = aside.lacks_log(path)
+    lacks_log = use_mark.lacks_log(path)
     if lacks_log:
-        aside.note_lost_log(path)
+        use_mark.note_lost_log(path)
     inspect_files(path)
     connection = connect(path)
     try:
         end = tables.last_position(connection)
-        if lacks_log and aside.has_all(path, end, clock.boot()):
-            log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
+        loss = _loss(use_mark.noted(path), end, clock.boot(), lacks_log=lacks_log)
+        if loss:
+            gaps.insert(connection, Gap(end + 1, end, loss))
+            log.error("store=damaged reason=%r last_position=%d", f"{path}: {loss}", end)
         elif lacks_log:
-            gaps.insert(connection, Gap(end + 1, end, "the write-ahead log was gone"))
-            log.error("store=damaged reason=%r", f"{path}-wal is gone, and with it what had been committed to it")
+            log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
         memory = load(connection, clock, spans, bounds)
-        aside.mark_open(path)
-        aside.note_end(path, end, clock.boot())
+        with closing(UseMark(path, clock.boot())) as mark:
+            mark.note(end)
     except BaseException:
         connection.close()
         raise
     return connection, memory
+
+
+def _loss(noted: Noted | None, end: int, boot: str, *, lacks_log: bool) -> str:
+    """Return why events behind the last position are missing; empty where none are, as far as the mark tells.
+
+    A position is noted after its commit: where the store ends before it, the commit is lost, whatever is left of the
+    log. That it does not tells only in the same boot that nothing is lost: the latest notes may be, too.
+    """
+    if lacks_log:
+        has_all = noted is not None and noted.boot == boot and noted.end <= end
+        return "" if has_all else LOG_GONE
+    return END_GONE if noted is not None and end < noted.end else ""
 
 
 def _replace(path: Path, clock: Clock, reason: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.settings import StoreSettings
@@ -30,9 +30,12 @@ DROPPED = "dropped for newer events: the store was full"
 class Room:
     """The bound of the store, log included."""
 
-    def __init__(self, path: Path, settings: StoreSettings, memory: Memory) -> None:
-        self._file, self._log = path, Path(f"{path}-wal")
-        self._opened = path.stat()
+    def __init__(
+        self, path: Path, settings: StoreSettings, memory: Memory, connection: Callable[[], sqlite3.Connection]
+    ) -> None:
+        self._file = path
+        self._connection = connection
+        """Returns the writing connection, its files looked at; most questions are answered without it."""
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
@@ -42,35 +45,35 @@ class Room:
         self._held = False
         """Whether another process keeps the log from being emptied: then nothing that leaves the store makes room."""
 
-    def is_full(self, connection: sqlite3.Connection, arriving_bytes: int = 0) -> bool:
+    def is_full(self, arriving_bytes: int = 0) -> bool:
         """Whether new events have no room: the store is at its bound, or the file system below it is full."""
-        self._missing_bytes = self._look_for_room(connection, arriving_bytes)
-        return self._is_at_bound(connection) or self._missing_bytes > 0
+        self._missing_bytes = self._look_for_room(arriving_bytes)
+        return self._is_at_bound() or self._missing_bytes > 0
 
-    def is_ample(self, connection: sqlite3.Connection) -> bool:
+    def is_ample(self) -> bool:
         """Whether the file system has room for what can wait, such as a segment."""
-        return disk.is_ample(self._file) or not disk.space(self._file, connection).missing_bytes()
+        return disk.is_ample(self._file) or not self._space().missing_bytes()
 
     @property
     def is_log_held(self) -> bool:
         """Whether another process keeps the log from being emptied: then no delete makes room."""
         return self._held
 
-    def check_log(self, connection: sqlite3.Connection) -> None:
+    def check_log(self) -> None:
         """Raise StoreError where another transaction could take the room that the log needs to be written back.
 
         A log that cannot be written back could never be cut again, even once its reader has ended.
         """
         if disk.log_bytes(self._file) <= database.LOG_BYTES_KEPT or disk.is_ample(self._file):
             return
-        if disk.space(self._file, connection).endangers_log:
-            self._write_back(connection)
-            if disk.space(self._file, connection).endangers_log:
+        if self._space().endangers_log:
+            self._write_back()
+            if self._space().endangers_log:
                 raise database.StoreError(self._held_message() if self._held else disk.LOG_NEEDS_ROOM)
 
-    def stays_full(self, connection: sqlite3.Connection) -> bool:
+    def stays_full(self) -> bool:
         """Whether new events have no room, and nothing may leave for them."""
-        return self.is_full(connection) and self.purgeable() is None and not self.droppable(connection)
+        return self.is_full() and self.purgeable() is None and not self.droppable()
 
     def refusal(self) -> str:
         """Return why new events have no room, for people."""
@@ -78,28 +81,28 @@ class Room:
             return self._held_message()
         return disk.DISK_FULL if self._missing_bytes else STORE_FULL
 
-    def watch_log(self, connection: sqlite3.Connection) -> None:
+    def watch_log(self) -> None:
         """Empty the log where it has grown beyond what is expected, and log a warning where a reader holds it."""
         if self._held or disk.log_bytes(self._file) > disk.LOG_BYTES_EXPECTED:
-            self._empty_log(connection)
+            self._empty_log()
 
     def purgeable(self) -> int | None:
-        """Give the position up to which all that is kept is processed: kept for comfort, not for need."""
+        """Return the position up to which all that is kept is processed: kept for comfort, not for need."""
         processed_to = self._memory.progress.processed_to(self._memory.first_kept)
         return processed_to if processed_to >= self._memory.first_kept else None
 
-    def droppable(self, connection: sqlite3.Connection) -> list[Gap]:
+    def droppable(self) -> list[Gap]:
         """Return what is not processed of the oldest commits, whole batches of it, where they are to be dropped.
 
         Nothing while the log is held: it grows by what is written, and by the dropping, too, until all is dropped.
         Nothing where the log itself lacks room: what is dropped leaves pages of the file, and none of the file system.
         """
-        if not self._drops or self._held or not self._may_write_back(connection):
+        if not self._drops or self._held or not self._may_write_back():
             return []
         drop_bytes, size, last = self._drop_bytes, 0, 0
-        if self._missing_bytes and not self._is_at_bound(connection):
+        if self._missing_bytes and not self._is_at_bound():
             drop_bytes = max(self._missing_bytes, min(drop_bytes, DROP_BYTES_MIN))
-        for first, count, length in connection.execute(
+        for first, count, length in self._connection().execute(
             "SELECT first_position, count, length(packed) FROM events ORDER BY first_position"
         ):
             if size >= drop_bytes and self._memory.progress.may_cut_after(last):
@@ -109,40 +112,43 @@ class Room:
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
 
-    def _look_for_room(self, connection: sqlite3.Connection, arriving_bytes: int) -> int:
+    def _look_for_room(self, arriving_bytes: int) -> int:
         """Return how much room is missing for new events, once the log has given back what it can."""
         if disk.is_ample(self._file, arriving_bytes):
             return 0
-        if missing := disk.space(self._file, connection).missing_bytes(arriving_bytes):
-            self._write_back(connection)
-            missing = disk.space(self._file, connection).missing_bytes(arriving_bytes)
+        if missing := self._space().missing_bytes(arriving_bytes):
+            self._write_back()
+            missing = self._space().missing_bytes(arriving_bytes)
         return missing
 
-    def _write_back(self, connection: sqlite3.Connection) -> None:
+    def _write_back(self) -> None:
         """Bring the log into the file as far as readers let it, and empty it where it has grown beyond its size.
 
         A log of the usual size stays as long as it is: its room, once given back, could be taken by others.
         """
         if self._held or disk.log_bytes(self._file) > disk.LOG_BYTES_EXPECTED:
-            self._empty_log(connection)
-        elif self._may_write_back(connection):
-            database.write_back(connection)
+            self._empty_log()
+        elif self._may_write_back():
+            database.write_back(self._connection())
 
-    def _may_write_back(self, connection: sqlite3.Connection) -> bool:
-        return disk.is_ample(self._file) or disk.space(self._file, connection).may_write_back
+    def _may_write_back(self) -> bool:
+        return disk.is_ample(self._file) or self._space().may_write_back
 
-    def _is_at_bound(self, connection: sqlite3.Connection) -> bool:
+    def _space(self) -> disk.Space:
+        return disk.space(self._file, self._connection())
+
+    def _is_at_bound(self) -> bool:
         # Asked for each commit: SQLite takes several times as long to say it as the file system.
-        if self._bytes_at_most() < self._bytes_max or self._bytes(connection) < self._bytes_max:
+        if self._bytes_at_most() < self._bytes_max or self._bytes() < self._bytes_max:
             return False
-        self._empty_log(connection)  # it may hold on to room that nobody needs
-        return self._bytes(connection) >= self._bytes_max
+        self._empty_log()  # it may hold on to room that nobody needs
+        return self._bytes() >= self._bytes_max
 
-    def _empty_log(self, connection: sqlite3.Connection) -> None:
+    def _empty_log(self) -> None:
         """Cut the log where the file can take it; of a reader that does not end the writer waits only once."""
-        if not self._may_write_back(connection):
+        if not self._may_write_back():
             return
-        held = not database.empty_log(connection, wait_ms=0 if self._held else LOG_WAIT_MS)
+        held = not database.empty_log(self._connection(), wait_ms=0 if self._held else LOG_WAIT_MS)
         if held and not self._held:
             log.warning(
                 "store=log-held bytes=%d effect=%r hint=%r",
@@ -156,13 +162,10 @@ class Room:
 
     def _bytes_at_most(self) -> int:
         """Count the log twice: pages that are only there may make the file longer."""
-        found = self._file.stat()
-        if not os.path.samestat(found, self._opened):
-            raise database.DamagedStoreError(f"{self._file}: replaced while the store was open")
-        return found.st_size + 2 * self._log.stat().st_size  # where it is gone, that is damage
+        return self._file.stat().st_size + 2 * disk.log_bytes(self._file)
 
-    def _bytes(self, connection: sqlite3.Connection) -> int:
-        return database.bytes_used(connection) + disk.log_bytes(self._file)
+    def _bytes(self) -> int:
+        return database.bytes_used(self._connection()) + disk.log_bytes(self._file)
 
     def _held_message(self) -> str:
         return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"

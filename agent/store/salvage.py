@@ -140,7 +140,7 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
 
 
 def _complete_epochs(connection: sqlite3.Connection) -> None:
-    """Give labels back to events whose epoch's row is lost: by its first event or the next epoch's, else new ones."""
+    """Restore the labels of events whose epoch's row is lost: by its first event or the next epoch's, else new ones."""
     known = {first: opening.epoch for first, opening in tables.load_openings(connection)}
     for first, name in _epochs_told(connection):
         if first > 0 and first not in known and name not in known.values():
@@ -153,7 +153,7 @@ def _complete_epochs(connection: sqlite3.Connection) -> None:
 
 
 def _epochs_told(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """Give the epochs that events tell of, each with its first position."""
+    """Yield the epochs that events tell of, each with its first position."""
     for _, events in _commits(connection):
         for event in events:
             started = _STARTED.match(event.tail)

@@ -35,7 +35,7 @@ def complete_fingerprints(connection: sqlite3.Connection) -> None:
 
 
 def _complete_segments(connection: sqlite3.Connection) -> Ranges:
-    """Make segments again of which rows are lost; give the positions that segments cover.
+    """Make segments again of which rows are lost; return the positions that segments cover.
 
     What a segment has lost is in the kept events, or in the log while that is being cleared, or is forgotten.
     """

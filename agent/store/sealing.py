@@ -115,7 +115,7 @@ class Sealing:
 
 
 def _shares(block: Recent) -> Iterator[array[int]]:
-    """Give the places of a block by the first bits of their fingerprints, in the order of those."""
+    """Yield the places of a block by the first bits of their fingerprints, in the order of those."""
     # Arrays: as numbers of Python's own a block's places would take ten megabytes for as long as it is being sealed.
     shares = [array("I") for _ in range(SHARES)]
     for place, byte in enumerate(block.packed[: len(block) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):

@@ -119,7 +119,7 @@ def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
 
 
 def entries(connection: Reads, number: int) -> Iterator[Entry]:
-    """Give all entries of a segment, sorted."""
+    """Yield all entries of a segment, sorted."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key",
         (number << _NUMBER_SHIFT, (number + 1 << _NUMBER_SHIFT) - 1),
@@ -130,7 +130,7 @@ def entries(connection: Reads, number: int) -> Iterator[Entry]:
 
 
 def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
-    """Give the segments, from a number on, of which there are entries, complete or not."""
+    """Yield the segments, from a number on, of which there are entries, complete or not."""
     while True:
         row = connection.execute(
             "SELECT key FROM sealed WHERE key >= ? ORDER BY key LIMIT 1", (least << _NUMBER_SHIFT,)
@@ -142,7 +142,7 @@ def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
 
 
 def last_sealed(connection: Reads) -> int:
-    """Give the highest position that any segment has."""
+    """Return the highest position that any segment has."""
     position: int = connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0]
     return position
 

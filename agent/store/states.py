@@ -23,7 +23,7 @@ class States:
         self._firsts = [batch.first for batch in self.batches]
 
     def state(self, position: int) -> str:
-        """Give the state of a position."""
+        """Return the state of a position."""
         if self.lost.end_of(position) is not None:
             return LOST
         if self.done.end_of(position) is not None:
@@ -31,6 +31,6 @@ class States:
         return NEW if self.batch(position) is None else FORWARDED
 
     def batch(self, position: int) -> Batch | None:
-        """Give the batch that waits for its receipt and holds a position."""
+        """Return the batch that waits for its receipt and holds a position."""
         at = bisect_right(self._firsts, position) - 1
         return self.batches[at] if at >= 0 and self.batches[at].last >= position else None

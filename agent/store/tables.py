@@ -122,13 +122,13 @@ def load_processed(connection: Reads) -> list[tuple[int, int]]:
 
 
 def first_event(connection: Reads) -> int | None:
-    """Give the first position whose event is still kept."""
+    """Return the first position whose event is still kept."""
     position: int | None = connection.execute("SELECT min(first_position) FROM events").fetchone()[0]
     return position
 
 
 def last_position(connection: Reads) -> int:
-    """Give the highest position that was ever given to an event; what is purged was processed."""
+    """Return the highest position that was ever given to an event; what is purged was processed."""
     position: int = connection.execute(
         "SELECT max((SELECT coalesce(max(last), 0) FROM processed), (SELECT coalesce(max(last), 0) FROM batches),"
         " (SELECT coalesce(max(last), 0) FROM gaps), (SELECT coalesce(max(first_position), 0) FROM epochs),"

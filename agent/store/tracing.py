@@ -65,7 +65,7 @@ def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
 
 
 def fingerprint_at(connection: Reads, position: int) -> bytes | None:
-    """Give the fingerprint that is remembered for a position."""
+    """Return the fingerprint that is remembered for a position."""
     for row in known_rows.fingerprints_between(connection, position, position):
         known: dict[int, bytes] = dict(enumerate(split(row[2]), row[0]))
         if position in known:
@@ -79,7 +79,7 @@ def fingerprint_at(connection: Reads, position: int) -> bytes | None:
 
 
 def _remembered(connection: Reads, fingerprint: bytes) -> dict[int, int]:
-    """Give the positions whose fingerprint is remembered, each with the moment of its commit."""
+    """Return the positions whose fingerprint is remembered, each with the moment of its commit."""
     openings = tables.load_openings(connection)
     found: dict[int, int] = {}
     columns = "first_position, service, packed"

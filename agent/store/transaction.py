@@ -65,28 +65,35 @@ class Transactions:
         self._opened()
 
     def connection(self) -> sqlite3.Connection:
-        """Return the writing connection; open it anew where an error has closed it."""
+        """Return the writing connection, its files looked at; open it anew where an error has closed it.
+
+        Whoever asks for it is going to ack a copy, commit, or write the log back: all of these rest on what was
+        committed before (decision 56).
+        """
         if self._lost is not None:
             raise self._lost
-        if self._connection is None:
-            try:
+        try:
+            if self._connection is None:
                 self.open(self._connect(self._path))
-            except Exception as error:
-                self.lose_if_damaged(error)
-                raise
+            elif self._log.has_changed():
+                self._cut_log(self._connection)
+        except Exception as error:
+            self.lose_if_damaged(error)
+            raise
         assert self._connection is not None
         return self._connection
 
-    def flush(self) -> None:
-        """Bring to the medium what the file's last writer may have left in the page cache; raise OSError."""
+    def ensure_durable(self) -> None:
+        """Have all that was committed before in the store's files and on the medium; raise OSError where that fails."""
+        self.connection()
         self._log.flush()
 
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def close(self) -> bool:
+        """Close the connection; True where it was the last one of all, and SQLite has brought all into the file."""
+        is_log_done = self._connection is not None and self._log.close_connection(self._connection)
+        self._connection = None
         self._log.close()
+        return is_log_done
 
     def run(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Run one transaction, which also carries what the marks have pending; raise with nothing written."""
@@ -119,7 +126,8 @@ class Transactions:
     def _run(
         self, connection: sqlite3.Connection, write: Callable[[sqlite3.Connection], None], changes: Sequence[Change]
     ) -> Copies:
-        self._prepare_log(connection)
+        if not self._log_is_cut:
+            self._cut_log(connection)
         rows_before = connection.total_changes
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -143,12 +151,11 @@ class Transactions:
         self._log.check(written=connection.total_changes > rows_before)
         return copies
 
-    def _prepare_log(self, connection: sqlite3.Connection) -> None:
+    def _cut_log(self, connection: sqlite3.Connection) -> None:
         """Have the log end with its last commit, on the medium, too."""
-        if not self._log_is_cut or self._log.has_shrunk():
-            self._log.flush()
-            self._log.cut(connection)
-            self._log_is_cut = True
+        self._log.flush()
+        self._log.cut(connection)
+        self._log_is_cut = True
 
     def _write_back(self, connection: sqlite3.Connection) -> None:
         """Write the log back; not left to SQLite, which does so before anyone has looked whether it is the store's."""

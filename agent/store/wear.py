@@ -45,7 +45,7 @@ class Wear:
 
 
 def process_bytes() -> int:
-    """Give what this process has had written to disks (proc(5), write_bytes); 0 where the kernel does not count."""
+    """Return what this process has had written to disks (proc(5), write_bytes); 0 where the kernel does not count."""
     try:
         lines = _IO.read_text().splitlines()
     except OSError:

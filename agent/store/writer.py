@@ -56,6 +56,10 @@ class Writer:
         """Queue a submission or a task; never blocks."""
         self._queue.put(work)
 
+    def wake(self) -> None:
+        """Have a turn come round, which sees that marks are pending."""
+        self._queue.put(do_nothing)
+
     def call(self, task: Task) -> None:
         """Run a task on the thread and wait for it; raise what it raised."""
         done = threading.Event()
@@ -127,6 +131,10 @@ class Writer:
     def _flush(self, group: list[Submission]) -> None:
         if group:
             self._commit(group)
+
+
+def do_nothing() -> None:
+    """Do nothing, for whoever needs only a turn of the writer."""
 
 
 def _show_name(name: str) -> None:

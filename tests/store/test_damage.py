@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database, gaps
+from agent.store import aside, database, gaps, use_mark
 from agent.store.packing import PackedEvent, pack
 from agent.store.pages import Log
+from agent.store.use_mark import Noted, UseMark
 from tests.store.damaged import EXTRA, Original, check, copy, event, make_original, survivors
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
 
@@ -140,7 +141,7 @@ def without_log(original: Original, tmp_path: Path) -> Path:
     """Return the file of a store that was killed and whose log is gone."""
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
-    aside.mark_open(folder / database.FILE_NAME)
+    use_mark.mark_of(folder / database.FILE_NAME).touch()
     return folder / database.FILE_NAME
 
 
@@ -177,8 +178,7 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 ) -> None:
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
-    aside.mark_open(folder / database.FILE_NAME)
-    aside.note_end(folder / database.FILE_NAME, original.events[-1].position if boot == "boot-1" else 1, boot)
+    UseMark(folder / database.FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1)
     async with make_store(folder, HandClock(boot_name="boot-1")) as store:
         await accept(store, HandClock(), event(EXTRA))
         assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
@@ -216,7 +216,7 @@ async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there
     path = folder / database.FILE_NAME
     path.unlink()
     if beside != "log":
-        aside.mark_open(path)
+        use_mark.mark_of(path).touch()
     if beside == "mark":
         (folder / LOG).unlink()
     with pytest.raises(database.StoreError, match="missing"):
@@ -237,13 +237,13 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     path = tmp_path / database.FILE_NAME
     path.touch()
     aside.suspect(path, "a reason")
-    aside.mark_open(path)
-    aside.note_end(path, 1, "boot-1")
+    UseMark(path, "boot-1").note(1)
+    assert use_mark.noted(path) == Noted(1, "boot-1")
     monkeypatch.setattr(Path, "read_text", fail)
     assert aside.suspicion(path)
-    assert aside.lacks_log(path)
-    aside.note_lost_log(path)
-    assert not aside.has_all(path, 1, "boot-1")
+    assert use_mark.lacks_log(path)
+    use_mark.note_lost_log(path)
+    assert use_mark.noted(path) is None
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
@@ -322,8 +322,24 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
         new = aside.prepare(path)
         new.write_bytes(b"salvaged")
         aside.finish(path, new, "T")
-        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2)]
+        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2), (tmp_path.name, 2)]
         assert path.read_bytes() == b"salvaged"
+
+
+def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may keep renames in another order than they were made: an old log would count for the new file."""
+    path = tmp_path / database.FILE_NAME
+    flushed: list[set[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
+    for part in ("", "-wal", "-shm"):
+        aside.beside(path, part).write_bytes(b"old")
+    new = aside.prepare(path)
+    new.write_bytes(b"salvaged")
+    aside.finish(path, new, "T")
+    damaged = {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
+    assert flushed[-2:] == [{f"{path.name}.salvaged-T", *damaged}, {path.name, *damaged}]
 
 
 def _overwrite_all(content: bytearray, piece: bytes) -> None:

@@ -1,7 +1,6 @@
 """A full store: what is processed leaves first, and the oldest only where that is configured, and declared."""
 
 import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from time import monotonic
@@ -42,9 +41,9 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
     clock = HandClock()
     at_most, exactly, found = Room._bytes_at_most, Room._bytes, list[int]()
 
-    def noting(room: Room, connection: sqlite3.Connection) -> int:
-        found.append(at_most(room) - exactly(room, connection))
-        return exactly(room, connection)
+    def noting(room: Room) -> int:
+        found.append(at_most(room) - exactly(room))
+        return exactly(room)
 
     nearly_full(monkeypatch)
     monkeypatch.setattr(Room, "_bytes", noting)

@@ -11,6 +11,7 @@ import pytest
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.gaps import Gap
+from agent.store.port import OutboxError
 from agent.store.verification import verify
 from contract.event import Event
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
@@ -117,3 +118,29 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
         assert len(labels) == len(before)
         assert len({label.epoch for label in labels}) == 2, "what may have been labelled is labelled anew"
     assert not verify(image / database.FILE_NAME).findings
+
+
+@pytest.mark.parametrize("instead", ["COMMIT", "ROLLBACK"])
+async def test_what_is_given_up_again_after_an_unknown_outcome_is_declared_once(
+    tmp_path: Path, clock: HandClock, instead: str
+) -> None:
+    class Wrong(AnswersWrong):
+        pass
+
+    Wrong.instead = instead
+    async with make_store(tmp_path, clock, connect=open_wrong(Wrong)) as store:
+        await accept(store, clock, ONE, TWO, THREE)
+        store.give_up(2, "test")
+        Wrong.fault = "COMMIT"
+        with pytest.raises(OutboxError):
+            store.give_up(3, "test")
+        Wrong.fault = ""
+        store.give_up(3, "test")
+        store.give_up(4, "test")
+        documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
+    found = [document["data"] for document in documents if document["type"] == "gateway.gap"]
+    assert [(gap["count"], [label[1:] for label in gap["labels"]]) for gap in found] == [
+        (1, [[2, 2]]),
+        (1, [[3, 3]]),
+        (1, [[4, 4]]),
+    ]

@@ -1,0 +1,49 @@
+"""The lock that one agent holds on its store, and who asks for it meanwhile."""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent.store import database
+from agent.store.lock import lock
+
+HELD_SECONDS = 0.03
+"""Far longer than the question takes."""
+
+
+def test_a_command_that_asks_whether_an_agent_runs_keeps_none_from_starting(tmp_path: Path) -> None:
+    path = tmp_path / database.FILE_NAME
+    os.close(lock(path))
+    asking = os.open(f"{path}.lock", os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)  # in the middle of `database.in_use`
+    answered = threading.Timer(HELD_SECONDS, os.close, [asking])
+    answered.start()
+    os.close(lock(path))
+    answered.join()
+
+
+def test_a_second_agent_is_refused_and_the_first_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / database.FILE_NAME
+    held = lock(path)
+    assert database.in_use(path)
+    with pytest.raises(database.StoreError, match="another agent"):
+        lock(path)
+    os.close(held)
+    assert not database.in_use(path)
+    os.close(lock(path))
+
+
+def test_a_folder_that_is_made_for_the_store_is_on_the_medium_with_all_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is flushed within a folder is lost in a power cut where the folder itself is not in the one above."""
+    flushed: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink()))
+    folder = tmp_path / "state" / "of" / "a gateway"
+    os.close(lock(folder / database.FILE_NAME))
+    assert sorted(flushed) == [tmp_path, tmp_path / "state", tmp_path / "state" / "of"]
+    os.close(lock(folder / database.FILE_NAME))
+    assert len(flushed) == 3
