@@ -29,6 +29,7 @@ from simulators.run.options import parse
 from simulators.voice import device_name, devices_of
 from tests.simulators.tables import columns
 from tests.simulators.truth import row_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -191,8 +192,10 @@ def test_receipts_ahead_of_the_table_are_counted(broker: Broker, tmp_path: Path)
     table = tmp_path / "table"
     (partition,) = {one.partition for one in topic.read(Topic(broker.bootstrap_servers)) if one.device == OURS}
     assert partition is not None
+    receipt = TopicPartition(EVENTS, partition, 2)
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP}) as group:
-        group.commit(offsets=[TopicPartition(EVENTS, partition, 2)], asynchronous=False)
+        group.commit(offsets=[receipt])  # not synchronously, which has no time limit
+        wait_until(lambda: group.committed([receipt], timeout=60)[0].offset == 2, "the offset is committed")
     assert ahead(broker.bootstrap_servers, table) == 2
     for end, count in ((1, 1), (2, 0), (3, 0)):
         said = CommitProperties(custom_metadata={"userMetadata": json.dumps({"ends": {str(partition): end}})})
