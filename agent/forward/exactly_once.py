@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from agent.forward.attempt import attempt
+from agent.forward.attempt import close
 from agent.forward.client import LastError, open_reader
 from agent.forward.error import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.link import Silence
@@ -108,8 +108,7 @@ class ExactlyOnce:
         try:
             visible = is_visible(way, intent, producer, reader, stop)
         finally:
-            with suppress(UnreachableError):
-                attempt(reader.close, STEP_SECONDS_MAX, stop, "closing a client")
+            close(reader, stop)
         if not visible:
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
