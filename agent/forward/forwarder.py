@@ -129,10 +129,10 @@ class Forwarder:
 
     def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
         knock(self._settings.bootstrap_servers, stop)
-        way = self._open_way()
-        topic = way.watch.look(stop)
-        way.link.answered()
         try:
+            way = self._open_way()
+            topic = way.watch.look(stop)
+            way.link.answered()
             session = self._mode.open(way, config, topic, stop)
             try:
                 session.run(stop)

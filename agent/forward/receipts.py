@@ -162,9 +162,9 @@ class Receipts:
 
     def _note_hold(self, reason: str) -> None:
         """Write down why receipts are held, or that they are not, as far as the disk takes it."""
-        hold = read_hold(self._outbox.fact(HOLD_FACT))
-        if reason == ("" if hold is None else hold.reason):
-            return
-        since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
         with suppress(OutboxError):  # log, status page and metric tell it, too
+            hold = read_hold(self._outbox.fact(HOLD_FACT))
+            if reason == ("" if hold is None else hold.reason):
+                return
+            since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
             self._outbox.set_fact(HOLD_FACT, str(Hold(since, reason)) if reason else "")
