@@ -79,6 +79,8 @@ class Receipts:
         """
         batches = self._outbox.forwarded()
         if not batches:
+            if self._links.state(LinkName.RECEIPTS) == HELD:
+                self._links.report(LinkName.RECEIPTS, FLOWING)
             self._note_hold("")
             return
         with self._group(stop) as group:

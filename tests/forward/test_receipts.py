@@ -9,7 +9,7 @@ import pytest
 
 from agent.forward.hold import HOLD_FACT, read_hold
 from agent.forward.link import FAILING
-from agent.forward.receipts import FLOWING, TABLE_FACT
+from agent.forward.receipts import FLOWING, HELD, TABLE_FACT
 from agent.settings import KafkaSettings
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
@@ -345,6 +345,16 @@ def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
         with forwarding(settings, outbox) as links:
             wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is said")
             assert links.reports()[LinkName.KAFKA].reason == "the store fails: disk I/O error"
+
+
+@pytest.mark.kafka
+def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox) as links:
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == HELD, "it is held")
+        outbox.mark_processed(outbox.forwarded())
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == FLOWING, "nothing is held any more")
 
 
 def test_without_receipts_forwarded_is_done() -> None:
