@@ -160,7 +160,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
     for password, records in (("wrong", None), (PASSWORD, 2)):
         file.write_text("\n".join((*lines, f"sasl.password={password}")))
         file.chmod(0o600)
-        place = parse([*run, "--kafka-file", str(file)], "oncegate-sim run").place
+        place = parse([*run, "--kafka-properties", str(file)], "oncegate-sim run").place
         assert place.topic is not None
         assert password not in repr(place)
         if records is None:
@@ -173,7 +173,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
             assert judge_there(_played(tmp_path), place).records == records
     file.chmod(0o640)
     with pytest.raises(SystemExit):
-        parse([*run, "--kafka-file", str(file)], "oncegate-sim run")
+        parse([*run, "--kafka-properties", str(file)], "oncegate-sim run")
     assert "others may read it (mode 640)" in capfd.readouterr().err
 
 
