@@ -54,16 +54,16 @@ class AtMostOnce:
         "delivery.timeout.ms": None,
     }
 
-    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> UnackedSession:
+    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> AtMostOnceSession:
         """Begin a session, as `Mode.open` says; what another mode had set aside for its size goes with the rest."""
         way.oversized.forget()
         ledger = _Ledger(way.outbox)
         ledger.lose("the connection or the agent ended")
         errors = LastError()
-        return UnackedSession(way, Producer({**config, "error_cb": errors}), errors, ledger)
+        return AtMostOnceSession(way, Producer({**config, "error_cb": errors}), errors, ledger)
 
 
-class UnackedSession:
+class AtMostOnceSession:
     """Sends what is new in order, a batch at a time, each only after the broker has answered since the last."""
 
     def __init__(self, way: Way, producer: Producer, errors: LastError, ledger: _Ledger) -> None:
