@@ -27,7 +27,7 @@ class TopicWatch:
         self._topic = topic
 
     def id(self) -> str:
-        """Give the id as Kafka's tools show it, as of some moment after this call; raise JobError without a topic."""
+        """Return the id as Kafka's tools show it, as of some moment after this call; raise JobError without a topic."""
         described = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
         try:
             return str(described[self._topic].result(ANSWER_SECONDS_MAX).topic_id).translate(_TO_URL_SAFE)

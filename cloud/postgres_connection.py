@@ -53,6 +53,6 @@ def connected(connection: str, *, autocommit: bool = True) -> Iterator[psycopg.C
 
 
 def identifier(name: str, suffix: str = "") -> sql.Identifier:
-    """Give a table's name, with its schema where there is one."""
+    """Return a table's name, with its schema where there is one."""
     *schema, table = name.split(".")
     return sql.Identifier(*schema, table + suffix)

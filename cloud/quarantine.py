@@ -48,7 +48,7 @@ _OTHER_RECORDS = (
 
 
 def bad_records(survivors: DataFrame) -> DataFrame:
-    """Give those that are not well-formed."""
+    """Return those that are not well-formed."""
     return survivors.filter(F.col("reason").isNotNull())
 
 

@@ -75,7 +75,7 @@ class AtMostOnceSession:
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """See Session."""
+        """Implement `Session`."""
         outbox = self._way.outbox
         while not stop.is_set():
             if outbox.take_returned():
@@ -95,7 +95,7 @@ class AtMostOnceSession:
             self._ledger.settle(on_disk=True)
 
     def close(self) -> None:
-        """See Session."""
+        """Implement `Session`."""
         discard(self._producer)
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
@@ -117,7 +117,7 @@ class AtMostOnceSession:
         self.marked += 1
 
     def _refuse(self, event: StoredEvent, size: int) -> None:
-        """Give up an event that the producer refuses for its size.
+        """Abandon an event that the producer refuses for its size.
 
         The gateway's own is only logged: another one of its own would declare it, and be refused in turn, without end.
         """

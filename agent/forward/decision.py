@@ -90,7 +90,7 @@ def decide(batch: Batch, view: View, rules: Rules) -> Decision:
 
 
 def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
-    """Give the table id to pin: the first one seen, then only one that succeeds the pinned one."""
+    """Return the table id to pin: the first one seen, then only one that succeeds the pinned one."""
     for receipt in receipts:
         if pinned is None or receipt.succeeds == pinned:
             return receipt.table

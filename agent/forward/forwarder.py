@@ -98,7 +98,7 @@ class Forwarder:
         return True
 
     def _note_stop(self, reason: str) -> None:
-        """Tell the commands why nothing is forwarded, as far as the disk takes it."""
+        """Write down for the commands why nothing is forwarded, as far as the disk takes it."""
         try:
             if (self._outbox.fact(STOPPED_FACT) or "") != reason:
                 self._outbox.set_fact(STOPPED_FACT, reason)
@@ -147,7 +147,7 @@ class Forwarder:
 
 
 def mode_of(settings: KafkaSettings, gateway: str) -> Mode:
-    """Give the delivery mode that is configured."""
+    """Return the delivery mode that is configured."""
     match settings.delivery:
         case "exactly-once":
             return ExactlyOnce(settings, gateway)
