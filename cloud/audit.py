@@ -115,7 +115,7 @@ def what_to_read(topic: Topic, store: Store, group: str) -> Span:
 
 
 def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> DataFrame:
-    """Give the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
+    """Return the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
 
     `everything`: what the topic no longer tells, or never told us, the table does.
     """

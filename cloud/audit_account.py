@@ -44,7 +44,7 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
 
 
 def labels(judged: DataFrame) -> DataFrame:
-    """Give each label once, with the best that has become of its records."""
+    """Return each label once, with the best that has become of its records."""
     order = {ACCEPTED: 0, DUPLICATE: 1, QUARANTINED: 2, UNWRITTEN: 3}
     rank = F.coalesce(*(F.when(F.col("status") == name, F.lit(number)) for name, number in order.items()))
     best = F.element_at(F.array(*map(F.lit, order)), F.min(rank) + 1)
@@ -56,7 +56,7 @@ def labels(judged: DataFrame) -> DataFrame:
 
 
 def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> DataFrame:
-    """Give the labels that bear more than one fingerprint; what is in quarantine, or bears none, proves nothing."""
+    """Return the labels that bear more than one fingerprint; what is in quarantine, or bears none, proves nothing."""
     told = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))
     own = told.select(*LABEL, "fingerprint", "appended")
     known = rows.select(*LABEL, "fingerprint").unionByName(duplicates.select(*LABEL, "fingerprint"))
@@ -137,7 +137,7 @@ def declared(said: DataFrame) -> DataFrame:
 
 
 def endings(said: DataFrame) -> DataFrame:
-    """Give what later epochs say of each epoch: its last sequence, and how many say they follow it."""
+    """Return what later epochs say of each epoch: its last sequence, and how many say they follow it."""
     told = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
     return (
         said.filter(F.col("type") == "gateway.started")
@@ -150,7 +150,7 @@ def endings(said: DataFrame) -> DataFrame:
 
 
 def holes(covered: DataFrame, ended: DataFrame) -> DataFrame:
-    """Give what is neither covered nor to come: before and between ranges, and after the last to the end told."""
+    """Return what is neither covered nor to come: before and between ranges, and after the last to the end told."""
     seen = covered.groupBy(*EPOCH).agg(F.max("last").alias("seen"))
     beyond = (F.col("ends") + 1).alias("first"), (F.col("ends") + 1).alias("last")
     tails = ended.join(seen, on=list(EPOCH), how="left").filter(F.col("ends") > F.coalesce("seen", F.lit(0)))
@@ -168,7 +168,7 @@ def overdue(open_: DataFrame, now: Column, grace_seconds: int) -> DataFrame:
 
 
 def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
-    """Say of each epoch: forked, complete, or open, with its counts."""
+    """Judge each epoch: forked, complete, or open, with its counts."""
     size = F.col("last") - F.col("first") + 1
     status = F.when(F.col("status").isin(UNWRITTEN, VANISHED), MISSING).otherwise(F.col("status"))
     counts = [F.coalesce(F.sum(F.when(status == name, size)), F.lit(0)).alias(name) for name in COUNTED]

@@ -20,7 +20,7 @@ td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem; text-align: 
 
 
 def lines(findings: Findings) -> Iterator[str]:
-    """Say it in a few lines."""
+    """Write it in a few lines."""
     yield verdict(findings)
     counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
     yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
@@ -39,7 +39,7 @@ def lines(findings: Findings) -> Iterator[str]:
 
 
 def verdict(findings: Findings) -> str:
-    """Say it in one sentence."""
+    """Write it in one sentence."""
     if findings.is_whole:
         return "Every label is accounted for."
     faults = {

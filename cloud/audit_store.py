@@ -40,16 +40,16 @@ class Store:
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
 
     def ends(self, topic_id: str) -> dict[int, int]:
-        """Give where the last audit of a topic ended."""
+        """Return where the last audit of a topic ended."""
         rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
         return {row["kafka_partition"]: row["end"] for row in rows}
 
     def duplicates(self) -> DataFrame:
-        """Give the copies that are known."""
+        """Return the copies that are known."""
         return self._read("duplicates")
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Give what is accounted for, and what is unwritten and not among the labels that have come since.
+        """Return what is accounted for, and what is unwritten and not among the labels that have come since.
 
         What had vanished had been accepted; whether the table has it again is looked at anew.
         """

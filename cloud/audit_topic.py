@@ -35,11 +35,11 @@ class Topic:
         self._client.close()
 
     def id(self) -> str:
-        """Give the topic's id, another one after it was made anew."""
+        """Return the topic's id, another one after it was made anew."""
         return str(self._describe().topicId().toString())
 
     def receipted(self, group: str) -> dict[int, int]:
-        """Give how far the receipts go, by partition."""
+        """Return how far the receipts go, by partition."""
         found = self._wait(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
         return {
             entry.getKey().partition(): int(entry.getValue().offset())
@@ -48,7 +48,7 @@ class Topic:
         }
 
     def earliest(self) -> dict[int, int]:
-        """Give the first offset that each partition still has."""
+        """Return the first offset that each partition still has."""
         wanted = self._jvm.java.util.HashMap()
         places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
         for place in places.values():
@@ -57,7 +57,7 @@ class Topic:
         return {partition: int(answers.get(place).offset()) for partition, place in places.items()}
 
     def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
-        """Give what lies from the starts up to the ends: label, fingerprint, place; label null where it is none."""
+        """Return what lies from the starts up to the ends: label, fingerprint, place; label null where it is none."""
         reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
         reader = reader.option("kafka.isolation.level", "read_committed")

@@ -132,7 +132,7 @@ def check_clock(planned: Planned) -> None:
 
 
 def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Offsets) -> Commit:
-    """Say what the table will have read after this batch."""
+    """Return what the table will have read after this batch."""
     is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
     return replace(
         last,

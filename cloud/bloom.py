@@ -58,7 +58,7 @@ class Figures:
 
 
 def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:
-    """Give the figures of all ways, and which places (rate, index) the filters alone would have lost."""
+    """Return the figures of all ways, and which places (rate, index) the filters alone would have lost."""
     truth = first_occurrences(recorded.keys)
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
@@ -81,7 +81,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
 
 
 def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Tell which places hold a key for the first time: the truth."""
+    """Return which places hold a key for the first time: the truth."""
     _, first = np.unique(keys, return_index=True)
     is_first = np.zeros(len(keys), bool)
     is_first[first] = True

@@ -20,13 +20,13 @@ def hashes(keys: npt.NDArray[np.void]) -> Hashes:
 
 
 def shape(keys: int, rate: float) -> tuple[int, int]:
-    """Give bits and hash functions for so many keys at a false-positive rate: m = -n ln p / (ln 2)^2, k = m/n ln 2."""
+    """Return bits and hash functions for some keys at a false-positive rate: m = -n ln p / (ln 2)^2, k = m/n ln 2."""
     bits = math.ceil(-keys * math.log(rate) / math.log(2) ** 2)
     return bits, max(1, round(bits / keys * math.log(2)))
 
 
 def bytes_per_key(rate: float) -> float:
-    """Give the memory per key that is remembered for sure: two filters stand for the keys of one filling."""
+    """Return the memory per key that is remembered for sure: two filters stand for the keys of one filling."""
     return shape(1_000_000, rate / GENERATIONS)[0] / 1_000_000 / 8 * GENERATIONS
 
 
@@ -44,7 +44,7 @@ class Rotating:
         self._filled = 0
 
     def see(self, keys: Hashes) -> Bits:
-        """Tell which keys it takes for known, one after the other, and remember all."""
+        """Return which keys it takes for known, one after the other, and remember all."""
         first, second = keys
         answers = []
         at = 0

@@ -51,6 +51,6 @@ class ExactIndex:
         return known
 
     def bytes_per_key(self) -> float:
-        """Give the file's size by the keys that it holds."""
+        """Return the file's size by the keys that it holds."""
         (pages,), (size,) = (self._connection.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
         return float(pages * size / max(1, self._keys))

@@ -86,7 +86,7 @@ class Checkpoint:
         return batch
 
     def read_claim(self) -> Claim | None:
-        """Give this checkpoint's claim; None where it has made none."""
+        """Return this checkpoint's claim; None where it has made none."""
         text = self._read(_CLAIM)
         return None if text is None else Claim(**json.loads(text))
 
@@ -119,7 +119,7 @@ class Checkpoint:
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _starts(self, batch: int) -> Offsets:
-        """Give where a batch starts: where the one before it ends; partitions that are new to it are left out."""
+        """Return where a batch starts: where the one before it ends; partitions that are new to it are left out."""
         log = self._lines(f"offsets/{batch - 1}" if batch else "sources/0/0")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: the offsets before batch {batch} are missing")

@@ -78,7 +78,7 @@ def _commit_claim(
 
 
 def _is_restored(own: Claim, last: Commit, latest_batch: int | None) -> bool:
-    """Tell a checkpoint that was restored from an older copy: the table has a later batch of it."""
+    """Detect a checkpoint that was restored from an older copy: the table has a later batch of it."""
     is_owner = (own.checkpoint, own.number) == (last.checkpoint, last.claim)
     return is_owner and last.batch > (CLAIM_ONLY if latest_batch is None else latest_batch)
 

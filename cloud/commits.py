@@ -47,7 +47,7 @@ class Commit:
         return self if moment is None else replace(self, birth=max(moment, self.birth or moment))
 
     def is_by_same(self, other: Commit) -> bool:
-        """Tell whether both are the same commit of the same owner."""
+        """Whether both are the same commit of the same owner."""
         return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
 
 

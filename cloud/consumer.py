@@ -24,6 +24,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -35,6 +36,7 @@ from cloud.consumer_values import Entry, read_message
 from cloud.errors import JobError, StopError
 from cloud.postgres_connection import read_connection
 from cloud.settings import table_name
+from cloud.unbounded_calls import within
 from cloud.webhook import Webhook
 from contract.topics import EVENTS
 
@@ -42,6 +44,8 @@ logger = logging.getLogger("cloud.consumer")
 
 BATCH_MESSAGES_MAX = 5000
 WAIT_SECONDS = 0.5
+ANSWER_SECONDS_MAX = 30.0
+"""How long Kafka may take to answer a commit, also the one at the end."""
 _BEHIND_US = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
 """Errors after which polling on is all it takes: the group gives us partitions anew."""
 
@@ -115,12 +119,13 @@ class Reader:
                 if self._webhook is not None:
                     self._webhook.deliver(stop)
         finally:
-            self._consumer.close()
+            self._close()
 
     def _write(self, entries: list[Entry]) -> None:
         ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
         if self._commit is Commit.BEFORE:
-            self._consumer.commit(offsets=self._places(ends), asynchronous=False)
+            commit = partial(self._consumer.commit, offsets=self._places(ends), asynchronous=False)
+            within(ANSWER_SECONDS_MAX, commit, "the commit of the offsets")
             logger.info("stage=offsets records=%d", len(entries))
         self._check_topic()
         moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
@@ -134,6 +139,13 @@ class Reader:
         if self._commit is Commit.AUTO:
             self._consumer.store_offsets(offsets=self._places(ends))
         logger.info("stage=committed records=%d rows=%d", len(entries), rows)
+
+    def _close(self) -> None:
+        """Leave the group; what Kafka does not answer to in time is left as after a kill."""
+        try:
+            within(ANSWER_SECONDS_MAX, self._consumer.close, "closing the client")
+        except JobError as error:
+            logger.warning("stage=closing error=%r", str(error))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin where the table says, whatever Kafka remembers of the group."""

@@ -97,7 +97,7 @@ class ConsumerTable:
         self._open.__exit__(kind, error, trace)
 
     def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
-        """Give where the table goes on; partitions of which it has nothing are left out.
+        """Return where the table goes on; partitions of which it has nothing are left out.
 
         Raise StopError where the table has read another topic of this name: its offsets name other records.
         """
@@ -122,11 +122,11 @@ class ConsumerTable:
         return rows
 
     def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
-        """Give calls that are due, those that have waited longest first: fingerprint and body."""
+        """Return calls that are due, those that have waited longest first: fingerprint and body."""
         return self._connection.execute(self._say(_DUE), (limit,)).fetchall()
 
     def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
-        """Let a call that has failed wait, twice as long each time; count its failures."""
+        """Put off a call that has failed, twice as long each time; count its failures."""
         given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
         row = self._connection.execute(self._say(_PUT_OFF), given).fetchone()
         return row[0] if row else 0

@@ -89,7 +89,7 @@ class DeltaHistory:
         return Kept(self._seen or 0, self.removal())
 
     def find(self, commit: Commit) -> Entry | None:
-        """Give a commit's entry where it is the highest; None where it is not there, or another one has come above it.
+        """Return a commit's entry where it is the highest; None where it is absent, or another has come above it.
 
         Reads what has been written since the last look: a look at the whole history takes Spark a fifth of a second.
         """

@@ -32,7 +32,7 @@ class Table(Protocol):
         """The table's own id, another one after it was dropped and made anew."""
 
     def last_commit(self) -> Commit | None:
-        """Give the latest commit of a job; None where there was none yet."""
+        """Return the latest commit of a job; None where there was none yet."""
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
         """Commit the rows and say how many.
@@ -44,7 +44,7 @@ class Table(Protocol):
         """Raise StopError where somebody has taken rows away since this checkpoint's last commit."""
 
     def rows(self) -> DataFrame:
-        """Give what the table holds now; later commits do not change the frame."""
+        """Return what the table holds now; later commits do not change the frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DeltaTable:
 
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
-        """Tell whether there is a table."""
+        """Whether there is a table."""
         log = jvm.hadoop_path(spark, f"{path}/_delta_log")
         return bool(jvm.file_system(spark, path).exists(log))
 
@@ -127,7 +127,7 @@ class DeltaTable:
         return written.rows
 
     def clean_log(self) -> None:
-        """Let the log forget what is older than its retention.
+        """Remove from the log what is older than its retention.
 
         Every commit lists the log's whole folder. Delta itself forgets whole days only, and a day of small batches
         makes a commit slower by seconds.
@@ -171,7 +171,7 @@ class DeltaTable:
         self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
-        """Give an existing table the properties that nobody has set."""
+        """Set the properties of an existing table that nobody has set."""
         missing = {name: value for name, value in self._layout.properties.items() if name not in present}
         if missing:
             self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")

@@ -44,7 +44,7 @@ class Devices:
             self._stamp, self._frame = self._look(path), self._read(path)
 
     def frame(self) -> DataFrame | None:
-        """Give the devices as they stand now: device and COLUMNS, each device once; None without a file.
+        """Return the devices as they stand now: device and COLUMNS, each device once; None without a file.
 
         A changed file that cannot be read is said once, and the devices of before stay.
         """

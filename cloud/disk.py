@@ -16,7 +16,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
-    """Give those of the paths that lie on a local file system; others have promises of their own."""
+    """Return those of the paths that lie on a local file system; others have promises of their own."""
     uris = [urlsplit(jvm.qualify(spark, path)) for path in paths]
     return tuple(unquote(uri.path) for uri in uris if uri.scheme == "file")
 

@@ -9,7 +9,7 @@ _BOUND = "ce_bound"
 
 
 def header(name: str, headers: str = "headers") -> Column:
-    """Give a header's text; null where there is none."""
+    """Return a header's text; null where there is none."""
     index = HEADERS.index(name)
     at_position = F.get(headers, index)
     by_name = F.get(F.filter(headers, lambda one: one["key"] == F.lit(name)), 0)

@@ -114,7 +114,7 @@ def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watch
 
 
 def qualify(spark: SparkSession, settings: Settings) -> Settings:
-    """Give the settings with whole URIs for folders."""
+    """Return the settings with whole URIs for folders."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
     if settings.sink == POSTGRES:
         return settings
@@ -149,7 +149,7 @@ def open_watcher(address: tuple[str, int] | None) -> Watcher:
 
 
 def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
-    """Give the stream of survivors: read, judge, drop duplicates."""
+    """Return the stream of survivors: read, judge, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
     records = read_records(topic, Spans(settings.retention_seconds))
     if settings.metrics is not None:

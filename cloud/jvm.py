@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def classes(spark: SparkSession) -> Any:
-    """Give access to Java's classes by their full names."""
+    """Return access to Java's classes by their full names."""
     gateway: Any = spark.sparkContext
     return gateway._jvm
 
@@ -21,7 +21,7 @@ def accept_callbacks(spark: SparkSession) -> None:
 
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:
-    """Give a path of Hadoop's file systems."""
+    """Return a path of Hadoop's file systems."""
     return classes(spark).org.apache.hadoop.fs.Path(path)
 
 
@@ -31,13 +31,13 @@ def qualify(spark: SparkSession, path: str) -> str:
 
 
 def file_system(spark: SparkSession, path: str) -> Any:
-    """Give the file system that holds a path, by Spark's own settings."""
+    """Return the file system that holds a path, by Spark's own settings."""
     context: Any = spark.sparkContext
     return hadoop_path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
 
 
 def read_text(spark: SparkSession, path: str) -> str | None:
-    """Give the text of a small file; None where there is none."""
+    """Return the text of a small file; None where there is none."""
     files, place = file_system(spark, path), hadoop_path(spark, path)
     if not files.exists(place):
         return None

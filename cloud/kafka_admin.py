@@ -42,11 +42,11 @@ class KafkaAdmin:
         self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
     def topic_id(self) -> str:
-        """Give the topic's id, another one after it was deleted and made anew."""
+        """Return the topic's id, another one after it was deleted and made anew."""
         return str(self._describe().topicId().toString())
 
     def log(self) -> dict[int, tuple[int, int]]:
-        """Give the earliest and the latest offset of each partition."""
+        """Return the earliest and the latest offset of each partition."""
         partitions = [info.partition() for info in self._describe().partitions()]
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         earliest = self._list(partitions, spec.earliest())

@@ -86,6 +86,6 @@ class Metrics:
 
 
 def observed(records: DataFrame) -> DataFrame:
-    """Let Spark count the records of each batch on their way, and tell the oldest append."""
+    """Make Spark count the records of each batch on their way, and tell the oldest append."""
     oldest = F.min(F.unix_millis("appended")).alias("oldest")
     return records.observe(_OBSERVATION, F.count(F.lit(1)).alias("records"), oldest)

@@ -37,7 +37,7 @@ def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
 
 
 def complete_starts(starts: Offsets, ends: Offsets) -> Offsets:
-    """Give every partition a start; Spark reads one that is new from 0, and fails where 0 is gone."""
+    """Return a start for every partition; Spark reads one that is new from 0, and fails where 0 is gone."""
     return {partition: starts.get(partition, 0) for partition in ends}
 
 
@@ -47,7 +47,7 @@ def merge_first(first: Offsets, starts: Offsets) -> Offsets:
 
 
 def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> str:
-    """Say where a new checkpoint starts: where the table's last commit ended, or at the earliest offset.
+    """Return where a new checkpoint starts: where the table's last commit ended, or at the earliest offset.
 
     `log` gives the earliest and the latest offset of each partition.
     """

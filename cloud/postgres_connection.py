@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cloud.errors import SinkError, StopError
-from cloud.secret_files import is_open_to_others
+from contract.secret_files import read_private
 
 CONNECT_SECONDS_MAX = 30
 
@@ -22,12 +22,10 @@ def read_connection(file: Path) -> str:
     The password may stand there, or where libpq looks for it: `passfile=…`, ~/.pgpass, `service=…`.
     """
     try:
-        text = file.read_text().strip()
-        mode = file.stat().st_mode
+        text = read_private(file).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise StopError(f"connection file {file}: {error}") from error
-    if is_open_to_others(file, mode):
-        raise StopError(f"connection file {file}: others may read it (mode {mode & 0o777:o}); run: chmod 600 {file}")
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StopError(f"connection file {file}: {reason}") from error
     try:
         given = conninfo_to_dict(text)
     except psycopg.ProgrammingError as error:
@@ -55,6 +53,6 @@ def connected(connection: str, *, autocommit: bool = True) -> Iterator[psycopg.C
 
 
 def identifier(name: str, suffix: str = "") -> sql.Identifier:
-    """Give a table's name, with its schema where there is one."""
+    """Return a table's name, with its schema where there is one."""
     *schema, table = name.split(".")
     return sql.Identifier(*schema, table + suffix)

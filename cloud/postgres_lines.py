@@ -28,7 +28,7 @@ _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 
 
 def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
-    """Give the survivors as STAGED.
+    """Return the survivors as STAGED.
 
     PostgreSQL has no NUL in a text: it becomes U+FFFD, and the row keeps its raw bytes.
     """
@@ -44,7 +44,7 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
 
 
 def lines(frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
-    """Give each row as one line, its end included."""
+    """Return each row as one line, its end included."""
     return frame.select(F.concat(F.concat_ws("\t", *(_field(n, k) for n, k in columns.items())), F.lit("\n")))
 
 

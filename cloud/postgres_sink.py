@@ -74,7 +74,7 @@ class PostgresSink:
                 return self._take(connection, staging, sent, commit)
 
     def _copy(self, frame: DataFrame, staging: str, connection: psycopg.Connection) -> int:
-        """Let the executors copy; say how many lines those tasks that succeeded have sent."""
+        """Make the executors copy; return how many lines those tasks that succeeded have sent."""
         copier = _Copier(self._connection, self._say.copy(staging).as_string(connection))
         return int(lines(frame, STAGED).rdd.mapPartitions(copier).sum())
 

@@ -124,7 +124,7 @@ class Statements:
 
     @property
     def add_columns(self) -> sql.Composed:
-        """Give a table that was made by an older job what it lacks."""
+        """Add to a table that was made by an older job what it lacks."""
         added = ", ".join(f"ADD COLUMN IF NOT EXISTS {n} {_TYPES[k.simpleString()]}" for n, k in rows.COLUMNS.items())
         return self("ALTER TABLE {table} " + added)
 

@@ -62,6 +62,6 @@ def dropped_by_watermark(progress: StreamingQueryProgress) -> int:
 
 
 def lag(progress: StreamingQueryProgress) -> int:
-    """Give how many records the partition that is furthest behind still holds."""
+    """Return how many records the partition that is furthest behind still holds."""
     behind = [int(source.metrics.get("maxOffsetsBehindLatest", "0")) for source in progress.sources if source.metrics]
     return max(behind, default=0)

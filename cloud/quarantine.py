@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 from cloud.commits import Commit, Offsets
 from cloud.delta_table import Table
+from cloud.errors import StopError
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _PLACE = ["topic_id", "kafka_partition", "kafka_offset"]
@@ -39,13 +40,24 @@ SCHEMA = StructType(
 )
 
 
+_OTHER_RECORDS = (
+    "batch {batch}: its records in quarantine are written, and it holds other records than before: the topic's log was "
+    "cut meanwhile and has grown again. Find out why; then start with a new checkpoint and --read-again: what the "
+    "table and its quarantine have stays once"
+)
+
+
 def bad_records(survivors: DataFrame) -> DataFrame:
-    """Give those that are not well-formed."""
+    """Return those that are not well-formed."""
     return survivors.filter(F.col("reason").isNotNull())
 
 
 def put(table: Table, records: DataFrame, commit: Commit) -> int:
-    """Write the records, without those that the quarantine has already, and say how many."""
+    """Write the records without those that the quarantine has already, and return how many.
+
+    Raise StopError where a batch that was killed after this write brings other records: Delta takes no second write of
+    a batch.
+    """
     rows = records.select(
         F.lit(commit.topic_id).alias("topic_id"),
         F.lit(commit.topic).alias("topic"),
@@ -54,6 +66,8 @@ def put(table: Table, records: DataFrame, commit: Commit) -> int:
     )
     last = table.last_commit()
     if last is not None and last.is_by_same(commit):
+        if not _without_those_of(table.rows(), rows).isEmpty():
+            raise StopError(_OTHER_RECORDS.format(batch=commit.batch))
         return 0  # killed between this write and the table's
     if last is not None and _overlaps(commit, last):
         rows = _without_those_of(table.rows(), rows)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Receipts:
-    """Give the receipts of the table's last commit, again and again until Kafka has them."""
+    """Commit the receipts of the table's last commit to Kafka, again and again until Kafka has them."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Receipts:
         self._due_at = 0.0
 
     def give(self, commit: Commit) -> bool:
-        """Give the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
+        """Commit the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
 
         Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
         """
@@ -55,7 +55,7 @@ class Receipts:
             return self._give(commit)
 
     def repeat(self) -> None:
-        """Give the latest receipts once more where that is due."""
+        """Commit the latest receipts once more where that is due."""
         with self._lock:
             if self._commit is not None and self._clock() >= self._due_at:
                 self._give(self._commit)

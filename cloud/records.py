@@ -49,7 +49,7 @@ class Spans:
 
 
 def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
-    """Give the records as COLUMNS; `reason` is null for those that are well-formed."""
+    """Return the records as COLUMNS; `reason` is null for those that are well-formed."""
     named = topic.select(
         F.col("value"),
         F.col("key").alias("kafka_key"),
@@ -106,7 +106,7 @@ def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
 
 
 def _reason() -> Column:
-    """Give the first check that a record fails."""
+    """Return the first check that a record fails."""
     checks = {
         "headers": _headers_are_ours(),
         "fingerprint": F.col("id").rlike("^[0-9a-f]{32}$"),

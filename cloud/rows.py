@@ -101,7 +101,7 @@ def decode(survivors: DataFrame, known: DataFrame | None = None, also: Sequence[
 # Columns are made once: they are 2,200 calls into the Java machine, which took a third of a second in every batch.
 @cache
 def _decoded() -> list[Column]:
-    """Give what is read out of the value, in an order in which each may use those before it.
+    """Return what is read out of the value, in an order in which each may use those before it.
 
     An expression that stands in several others is computed anew for each of them; one with a name of its own is not.
     """
@@ -116,7 +116,7 @@ def _decoded() -> list[Column]:
 
 @cache
 def _own_columns() -> list[Column]:
-    """Give all of SCHEMA but what comes from the devices."""
+    """Return all of SCHEMA but what comes from the devices."""
     columns = {**_columns(), "data": _data(), "raw": F.when(_failed(), F.col("value"))}
     return [columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items() if name in columns]
 
@@ -143,7 +143,7 @@ def _identity_time() -> Column:
 
 
 def _data() -> Column:
-    """Give the exact text where the value is laid out as ours; another layout gives equal JSON."""
+    """Return the exact text where the value is laid out as ours; another layout gives equal JSON."""
     return (
         F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
         .when(F.col("data_text") != "", F.col("data_text"))
@@ -152,7 +152,7 @@ def _data() -> Column:
 
 
 def _data_text() -> dict[str, Column]:
-    """Give the text of `data`; where nothing follows it, as is usual, far cheaper than by the regular expression.
+    """Return the text of `data`; where nothing follows it, as is usual, far cheaper than by the regular expression.
 
     By places in bytes: Spark counts a text's characters anew for each part that is taken of it.
     """
@@ -175,7 +175,7 @@ def _bytes(text: Column) -> Column:
 
 
 def _failed() -> Column:
-    """Tell a value that is no JSON, lacks what every value has, or names a time that is none."""
+    """Whether a value is no JSON, lacks what every value has, or names a time that is none."""
     required = [F.col(f"parsed.{name}").isNull() for name in ("device", "type", "received", "via")]
     failed = F.col("parsed._corrupt").isNotNull() | F.coalesce(~_has_time(), F.lit(False))
     for missing in required:
@@ -184,5 +184,5 @@ def _failed() -> Column:
 
 
 def _has_time() -> Column:
-    """Tell whether the value's time is one that events have; null without one. Spark fails where it is far beyond."""
+    """Whether the value's time is one that events have; null without one. Spark fails where it is far beyond."""
     return F.col("parsed.time").between(TIME_MIN, TIME_MAX)

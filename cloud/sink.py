@@ -34,7 +34,7 @@ class Sink(Protocol):
         """The table's own id, another one after it was dropped and made anew."""
 
     def last_commit(self) -> Commit | None:
-        """Give the latest commit of a job; None where there was none yet."""
+        """Return the latest commit of a job; None where there was none yet."""
 
     def check_rows(self) -> None:
         """Raise StopError where somebody has taken rows away since this checkpoint's last commit, and it shows."""

@@ -15,7 +15,7 @@ _FETCH: dict[str, str | int] = {
 
 
 def read_topic(spark: SparkSession, kafka: KafkaSettings, starting_offsets: str) -> DataFrame:
-    """Give committed records only, and fail where the topic has lost some."""
+    """Read committed records only, and fail where the topic has lost some."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)

@@ -119,7 +119,7 @@ def _encode_map_into(parts: list[bytes], entries: Mapping[str, object]) -> None:
 
 
 def _order(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    """Give a map's keys as they are sorted, each with its bytes."""
+    """Return a map's keys as they are sorted, each with its bytes."""
     keys = sorted([(name, encode_text(name)) for name in names], key=_second)
     if any(one[1] == other[1] for one, other in pairwise(keys)):
         raise ValueError("two keys of a map are equal after NFC")

@@ -13,12 +13,12 @@ IDENTITY_FIELDS = ("device", "type", "id", "boot", "time", "data")
 
 
 def needs_label(event: Event, fields: Iterable[str] = IDENTITY_FIELDS) -> bool:
-    """Tell whether the event cannot be told from its twin, so that its label has to join its identity."""
+    """Whether the event cannot be told from its twin, so that its label has to join its identity."""
     return not ((event.id is not None and "id" in fields) or (event.time is not None and "time" in fields))
 
 
 def identity(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: Label | None = None) -> dict[str, object]:
-    """Give the identity fields that are present; the label joins where one is given."""
+    """Return the identity fields that are present; the label joins where one is given."""
     entries: dict[str, object] = {name: getattr(event, name) for name in fields}
     if label is not None:
         entries["epoch"] = label.epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-_OTHERS = 0o077
+from contract import secret_files
 
 
 class PropertiesError(Exception):
@@ -19,7 +19,7 @@ def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         name, sign, value = line.partition("=")
-        if not sign:
+        if not sign or not name.strip():
             raise PropertiesError(f"{source}:{number}: expected name=value")  # never the line, which may be a secret
         properties[name.strip()] = value.strip()
     return properties
@@ -28,11 +28,8 @@ def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
 def read_private(file: Path) -> dict[str, str]:
     """Return the properties of a file that nobody but its owner can read or write."""
     try:
-        mode = file.stat().st_mode
-        lines = file.read_text().splitlines()
+        text = secret_files.read_private(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
         raise PropertiesError(f"{file}: {reason}") from error
-    if mode & _OTHERS:
-        raise PropertiesError(f"{file}: others may read it (mode {mode & 0o777:o}); run: chmod 600 {file}")
-    return parse(lines, file)
+    return parse(text.split("\n"), file)

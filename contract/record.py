@@ -101,7 +101,7 @@ def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) ->
 def encode_headers(
     fingerprint: bytes, gateway: str, label: Label, device: str, type_: str, time: int | None, acceptance: Acceptance
 ) -> Headers:
-    """Give the headers in the order of HEADERS."""
+    """Return the headers in the order of HEADERS."""
     received = rfc3339(acceptance.received).encode()
     own = received if time is None else rfc3339(time).encode()
     headers: Headers = [

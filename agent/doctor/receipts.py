@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 
 from agent.doctor.finding import Finding, fine, warning, wrong
 from agent.doctor.kafka import Connection
+from agent.forward.attempt import close
 from agent.forward.client import open_reader
 from agent.forward.decision import NO_EPOCH, View, choose_table
 from agent.forward.error import SessionError
@@ -23,9 +23,12 @@ OUTSTANDING_SECONDS_MAX = 3_600
 def look(connection: Connection, settings: ReceiptSettings, partitions: int) -> View:
     """Look at the group's offsets; raise SessionError."""
     kafka = connection.settings
-    with closing(open_reader(kafka, settings.group, connection.errors)) as reader:
-        group = Group(connection.admin, reader, kafka.topic, connection.errors)
-        return group.look(range(partitions), threading.Event())
+    stop = threading.Event()
+    reader = open_reader(kafka, settings.group, connection.errors)
+    try:
+        return Group(connection.admin, reader, kafka.topic, connection.errors).look(range(partitions), stop)
+    finally:
+        close(reader, stop)
 
 
 def check_receipts(

@@ -45,7 +45,7 @@ class AtLeastOnce:
     }
 
     def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> PipelinedSession:
-        """See Mode."""
+        """Implement `Mode`."""
         errors = LastError()
         return PipelinedSession(way, Producer({**config, "error_cb": errors}), errors, topic)
 
@@ -69,7 +69,7 @@ class PipelinedSession:
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """See Session."""
+        """Implement `Session`."""
         while not stop.is_set():
             self._fill(stop)
             self._wait()
@@ -77,7 +77,7 @@ class PipelinedSession:
         self._finish()
 
     def close(self) -> None:
-        """See Session."""
+        """Implement `Session`."""
         discard(self._producer)
 
     def _fill(self, stop: threading.Event) -> None:
@@ -194,7 +194,7 @@ class PipelinedSession:
             raise SessionError(failed.failure)
 
     def _finish(self) -> None:
-        """Give what is in flight a moment to be reported and marked."""
+        """Wait a moment for what is in flight to be reported and marked."""
         deadline = self._way.clock.monotonic() + STOP_MS_MAX
         while not self._window.empty and self._way.clock.monotonic() < deadline:
             serve(self._producer, POLL_SECONDS_MAX)

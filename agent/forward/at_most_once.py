@@ -54,16 +54,16 @@ class AtMostOnce:
         "delivery.timeout.ms": None,
     }
 
-    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> UnackedSession:
+    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> AtMostOnceSession:
         """Begin a session, as `Mode.open` says; what another mode had set aside for its size goes with the rest."""
         way.oversized.forget()
         ledger = _Ledger(way.outbox)
         ledger.lose("the connection or the agent ended")
         errors = LastError()
-        return UnackedSession(way, Producer({**config, "error_cb": errors}), errors, ledger)
+        return AtMostOnceSession(way, Producer({**config, "error_cb": errors}), errors, ledger)
 
 
-class UnackedSession:
+class AtMostOnceSession:
     """Sends what is new in order, a batch at a time, each only after the broker has answered since the last."""
 
     def __init__(self, way: Way, producer: Producer, errors: LastError, ledger: _Ledger) -> None:
@@ -75,7 +75,7 @@ class UnackedSession:
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """See Session."""
+        """Implement `Session`."""
         outbox = self._way.outbox
         while not stop.is_set():
             if outbox.take_returned():
@@ -95,7 +95,7 @@ class UnackedSession:
             self._ledger.settle(on_disk=True)
 
     def close(self) -> None:
-        """See Session."""
+        """Implement `Session`."""
         discard(self._producer)
 
     def _send(self, events: Sequence[StoredEvent]) -> None:
@@ -117,7 +117,7 @@ class UnackedSession:
         self.marked += 1
 
     def _refuse(self, event: StoredEvent, size: int) -> None:
-        """Give up an event that the producer refuses for its size.
+        """Abandon an event that the producer refuses for its size.
 
         The gateway's own is only logged: another one of its own would declare it, and be refused in turn, without end.
         """

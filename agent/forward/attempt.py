@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
+
+from confluent_kafka import Consumer
 
 from agent.forward.error import UnreachableError
 
 STOP_SECONDS_MAX: Final = 4.0
 """How much longer a call may take once the agent stops."""
+CLOSE_SECONDS_MAX: Final = 5.0
+"""How long a client may take to close."""
 _LOOK_SECONDS: Final = 0.1
 
 _Answer = TypeVar("_Answer")
@@ -45,3 +50,9 @@ def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, 
     if errors:
         raise errors[0]
     return answers[0]
+
+
+def close(reader: Consumer, stop: threading.Event) -> None:
+    """Close a client; one that does not come back is left behind."""
+    with suppress(UnreachableError):
+        attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")

@@ -19,7 +19,7 @@ class Backoff:
         self._seconds = seconds_first
 
     def next_seconds(self) -> float:
-        """Give the next wait; gateways that failed together do not come back together."""
+        """Return the next wait; gateways that failed together do not come back together."""
         seconds = self._seconds
         self._seconds = min(seconds * 2, self._seconds_max)
         return seconds * self._random.uniform(0.5, 1.0)

@@ -67,7 +67,7 @@ class LastError:
 
 
 def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:
-    """Give a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
+    """Return a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
     properties = given_properties(settings)
     for name, needed in fixed.items():
         given = properties.get(name)
@@ -79,7 +79,7 @@ def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) ->
 
 
 def given_properties(settings: KafkaSettings) -> dict[str, str]:
-    """Give the user's properties, those of `kafka.properties_file` over the others; raise KafkaSettingsError."""
+    """Return the user's properties, those of `kafka.properties_file` over the others; raise KafkaSettingsError."""
     if settings.properties_file is None:
         return dict(settings.properties)
     try:
@@ -141,12 +141,12 @@ def no_answer() -> KafkaException:
 
 
 def describe(error: KafkaException) -> str:
-    """Say what an exception of the client means."""
+    """Return what an exception of the client means."""
     cause = error.args[0] if error.args else None
     return cause.str() if isinstance(cause, KafkaError) else str(error)
 
 
 def code_of(error: KafkaException) -> int | None:
-    """Give the code of an exception of the client."""
+    """Return the code of an exception of the client."""
     cause = error.args[0] if error.args else None
     return cause.code() if isinstance(cause, KafkaError) else None

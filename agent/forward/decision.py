@@ -90,7 +90,7 @@ def decide(batch: Batch, view: View, rules: Rules) -> Decision:
 
 
 def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
-    """Give the table id to pin: the first one seen, then only one that succeeds the pinned one."""
+    """Return the table id to pin: the first one seen, then only one that succeeds the pinned one."""
     for receipt in receipts:
         if pinned is None or receipt.succeeds == pinned:
             return receipt.table
@@ -106,6 +106,8 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
     offsets = batch.partitions[partition]
     if view.log_end is None:
         return _WAIT
+    if view.receipt is not None and view.receipt.topic_id == batch.topic_id and _leads_no_more(view):
+        return _WAIT  # where that log ends says nothing; a commit that is no receipt may name any epoch
     if view.log_end <= offsets.highest:
         lost = f"partition {partition} ends at {view.log_end}, below our offset {offsets.highest}"
         return Decision(Verdict.RETURN, lost)
@@ -128,9 +130,13 @@ def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> 
     if sent_under is not None and read_under < sent_under:
         # Our records stand where others were that the table has read, and the log has lost.
         return Decision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was cut since")
-    if view.leader_epoch is not None and view.leader_epoch < read_under:
-        return _WAIT  # who answers leads no more: the table has read its successor's log
-    return _PROCESSED
+    return _WAIT if _leads_no_more(view) else _PROCESSED
+
+
+def _leads_no_more(view: PartitionView) -> bool:
+    """Whether who answers leads no more: the table has read its successor's log."""
+    answered, read_under = view.leader_epoch, view.committed_epoch
+    return answered is not None and read_under is not None and answered < read_under
 
 
 def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> Decision | None:

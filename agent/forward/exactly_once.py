@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from agent.forward.attempt import attempt
+from agent.forward.attempt import close
 from agent.forward.client import LastError, open_reader
 from agent.forward.error import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.link import Silence
@@ -75,7 +75,7 @@ class ExactlyOnce:
         }
 
     def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> TransactionalSession:
-        """See Mode."""
+        """Implement `Mode`."""
         errors = LastError()
         producer = Producer({**config, "error_cb": errors})
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
@@ -98,7 +98,7 @@ class ExactlyOnce:
             return marker, reader.consumer_group_metadata()
 
     def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
-        """Tell whether a transaction is marked, on disk or not yet."""
+        """Whether a transaction is marked, on disk or not yet."""
         settled = max(int(outbox.fact(SETTLED_FACT) or 0), 0 if self._latest is None else self._latest.settled)
         return intent.marker.number <= settled
 
@@ -108,8 +108,7 @@ class ExactlyOnce:
         try:
             visible = is_visible(way, intent, producer, reader, stop)
         finally:
-            with suppress(UnreachableError):
-                attempt(reader.close, STEP_SECONDS_MAX, stop, "closing a client")
+            close(reader, stop)
         if not visible:
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
@@ -159,7 +158,7 @@ class TransactionalSession:
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
-        """See Session."""
+        """Implement `Session`."""
         outbox = self._way.outbox
         ask = partial(self._way.watch.read, stop)
         while not stop.is_set():
@@ -183,7 +182,7 @@ class TransactionalSession:
         return sendable
 
     def close(self) -> None:
-        """See Session."""
+        """Implement `Session`."""
         discard(self._transactions.producer)
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
@@ -259,7 +258,7 @@ class TransactionalSession:
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
-    """Give an intent's events that are new, in runs: what was given up since is a gap between them.
+    """Return an intent's events that are new, in runs: what was given up since is a gap between them.
 
     Raises SessionError where other labels stand at its positions.
     """

@@ -98,7 +98,7 @@ class Forwarder:
         return True
 
     def _note_stop(self, reason: str) -> None:
-        """Tell the commands why nothing is forwarded, as far as the disk takes it."""
+        """Write down for the commands why nothing is forwarded, as far as the disk takes it."""
         try:
             if (self._outbox.fact(STOPPED_FACT) or "") != reason:
                 self._outbox.set_fact(STOPPED_FACT, reason)
@@ -129,10 +129,10 @@ class Forwarder:
 
     def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
         knock(self._settings.bootstrap_servers, stop)
-        way = self._open_way()
-        topic = way.watch.look(stop)
-        way.link.answered()
         try:
+            way = self._open_way()
+            topic = way.watch.look(stop)
+            way.link.answered()
             session = self._mode.open(way, config, topic, stop)
             try:
                 session.run(stop)
@@ -147,7 +147,7 @@ class Forwarder:
 
 
 def mode_of(settings: KafkaSettings, gateway: str) -> Mode:
-    """Give the delivery mode that is configured."""
+    """Return the delivery mode that is configured."""
     match settings.delivery:
         case "exactly-once":
             return ExactlyOnce(settings, gateway)

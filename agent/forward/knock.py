@@ -1,4 +1,4 @@
-"""See whether anybody listens at the bootstrap servers, before a client is opened that would try all the time.
+"""Check whether anybody listens at the bootstrap servers, before a client is opened that would try all the time.
 
 librdkafka connects every 50 ms as long as a question waits for a broker, whatever its backoff is. Where nobody listens
 one attempt to connect tells as much, and says why.
@@ -57,7 +57,7 @@ def knock(bootstrap_servers: str, stop: threading.Event) -> None:
 
 
 def parse(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
-    """Give host and port of each server, as librdkafka reads them: `[protocol://]host[:port]`, separated by commas."""
+    """Return host and port of each server, as librdkafka does: `[protocol://]host[:port]`, separated by commas."""
     for server in filter(None, map(str.strip, bootstrap_servers.split(","))):
         place = server.rpartition("://")[2]
         host, sign, port = place.rpartition(":")
@@ -67,7 +67,7 @@ def parse(bootstrap_servers: str) -> Iterator[tuple[str, str]]:
 
 
 def _resolve(bootstrap_servers: str, stop: threading.Event) -> tuple[Sequence[_Place], str]:
-    """Give every address of every server, and why there is none of the last that has none."""
+    """Return every address of every server, and why there is none of the last that has none."""
     places: list[_Place] = []
     reason = f"kafka.bootstrap_servers names no server: {bootstrap_servers!r}"
     for host, port in parse(bootstrap_servers):

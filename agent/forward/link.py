@@ -65,5 +65,5 @@ class Silence:
         return now - self._since >= self._limit_ms
 
     def __str__(self) -> str:
-        """Say for how long."""
+        """Write for how long."""
         return f"no delivery report for {self._limit_ms / 1000:g} s"

@@ -10,11 +10,11 @@ class WithMetadata(Protocol):
 
     @property
     def metadata(self) -> str | None:
-        """Give the metadata; raise UnicodeDecodeError where it is no text."""
+        """Return the metadata; raise UnicodeDecodeError where it is no text."""
 
 
 def raw_metadata(committed: WithMetadata) -> bytes:
-    """Give the bytes, maybe with some that do not belong to it.
+    """Return the bytes, maybe with some that do not belong to it.
 
     librdkafka copies the metadata without its closing NUL, and the Python client takes it for a C string (2.16). So a
     reader has to know where it ends.

@@ -54,7 +54,7 @@ class Session(Protocol):
         """Send until the agent stops; raise SessionError where this producer is of no more use."""
 
     def close(self) -> None:
-        """Give the producer up with all that it still holds; never blocks for long, whatever the broker does."""
+        """Abandon the producer with all that it still holds; never blocks for long, whatever the broker does."""
 
 
 class Mode(Protocol):

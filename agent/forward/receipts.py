@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
 
-from agent.forward.attempt import attempt
+from agent.forward.attempt import close
 from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
-from agent.forward.error import KafkaSettingsError, SessionError, UnreachableError
+from agent.forward.error import KafkaSettingsError, SessionError
 from agent.forward.group import Group
 from agent.forward.hold import HOLD_FACT, Hold, read_hold
 from agent.forward.knock import knock
@@ -26,7 +26,6 @@ TABLE_FACT: Final = "receipts.table"
 """The durable fact that holds the pinned table id."""
 JITTER: Final = 0.1
 """Polls are up to this share early or late, so that gateways do not ask together."""
-CLOSE_SECONDS_MAX: Final = 5.0
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are settled where no receipts are awaited."""
 FLOWING: Final = LinkState("flowing", up=True)
@@ -80,6 +79,8 @@ class Receipts:
         """
         batches = self._outbox.forwarded()
         if not batches:
+            if self._links.state(LinkName.RECEIPTS) == HELD:
+                self._links.report(LinkName.RECEIPTS, FLOWING)
             self._note_hold("")
             return
         with self._group(stop) as group:
@@ -102,8 +103,7 @@ class Receipts:
         try:
             yield Group(admin, reader, self._kafka.topic, errors)
         finally:
-            with suppress(UnreachableError):
-                attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")
+            close(reader, stop)
 
     def _pause(self) -> float:
         return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
@@ -164,9 +164,9 @@ class Receipts:
 
     def _note_hold(self, reason: str) -> None:
         """Write down why receipts are held, or that they are not, as far as the disk takes it."""
-        hold = read_hold(self._outbox.fact(HOLD_FACT))
-        if reason == ("" if hold is None else hold.reason):
-            return
-        since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
         with suppress(OutboxError):  # log, status page and metric tell it, too
+            hold = read_hold(self._outbox.fact(HOLD_FACT))
+            if reason == ("" if hold is None else hold.reason):
+                return
+            since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
             self._outbox.set_fact(HOLD_FACT, str(Hold(since, reason)) if reason else "")

@@ -29,7 +29,7 @@ class Front(NamedTuple):
 
 
 def encode(event: StoredEvent, gateway: str) -> Record:
-    """Give the record of an event: keyed by its device, so that all its copies meet in one partition."""
+    """Return the record of an event: keyed by its device, so that all its copies meet in one partition."""
     front = read_front(event.tail)
     acceptance = Acceptance(front.received, front.via, event.clock, event.shared, event.bound)
     return Record(

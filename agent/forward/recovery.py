@@ -53,7 +53,7 @@ def await_stable(way: Way, batch: Batch, stop: threading.Event) -> Mapping[int, 
 
 
 def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event) -> bool:
-    """Tell whether a reader of what is committed sees a transaction; raise SessionError where that cannot be told.
+    """Whether a reader of what is committed sees a transaction; raise SessionError where that cannot be told.
 
     The highest record in each partition speaks for the others: a transaction ends in a partition as a whole.
     """

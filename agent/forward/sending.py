@@ -34,7 +34,7 @@ def hand_over(
     check: Callable[[], None],
     partition: int = BY_KEY,
 ) -> bool:
-    """Give a record to the producer; False where it is too large for it.
+    """Hand a record to the producer; False where it is too large for it.
 
     While the producer is full, `check` is called, which raises where waiting has become pointless.
     """
@@ -62,7 +62,7 @@ def serve(producer: Producer, seconds: float) -> None:
 
 
 def discard(producer: Producer) -> None:
-    """Let go of a producer with all that it still holds; never blocks for long, whatever the broker does."""
+    """Abandon a producer with all that it still holds; never blocks for long, whatever the broker does."""
     with suppress(KafkaException):  # a producer with a fatal error says so at every call
         producer.purge()
     for _ in range(PURGE_POLLS_MAX):

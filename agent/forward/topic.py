@@ -112,7 +112,7 @@ class TopicWatch:
         return {partition.partition: future for partition, future in asked.items()}
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
-        """Tell a topic that is missing from a broker that does not answer."""
+        """Distinguish a topic that is missing from a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
         self._admin.poll(0)  # only then it tells why
@@ -145,7 +145,7 @@ _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def create_command(bootstrap_servers: str, name: str) -> str:
-    """Give the command that creates the topic with the settings without which the promise does not hold."""
+    """Return the command that creates the topic with the settings without which the promise does not hold."""
     options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
     return (
         f"kafka-topics.sh --bootstrap-server {bootstrap_servers} --create --topic {name} "

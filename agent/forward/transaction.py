@@ -56,7 +56,7 @@ class Intent:
         return json.dumps(asdict(self))
 
     def holds(self, gateway: str, found: Found) -> bool:
-        """Tell whether a label is one of these events'; those of openings between the two ends are not known."""
+        """Whether a label is one of these events'; those of openings between the two ends are not known."""
         first, last = self.labels
         if first.epoch == last.epoch:
             ranges = [LabelRange(first.epoch, first.sequence, last.sequence)]

@@ -72,7 +72,7 @@ class Flight:
 
     @property
     def acked(self) -> bool:
-        """Tell whether the broker has all of it."""
+        """Whether the broker has all of it."""
         return self._unreported == 0 and self.failure is None
 
     @property

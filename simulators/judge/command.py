@@ -19,7 +19,7 @@ from simulators.run.terminal import exit_status, guarded, open_console, show
 
 _EXAMPLES = """examples:
   %(prog)s build/field/lossy-radio --table /data/events
-  %(prog)s out.jsonl --kafka kafka.lan:9092 --kafka-file kafka.properties
+  %(prog)s out.jsonl --kafka kafka.lan:9092 --kafka-properties kafka.properties
 """
 
 

@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--postgres-table", default="events", metavar="NAME", help="of --postgres (default: %(default)s)")
     add("--topic", default=EVENTS, metavar="NAME", help="of --kafka (default: %(default)s)")
     add(
-        "--kafka-file",
+        "--kafka-properties",
         type=Path,
         metavar="FILE",
         help="client properties for --kafka, such as security.protocol and sasl.password: lines NAME=VALUE in a file "
@@ -85,12 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Place:
     """Return the place that is named; wrong usage ends the process with status 2 and says why."""
-    if given.kafka_file is not None and given.kafka is None:
-        parser.error("--kafka-file goes with --kafka")
+    if given.kafka_properties is not None and given.kafka is None:
+        parser.error("--kafka-properties goes with --kafka")
     try:
-        properties = {} if given.kafka_file is None else read_private(given.kafka_file)
+        properties = {} if given.kafka_properties is None else read_private(given.kafka_properties)
     except PropertiesError as error:
-        parser.error(f"--kafka-file: {error}")
+        parser.error(f"--kafka-properties: {error}")
     named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)
     return Place(given.table, given.postgres, given.postgres_table, named, given.standstill)
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.consumer_table import Commit
+from cloud.errors import KafkaError
+from cloud.unbounded_calls import within
 from tests.cloud.consuming import WAIT_SECONDS_MAX, ConsumerSide
 from tests.cloud.gateway import Gateway, readings, without_header
 
 pytestmark = pytest.mark.kafka
+
+END_SECONDS_MAX = 60.0
+"""How long a member may take to end; longer than it waits for Kafka meanwhile."""
 
 
 def test_dead_between_result_and_offset_it_writes_each_event_once(side: ConsumerSide) -> None:
@@ -61,6 +68,33 @@ def test_auto_commit_writes_again_what_came_since(side: ConsumerSide) -> None:
     side.start(*options)
     side.wait_for_rows(40)
     assert side.ids() == sorted([*range(20), *range(20)])
+
+
+def test_it_ends_when_asked_to_though_the_broker_never_answers_the_commit_at_its_end(side: ConsumerSide) -> None:
+    side.send(Gateway().records(readings(20)))
+    member = side.start("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
+    side.wait_for_rows(20)
+    side.broker.pause()
+    try:
+        member.request_end()
+        assert member.wait(END_SECONDS_MAX) == 0
+    finally:
+        side.broker.resume()
+    assert "stage=closing error='closing the client: no answer within" in member.log()
+
+
+def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        quiet = {
+            "group.id": "g",
+            "log_level": 0,
+            "reconnect.backoff.ms": 3_600_000,
+            "reconnect.backoff.max.ms": 3_600_000,
+        }
+        reader = Consumer({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **quiet})
+        place = TopicPartition("t", 0, 5)
+        with pytest.raises(KafkaError, match=r"the commit: no answer within 0\.5 s"):
+            within(0.5, lambda: reader.commit(offsets=[place], asynchronous=False), "the commit")
 
 
 @pytest.mark.heavy

@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_content(
         with pytest.raises(SystemExit):
             parse([*REQUIRED, "--kafka-properties", str(unusable)])
     told = capsys.readouterr().err
-    assert "line 2 is not NAME=VALUE" in told
+    assert ":2: expected name=value" in told
     assert "chmod 600" in told
     assert "hidden" not in told
 

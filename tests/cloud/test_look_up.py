@@ -212,6 +212,19 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
     assert [row["kafka_offset"] for row in table.rows().collect()] == [0] * 4
 
 
+def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Killed between its two commits, before the log was cut below it and grew again."""
+    dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    commit = replace(COMMIT, ends={0: 1})
+    assert quarantine.put(table, late(spark, [dead]), commit) == 1
+    assert quarantine.put(table, late(spark, [dead]), commit) == 0
+    with pytest.raises(StopError, match="other records than before"):
+        quarantine.put(table, late(spark, [live]), commit)
+
+
 def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
     spark: SparkSession, tmp_path: Path
 ) -> None:

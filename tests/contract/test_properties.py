@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from contract.properties import PropertiesError, read_private
+from contract.secret_files import BYTES_MAX
 
 
 def _write(folder: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -31,12 +33,26 @@ def test_a_file_to_which_others_have_rights_is_refused(tmp_path: Path, mode: int
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("a=b\nhidden\n", r":2: expected name=value"), (b"hidden=\xff", "no UTF-8 text")]
+    ("text", "reason"),
+    [
+        ("a=b\nhidden\n", r":2: expected name=value"),
+        ("=hidden\n", r":1: expected name=value"),
+        (b"hidden=\xff", "no UTF-8 text"),
+        ("a=hidden\n" * (BYTES_MAX // 8), "larger than 65536 bytes"),
+    ],
 )
 def test_what_is_no_such_file_is_told_without_its_content(tmp_path: Path, text: str | bytes, reason: str) -> None:
     with pytest.raises(PropertiesError, match=reason) as refused:
         read_private(_write(tmp_path, text))
     assert "hidden" not in str(refused.value)
+
+
+def test_what_would_make_its_reader_wait_is_refused(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    for path in (fifo, Path("/dev/null"), tmp_path):
+        with pytest.raises(PropertiesError, match="not a regular file"):
+            read_private(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

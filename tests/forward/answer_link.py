@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
 from types import TracebackType
-from typing import Self
+
+from tests.forward.tcp_link import TcpLink
 
 LENGTH_BYTES = 4
 CORRELATION = slice(0, 4)
@@ -29,15 +30,11 @@ class Request(IntEnum):
     TXN_OFFSET_COMMIT = 28
 
 
-class AnswerLink:
+class AnswerLink(TcpLink):
     """Carry connections to one broker, frame by frame."""
 
     def __init__(self, port: int, target: int) -> None:
-        self._address = ("127.0.0.1", port)
-        self._target = ("127.0.0.1", target)
-        self._server = socket.socket()
-        self._lock = threading.Lock()
-        self._sockets: list[socket.socket] = []
+        super().__init__(port, target)
         self._open = threading.Event()
         self._open.set()
         self._held: Request | None = None
@@ -47,25 +44,11 @@ class AnswerLink:
         self.caught = threading.Event()
         """Set once something was held back, lost or changed."""
 
-    def __enter__(self) -> Self:
-        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._server.bind(self._address)
-        self._server.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.set()
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        with self._lock:
-            for one in self._sockets:
-                with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
-                one.close()
+        super().__exit__(kind, error, trace)
 
     def hold(self, kind: Request) -> None:
         """Hold back all answers of a kind; those behind them on the same connection wait, too."""
@@ -93,18 +76,10 @@ class AnswerLink:
         self.caught.clear()
         self._change = change
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._server.accept()
-                far = socket.create_connection(self._target)
-            except OSError:
-                return
-            with self._lock:
-                self._sockets += (near, far)
-            asked: dict[bytes, int] = {}
-            threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
-            threading.Thread(target=self._carry, args=(far, near, self._answer, asked), daemon=True).start()
+    def _begin(self, near: socket.socket, far: socket.socket) -> None:
+        asked: dict[bytes, int] = {}
+        threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
+        threading.Thread(target=self._carry, args=(far, near, self._answer, asked), daemon=True).start()
 
     def _carry(
         self,

@@ -117,14 +117,27 @@ class KafkaSide:
         self._admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
 
     def consume_as_anybody(self, group: str = GROUP) -> None:
-        """Read everything as a console consumer in the group does, which commits by itself."""
+        """Read everything as a console consumer in the group does, and commit it without metadata.
+
+        Not by the client itself at its end, which has no time limit.
+        """
         settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+        settings |= {"enable.auto.commit": "false"}
         missing = sum(self.ends().values())
         progress = Progress(0, "records to read")
         with Consumer(settings) as consumer:
             consumer.subscribe([self.topic])
             while not progress.reached(missing, time.monotonic()):
                 missing -= len(consumer.consume(missing, 0.5))
+            consumer.commit(asynchronous=True)
+            wait_until(lambda: self._read_so_far(consumer), "the group has the offsets")
+
+    def _read_so_far(self, consumer: Consumer) -> bool:
+        """Whether the group has committed all that there is."""
+        ends = self.ends()
+        asked = [TopicPartition(self.topic, number) for number, end in ends.items() if end]
+        committed = consumer.committed(asked, timeout=ANSWER_SECONDS_MAX)
+        return all(one.offset == ends[one.partition] for one in committed)
 
     def abort_commit(self, metadata: str, group: str = GROUP) -> None:
         """Commit each partition's end in a transaction, and take it back."""

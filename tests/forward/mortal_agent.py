@@ -22,7 +22,7 @@ from typing import Any
 
 from agent import configuration
 from agent.forward import at_most_once, exactly_once
-from agent.forward.at_most_once import UnackedSession, _Ledger
+from agent.forward.at_most_once import AtMostOnceSession, _Ledger
 from agent.forward.exactly_once import TransactionalSession
 from agent.forward.transactional import Transactions
 from agent.service import serve
@@ -60,10 +60,10 @@ RELEASE: Mapping[str, Step | None] = {
     "before release": Step(EventStore, "release", "before"),
     "in release": Step(EventStore, "release", "soon"),
     "after release": Step(EventStore, "release", "after"),
-    "in send": Step(UnackedSession, "_send", "soon"),
-    "after send": Step(UnackedSession, "_send", "after"),
-    "before check": Step(UnackedSession, "_check_connection", "before"),
-    "after check": Step(UnackedSession, "_check_connection", "after"),
+    "in send": Step(AtMostOnceSession, "_send", "soon"),
+    "after send": Step(AtMostOnceSession, "_send", "after"),
+    "before check": Step(AtMostOnceSession, "_check_connection", "before"),
+    "after check": Step(AtMostOnceSession, "_check_connection", "after"),
     "before account": Step(_Ledger, "lose", "before", once=True),
     "after account": Step(_Ledger, "lose", "after", once=True),
     "any time": None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from random import Random
 
@@ -45,12 +45,24 @@ def receipting(
 
 @contextmanager
 def running(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run it until the block ends; its error, or its not ending, is the block's."""
+    """Run it until the block ends; its error, or its not ending, is the block's.
+
+    In a thread that nobody joins: one that hangs in the client would hold up the block, and the end of the whole run.
+    """
     stop = threading.Event()
-    with ThreadPoolExecutor(1) as threads:
-        end = threads.submit(run, stop)
+    end: Future[None] = Future()
+
+    def work() -> None:
         try:
-            yield
-        finally:
-            stop.set()
-            end.result(STOP_SECONDS_MAX)
+            run(stop)
+        except BaseException as error:  # noqa: BLE001  # raised below, in the block
+            end.set_exception(error)
+        else:
+            end.set_result(None)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
+        end.result(STOP_SECONDS_MAX)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from agent.forward.at_most_once import UnackedSession
+from agent.forward.at_most_once import AtMostOnceSession
 from agent.settings import KafkaSettings
 from simulators.parts import ports
 from simulators.parts.broker_settings import Listener
@@ -77,7 +77,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
     assert ("in_flight_at_most" in caplog.text) == (account(outbox).unsure > 0)
 
 
-STEPS = ((MemoryOutbox, "release"), (UnackedSession, "_send"), (UnackedSession, "_check_connection"))
+STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSession, "_check_connection"))
 
 
 @pytest.mark.heavy

@@ -139,6 +139,22 @@ def test_a_commit_of_an_earlier_leader_is_no_receipt_for_what_a_later_one_took(
     assert decide(batch, looked, Rules("table", any_commit)).verdict is verdict
 
 
+@pytest.mark.parametrize("log_end", [2, 14, 15, 30])
+@pytest.mark.parametrize("committed", [14, 15, 40])
+def test_what_a_leader_of_the_past_says_of_its_log_is_no_answer(log_end: int, committed: int) -> None:
+    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 3)})
+    looked = View("topic-1", {0: PartitionView(committed, OURS, log_end, leader_epoch=2, committed_epoch=3)})
+
+    assert decide(batch, looked, PINNED).verdict is Verdict.WAIT
+
+
+def test_a_foreign_commit_that_counts_is_none_either_where_a_leader_of_the_past_answers() -> None:
+    batch = Batch(1, 5, "topic-1", {0: Offsets(10, 14, 2)})
+    looked = View("topic-1", {0: PartitionView(15, None, 30, leader_epoch=2, committed_epoch=3)})
+
+    assert decide(batch, looked, Rules("table", any_commit=True)).verdict is Verdict.WAIT
+
+
 @pytest.mark.parametrize(("looked", "rules", "verdict"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_cases(looked: View, rules: Rules, verdict: Verdict) -> None:
     decision = decide(BATCH, looked, rules)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
 import pytest
 
 from agent.forward.hold import HOLD_FACT, read_hold
-from agent.forward.receipts import FLOWING, TABLE_FACT
+from agent.forward.link import FAILING
+from agent.forward.receipts import FLOWING, HELD, TABLE_FACT
 from agent.settings import KafkaSettings
-from agent.store.port import Batch, Offsets
+from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from simulators.parts.kafka import Broker
 from tests.forward.checks import wait_until_forwarded
@@ -319,6 +321,40 @@ def test_it_asks_only_while_something_is_outstanding() -> None:
         wait_until(lambda: outbox.polls > before, "a poll that asks")
 
     assert outbox.polls <= before + 2
+
+
+class UnreadableFacts(CountingOutbox):
+    """Cannot read a fact, as on a disk that fails."""
+
+    def fact(self, name: str) -> str | None:
+        raise OutboxError("the store fails: disk I/O error")
+
+
+def test_facts_that_cannot_be_read_do_not_end_the_asking() -> None:
+    outbox = UnreadableFacts()
+
+    with receipting(KafkaSettings("127.0.0.1:1"), outbox):
+        wait_for_polls(outbox)
+
+
+def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
+    outbox = UnreadableFacts()
+
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        settings = KafkaSettings(f"127.0.0.1:{somebody.getsockname()[1]}")
+        with forwarding(settings, outbox) as links:
+            wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is said")
+            assert links.reports()[LinkName.KAFKA].reason == "the store fails: disk I/O error"
+
+
+@pytest.mark.kafka
+def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox) as links:
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == HELD, "it is held")
+        outbox.mark_processed(outbox.forwarded())
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == FLOWING, "nothing is held any more")
 
 
 def test_without_receipts_forwarded_is_done() -> None:

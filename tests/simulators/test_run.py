@@ -157,7 +157,7 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         (["lost-acks", "--target", "udp://x"], "is no coap://HOST"),
         (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
         (["lost-acks", "--target", "coap://x", "--table", "t", "--kafka", "k:1"], "not allowed with argument --table"),
-        (["lost-acks", "--target", "coap://x", "--kafka-file", "f"], "--kafka-file goes with --kafka"),
+        (["lost-acks", "--target", "coap://x", "--kafka-properties", "f"], "--kafka-properties goes with --kafka"),
         (["lost-acks", "--target", "coap://x", "--standstill", "-1"], "is no number of seconds"),
         (["quiet-house", "--target", "coap://x", "--target", "http://x", "--token-file", "none"], "--token-file: "),
     ],

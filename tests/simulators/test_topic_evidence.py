@@ -29,6 +29,7 @@ from simulators.run.options import parse
 from simulators.voice import device_name, devices_of
 from tests.simulators.tables import columns
 from tests.simulators.truth import row_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -159,7 +160,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
     for password, records in (("wrong", None), (PASSWORD, 2)):
         file.write_text("\n".join((*lines, f"sasl.password={password}")))
         file.chmod(0o600)
-        place = parse([*run, "--kafka-file", str(file)], "oncegate-sim run").place
+        place = parse([*run, "--kafka-properties", str(file)], "oncegate-sim run").place
         assert place.topic is not None
         assert password not in repr(place)
         if records is None:
@@ -172,7 +173,7 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
             assert judge_there(_played(tmp_path), place).records == records
     file.chmod(0o640)
     with pytest.raises(SystemExit):
-        parse([*run, "--kafka-file", str(file)], "oncegate-sim run")
+        parse([*run, "--kafka-properties", str(file)], "oncegate-sim run")
     assert "others may read it (mode 640)" in capfd.readouterr().err
 
 
@@ -191,8 +192,10 @@ def test_receipts_ahead_of_the_table_are_counted(broker: Broker, tmp_path: Path)
     table = tmp_path / "table"
     (partition,) = {one.partition for one in topic.read(Topic(broker.bootstrap_servers)) if one.device == OURS}
     assert partition is not None
+    receipt = TopicPartition(EVENTS, partition, 2)
     with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP}) as group:
-        group.commit(offsets=[TopicPartition(EVENTS, partition, 2)], asynchronous=False)
+        group.commit(offsets=[receipt])  # not synchronously, which has no time limit
+        wait_until(lambda: group.committed([receipt], timeout=60)[0].offset == 2, "the offset is committed")
     assert ahead(broker.bootstrap_servers, table) == 2
     for end, count in ((1, 1), (2, 0), (3, 0)):
         said = CommitProperties(custom_metadata={"userMetadata": json.dumps({"ends": {str(partition): end}})})

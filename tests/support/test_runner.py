@@ -52,6 +52,44 @@ def test_that_hangs_in_its_cleanup_too():
 def test_after_it():
     pass
 """
+HANGING_AGAIN_AND_AGAIN = """
+import threading
+
+def test_that_hangs_in_one_cleanup_after_another():
+    def hang(times):
+        try:
+            threading.Event().wait()
+        finally:
+            if times:
+                hang(times - 1)
+
+    hang(9)
+
+def test_after_it():
+    pass
+"""
+PROPERTY = """
+import threading
+
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+@settings(deadline=None, database=None)
+@given(st.integers())
+def test_that_hangs_with_some_examples(number):
+    if number > 10:
+        threading.Event().wait()
+
+class Machine(RuleBasedStateMachine):
+    @rule()
+    def hang(self):
+        threading.Event().wait()
+
+TestThatHangsInAStep = Machine.TestCase
+
+def test_after_them():
+    pass
+"""
 HANGING_FOR_EVER = """
 import threading
 
@@ -109,6 +147,30 @@ def test_what_hangs_in_its_cleanup_too_fails_under_its_name(tmp_path: Path) -> N
     assert done.returncode == 1, done.stdout + done.stderr
     assert "::test_that_hangs_in_its_cleanup_too - Failed" in done.stdout
     assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
+
+
+def test_what_hangs_in_one_cleanup_after_another_fails_under_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(HANGING_AGAIN_AND_AGAIN)
+    done = run(file, "timeout=1", "faulthandler_timeout=5")  # with all of its time for each, it would outlast both
+    assert done.returncode == 1, done.stdout + done.stderr
+    failed = [line.partition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert [line.partition(" - ")[0] for line in failed] == ["test_that_hangs_in_one_cleanup_after_another"]
+    assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
+
+
+def test_an_example_that_hangs_fails_its_property_under_its_name_and_is_not_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(PROPERTY)
+    done = run(file, "timeout=1", "faulthandler_timeout=3")  # tried again, it would outlast both
+    assert done.returncode == 1, done.stdout + done.stderr
+    failed = [line.partition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert [line.partition(" - ")[0] for line in failed] == [
+        "test_that_hangs_with_some_examples",
+        "TestThatHangsInAStep::runTest",
+    ]
+    assert done.stdout.count("HungExampleError: Timeout (>1.0s)") >= 2
+    assert "2 failed, 1 passed" in done.stdout.splitlines()[-1]
 
 
 def test_what_no_signal_ends_ends_the_run_with_its_name(tmp_path: Path) -> None:
