@@ -17,10 +17,10 @@ pytestmark = [
 
 
 def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_stopped(cloud: CloudSide) -> None:
-    gateway = Gateway()
+    gateway, events = Gateway(), readings(40)
     cloud.start()
     for batch in range(3):
-        cloud.send(gateway.records(readings(10, start=10 * batch)))
+        cloud.send(gateway.records(events[10 * batch : 10 * (batch + 1)]))
         cloud.wait_for_receipts(10 * (batch + 1))
     refused = cloud.maintain()
     assert wait_for_end(refused, STANDSTILL_SECONDS_MAX) == 1
@@ -29,7 +29,7 @@ def test_maintenance_is_refused_beside_the_job_and_keeps_every_row_once_it_has_s
 
     done = cloud.maintain("--job-is-stopped")
     assert wait_for_end(done, STANDSTILL_SECONDS_MAX) == 0, done.log_tail()
-    cloud.send([*gateway.records(readings(10, start=30)), *Gateway("gw-2", "00000000000000b2").records(readings(30))])
+    cloud.send([*gateway.records(events[30:]), *Gateway("gw-2", "00000000000000b2").records(events[:30])])
     cloud.start()
     cloud.wait_for_receipts(70)
     assert cloud.ids() == [str(number) for number in range(40)]

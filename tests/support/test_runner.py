@@ -1,5 +1,6 @@
 """What pytest does with a test that fails once and with one that hangs, by the project's own settings."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,11 @@ def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     file.with_name("conftest.py").write_text('pytest_plugins = ["tests.support.hangs"]\n')
     changed = [argument for option in options for argument in ("-o", option)]
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *changed, str(file)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=file.parent)
+    # Wide lines: a summary that is cut off where a folder's name is long shows no reason. No options of the caller's.
+    environment = {**os.environ, "COLUMNS": "300", "PYTEST_ADDOPTS": ""}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, cwd=file.parent, env=environment
+    )
 
 
 def test_what_fails_once_fails_and_what_hangs_fails_under_its_name(tmp_path: Path) -> None:
