@@ -68,6 +68,16 @@ def insert_fingerprints(
     )
 
 
+def restore_fingerprints(
+    connection: sqlite3.Connection, first_position: int, service: int, fingerprints: Iterable[bytes]
+) -> None:
+    """Append fingerprints that a salvage has found again to the proofs and copies that their commit's row still has."""
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM fingerprints WHERE first_position = ?", (first_position,))
+    kept = next(_remembered(rows), Remembered(first_position, service, b"", ()))
+    connection.execute("DELETE FROM fingerprints WHERE first_position = ?", (first_position,))
+    insert_fingerprints(connection, first_position, kept.service, fingerprints, dict(kept.proofs), kept.copies)
+
+
 def count_copies(connection: sqlite3.Connection, copies: Copies) -> None:
     """Add copies to the latest row's, whose page is most likely written anyway."""
     if copies == NO_COPIES:

@@ -30,7 +30,7 @@ def complete_fingerprints(connection: sqlite3.Connection) -> None:
                 run.append(event)
             elif run:
                 known = [piece.fingerprint for piece in run]
-                known_rows.insert_fingerprints(connection, run[0].position, service, known, {})
+                known_rows.restore_fingerprints(connection, run[0].position, service, known)
                 run = []
 
 
