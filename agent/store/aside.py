@@ -40,6 +40,13 @@ def remove_leftovers(path: Path) -> None:
         beside(path, f"{_SALVAGING}{part}").unlink(missing_ok=True)
 
 
+def set_log_aside(path: Path, time: str) -> None:
+    """Put a log away that is not the store's latest, so that nothing is read from it."""
+    beside(path, "-wal").rename(beside(path, f"{_DAMAGED}{time}-older-wal"))
+    beside(path, "-shm").unlink(missing_ok=True)
+    sync_folder(path)
+
+
 def finish(path: Path, new: Path, time: str) -> None:
     """Put a complete salvaged file in the damaged one's place."""
     with new.open("rb") as file:

@@ -118,7 +118,7 @@ class Committer:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
-        self._mark.note(self._memory.end)
+        self._mark.note(self._memory.end, self._transactions.log_round)
         if decision.packed:
             self._epoch_first = decision.epoch_first
         self._note(decision, range(decision.first_position, decision.next_position))
@@ -193,6 +193,7 @@ class Committer:
     def _begin_epoch(self) -> None:
         self._epoch_first = 0
         self._opening = begin(self._clock, self.service())
+        self._mark.note(self._memory.end, self._transactions.log_round)  # a log that is empty may begin any round
 
     def _note(self, decision: Decision, positions: range) -> None:
         """Note the copies of events at these positions: only what is on disk can be repeated."""

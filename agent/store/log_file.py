@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.store import database
 from agent.store.database import LOG_FRAME_BYTES, LOG_HEADER_BYTES, DamagedStoreError, StoreError
-from agent.store.pages import is_log_header
+from agent.store.pages import is_log_header, read_piece
 
 _FRAME_HEAD_BYTES = 24
 _SALTS = slice(16, 24)
@@ -47,6 +47,11 @@ class LogFile:
         """Which files the connection has opened: the store's own, and the log."""
         self._state = _State()
         self._is_flushed = False
+
+    @property
+    def round(self) -> int | None:
+        """The log's round, as the first salt in its header, at the last look; None where it is empty."""
+        return _first_salt(self._state.header) if self._state.header else None
 
     def open(self) -> None:
         """Look at the files that a connection has just opened.
@@ -235,6 +240,19 @@ class LogFile:
 
     def _overwritten(self) -> DamagedStoreError:
         return DamagedStoreError(f"{self._path}: truncated or overwritten while the store was open")
+
+
+def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
+    """Whether a store's log is an older copy of itself, or another one: it does not follow the round that is given.
+
+    False where nothing tells: without a round, without a log, or where its header is not whole.
+    """
+    log = Path(f"{path}-wal")
+    if log_round is None or not log.exists():
+        return False
+    with log.open("rb") as file:
+        header = read_piece(file.fileno(), 0, LOG_HEADER_BYTES)
+    return is_log_header(header) and (_first_salt(header) - log_round) % (1 << 32) > _ROUNDS_MAX
 
 
 def _follows(before: bytes, header: bytes) -> bool:

@@ -17,6 +17,7 @@ from agent.store.fingerprints import DEFAULT_BOUNDS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.inspection import inspect_files
 from agent.store.known import Spans
+from agent.store.log_file import is_of_earlier_round
 from agent.store.opening import Memory, load
 from agent.store.salvage import salvage
 from agent.store.use_mark import Noted, UseMark
@@ -64,6 +65,8 @@ def _open(
     lacks_log = use_mark.lacks_log(path)
     if lacks_log:
         use_mark.note_lost_log(path)
+    if _has_older_log(path):
+        raise DamagedStoreError(f"{path}-wal: older than the last commit, or another store's")
     inspect_files(path)
     connection = connect(path)
     try:
@@ -76,7 +79,7 @@ def _open(
             log.warning("store=log-gone effect=%r", "none: another program has written it back and removed it")
         memory = load(connection, clock, spans, bounds)
         with closing(UseMark(path, clock.boot())) as mark:
-            mark.note(end)
+            mark.note(end, None)  # an empty log begins a round of any number
     except BaseException:
         connection.close()
         raise
@@ -95,12 +98,20 @@ def _loss(noted: Noted | None, end: int, boot: str, *, lacks_log: bool) -> str:
     return END_GONE if noted is not None and end < noted.end else ""
 
 
+def _has_older_log(path: Path) -> bool:
+    """Whether the log that lies beside the store is older than the last commit that its mark notes."""
+    noted = use_mark.noted(path)
+    return noted is not None and is_of_earlier_round(path, noted.log_round)
+
+
 def _replace(path: Path, clock: Clock, reason: str) -> None:
     time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
     bytes_needed = database.bytes_on_disk(path)
     try:
         new = aside.prepare(path)
+        if _has_older_log(path):
+            aside.set_log_aside(path, time)
         found = salvage(path, new, reason)
         aside.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:

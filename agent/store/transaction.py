@@ -83,6 +83,11 @@ class Transactions:
         assert self._connection is not None
         return self._connection
 
+    @property
+    def log_round(self) -> int | None:
+        """The log's round at the last look; None where the log is empty."""
+        return self._log.round
+
     def ensure_durable(self) -> None:
         """Have all that was committed before in the store's files and on the medium; raise OSError where that fails."""
         self.connection()

@@ -1,13 +1,14 @@
 """The mark of a store in use, `events.db.open`: it stands beside the file while something may be in the log alone.
 
 It holds the last position that was committed, by which it is told whether a log that is gone, or that has lost its end,
-has taken events with it.
+has taken events with it; and the log's round, by which an older copy or another log in its place is known.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from agent.store import aside
 log = logging.getLogger(__name__)
 
 _LOG_GONE = "the log is gone"
+_NO_ROUND = "-" * 8
+_NOTE = re.compile(rf"(?P<end>[0-9]{{20}}) (?P<round>[0-9a-f]{{8}}|{_NO_ROUND}) (?P<boot>[^\n]*)\n")
 _MODE = 0o644
 
 
@@ -27,6 +30,8 @@ class Noted:
     end: int
     boot: str
     """In which boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
+    log_round: int | None = None
+    """The first salt in the header of the log that held the commit; None where the log was empty."""
 
 
 class UseMark:
@@ -38,14 +43,14 @@ class UseMark:
         self._file: int | None = None
         self._fails = False
 
-    def note(self, end: int) -> None:
-        """Note the last position, in place of the one before, after its commit and before anybody is acked.
+    def note(self, end: int, log_round: int | None) -> None:
+        """Note the last position and the log's round, in place of those before, before anybody is acked.
 
         Not flushed: what a process wrote survives its kill, and after a power cut the boot is another one. A mark that
         cannot be written is emptied, since an older position would have a lost log taken for one that was written back.
         """
         try:
-            self._write(f"{end:020} {self._boot}\n".encode())
+            self._write(f"{end:020} {_NO_ROUND if log_round is None else f'{log_round:08x}'} {self._boot}\n".encode())
         except OSError as error:
             if not self._fails:
                 log.warning("store=open note=failed reason=%r", str(error))
@@ -98,8 +103,10 @@ def noted(path: Path) -> Noted | None:
     mark = mark_of(path)
     if not mark.exists():
         return None
-    position, _, boot = aside.text(mark).removesuffix(_LOG_GONE).partition(" ")
-    return Noted(int(position), boot.removesuffix("\n")) if position.isdecimal() else None
+    match = _NOTE.match(aside.text(mark))
+    if match is None:
+        return None
+    return Noted(int(match["end"]), match["boot"], None if match["round"] == _NO_ROUND else int(match["round"], 16))
 
 
 def lacks_file(path: Path) -> bool:

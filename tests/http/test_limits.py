@@ -6,6 +6,7 @@ import asyncio
 import json
 import resource
 import socket
+import ssl
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -85,7 +86,7 @@ async def test_slow_clients_are_ended_and_the_others_are_served(
         ]
         for raw in loris:
             raw.send(begun)
-        with pytest.raises(ConnectionError):
+        with pytest.raises((ConnectionError, ssl.SSLEOFError)):  # as the close meets the handshake
             await Client(served.server.port, trusting() if tls else None).post(EVENT)
         assert served.server.connections <= 20
         for raw in loris:

@@ -178,7 +178,7 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 ) -> None:
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
-    UseMark(folder / database.FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1)
+    UseMark(folder / database.FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1, None)
     async with make_store(folder, HandClock(boot_name="boot-1")) as store:
         await accept(store, HandClock(), event(EXTRA))
         assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
@@ -237,7 +237,7 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     path = tmp_path / database.FILE_NAME
     path.touch()
     aside.suspect(path, "a reason")
-    UseMark(path, "boot-1").note(1)
+    UseMark(path, "boot-1").note(1, None)
     assert use_mark.noted(path) == Noted(1, "boot-1")
     monkeypatch.setattr(Path, "read_text", fail)
     assert aside.suspicion(path)

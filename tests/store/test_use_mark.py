@@ -122,3 +122,29 @@ async def test_a_kill_without_any_loss_declares_none(tmp_path: Path, clock: Hand
         folder = killed
     async with make_store(folder, clock) as store:
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_of_an_older_copy_of_the_log_nothing_is_read_and_what_the_file_has_stays(
+    tmp_path: Path, clock: HandClock, *, is_killed: bool
+) -> None:
+    folder = tmp_path / "live"
+    async with make_store(folder, clock) as store:
+        await accept(store, clock, *EVENTS[:3])
+        older = (folder / LOG).read_bytes()
+        write_back(store)
+        await accept(store, clock, *EVENTS[3:6])
+        write_back(store)
+        await accept(store, clock, *EVENTS[6:])
+        if is_killed:
+            folder = what_a_kill_leaves(folder, tmp_path / "killed")
+            (folder / LOG).write_bytes(older)
+        else:
+            (folder / LOG).write_bytes(older)
+            assert (await accept(store, clock, Event("d", id=100))).refusal
+    async with make_store(folder, clock) as store:
+        await accept(store, clock, Event("d", id=101))
+        assert ids(store) == [*range(6), 101]
+        assert declares_loss(store)
+    [kept] = folder.glob("*.damaged-*-older-wal")
+    assert kept.read_bytes() == older
