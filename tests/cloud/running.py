@@ -70,7 +70,7 @@ class CloudSide:
         send(self.bootstrap_servers, self.topic, records, partition)
 
     def start(self, *options: str) -> Process:
-        """Start a job, and give it before it is ready."""
+        """Start a job, and return it before it is ready."""
         arguments = ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
         folders = (*self.sink_options(), "--checkpoint", self.place(self.checkpoint))
         rules = ("--window", self.window, "--trigger", "1s")
@@ -106,7 +106,7 @@ class CloudSide:
 
     @contextmanager
     def rows_held_back(self) -> Iterator[None]:
-        """Let nobody add to a table in PostgreSQL for a while; a Delta table is left as it is."""
+        """Lock the table in PostgreSQL against additions for a while; a Delta table is left as it is."""
         if self.postgres is None:
             yield
             return
@@ -165,7 +165,7 @@ class CloudSide:
         return str(comment[0]["it"]).removeprefix("oncegate:")
 
     def marks(self) -> list[str]:
-        """Give the fingerprints in the table, as hex, sorted."""
+        """Return the fingerprints in the table, as hex, sorted."""
         return sorted(bytes(row["fingerprint"]).hex() for row in self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
@@ -185,14 +185,14 @@ class CloudSide:
             return None
 
     def sink_options(self) -> tuple[str, ...]:
-        """Say where the table is, as job, audit and maintenance take it."""
+        """Return the options that name the table, as job, audit and maintenance take it."""
         if self.postgres is None:
             return ("--table", self.place("events"))
         file = self.postgres.write_connection(self.folder / "connection")
         return ("--sink", POSTGRES, "--connection", str(file), "--table", self.table_name)
 
     def ids(self) -> list[str]:
-        """Give the ids in the table, sorted as numbers."""
+        """Return the ids in the table, sorted as numbers."""
         return sorted((row["id"] for row in self.rows()), key=int)
 
     def receipts(self) -> list[TopicPartition]:
@@ -205,7 +205,7 @@ class CloudSide:
             raise
 
     def named(self) -> set[tuple[str, int]]:
-        """Give table and first offset of the receipts."""
+        """Return table and first offset of the receipts."""
         said = [read_receipt(one) for one in self.receipts()]
         return {(receipt.table, receipt.first) for receipt in said if receipt is not None}
 
