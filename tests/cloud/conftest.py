@@ -80,7 +80,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture
 def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
-    """Give a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
+    """Yield a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
     topic = f"events.{uuid4().hex}"
     broker.create_topics(topic, partitions=PARTITIONS)
     side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
@@ -95,7 +95,7 @@ def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture
 def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[ConsumerSide]:
-    """Give a topic, a table and a group that nobody has used; no member is left behind."""
+    """Yield a topic, a table and a group that nobody has used; no member is left behind."""
     made = ConsumerSide(broker, postgres, tmp_path, f"c{uuid4().hex}")
     yield made
     for member in made.members:

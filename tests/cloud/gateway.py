@@ -25,7 +25,7 @@ class Record:
 
 @dataclass(slots=True)
 class Gateway:
-    """Give events their labels, as one epoch of one gateway."""
+    """Label events, as one epoch of one gateway."""
 
     name: str = "gw-1"
     epoch: str = "00000000000000a1"
@@ -60,7 +60,7 @@ class Gateway:
 
 
 def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: int = 0) -> list[Event]:
-    """Give events with a time of now, told apart by their counter."""
+    """Return events with a time of now, told apart by their counter."""
     return [Event(device, id=start + n, time=now(), data={"t": 20.5 + n}) for n in range(count)]
 
 
