@@ -32,7 +32,7 @@ def _demo(folder: Path, *arguments: str) -> list[str]:
 
 
 def _left_behind(folder: Path) -> list[str]:
-    """Name the processes that have to do with the folder."""
+    """Return the command lines of the processes that have to do with the folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -65,7 +65,7 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
 
 
 def _check_the_truth(folder: Path) -> None:
-    """Hold ledger and table against each other once more, and see that the oracle is not blind."""
+    """Compare ledger and table once more, and check that the oracle finds rows that are missing or doubled."""
     lines = list(ledger.read(folder / "ledger.jsonl"))
     events = [line.event for line in lines if isinstance(line, Told)]
     rows = list(delta.read(folder / "cloud" / "table"))
@@ -85,7 +85,7 @@ def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
 
 
 def _by_content(rows: list[Row]) -> list[Row]:
-    """Give what a dedup by content alone would have left."""
+    """Return what a dedup by content alone would have left."""
     return list({(row.device, row.type, canonical(row.data)): row for row in rows}.values())
 
 

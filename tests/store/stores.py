@@ -98,7 +98,7 @@ async def accept(store: EventStore, clock: HandClock, *events: Event, proof: byt
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
-    """Give all new events in order."""
+    """Return all new events in order."""
     events: list[StoredEvent] = []
     while found := store.read(events[-1].position if events else 0, 100, 1 << 20):
         events.extend(found)
