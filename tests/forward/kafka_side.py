@@ -56,7 +56,7 @@ class KafkaSide:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "2"})
 
     def settings(self, delivery: str = "at-least-once", **properties: str) -> KafkaSettings:
-        """Give the agent's settings for this topic; `_` stands for the dots of a property."""
+        """Return the agent's settings for this topic; `_` stands for the dots of a property."""
         dotted = {name.replace("_", "."): value for name, value in properties.items()}
         return KafkaSettings(self.bootstrap_servers, self.topic, delivery, dotted)
 
@@ -78,7 +78,7 @@ class KafkaSide:
         wait_until(lambda: self.topic_id() is None, "the topic is gone")
 
     def add_partitions(self, count: int) -> None:
-        """Let the topic have so many partitions, and wait until all of them answer."""
+        """Set the number of partitions, and wait until all of them answer."""
         self._admin.create_partitions([NewPartitions(self.topic, count)])[self.topic].result(ANSWER_SECONDS_MAX)
         self.partitions = count
         wait_until(self._answers, "the topic's new partitions answer")
@@ -113,7 +113,7 @@ class KafkaSide:
         return str(Receipt(table, first, str(self.topic_id()), succeeds))
 
     def forget_offsets(self, group: str = GROUP) -> None:
-        """Let a group's offsets be gone, as after their time."""
+        """Remove a group's offsets, as their expiry does."""
         self._admin.delete_consumer_groups([group])[group].result(ANSWER_SECONDS_MAX)
 
     def consume_as_anybody(self, group: str = GROUP) -> None:
@@ -150,7 +150,7 @@ class KafkaSide:
         producer.abort_transaction(ANSWER_SECONDS_MAX)
 
     def ends(self, isolation: str = "read_committed") -> dict[int, int]:
-        """Give each partition's next offset; a broker that has just come back may not lead them yet."""
+        """Return each partition's next offset; a broker that has just come back may not lead them yet."""
         with self._consumer(isolation) as consumer:
             return {number: self._end(consumer, number) for number in range(self.partitions)}
 
@@ -164,7 +164,7 @@ class KafkaSide:
                     raise
 
     def records(self) -> list[Message]:
-        """Give all records that are committed, each partition's in its order, once no transaction is open."""
+        """Return all records that are committed, each partition's in its order, once no transaction is open."""
         wait_until(lambda: self.ends() == self.ends(isolation="read_uncommitted"), "no transaction is open")
         records: list[Message] = []
         unread = set(range(self.partitions))
@@ -183,7 +183,7 @@ class KafkaSide:
         return records
 
     def marker(self, gateway: str) -> Marker | None:
-        """Give the marker of the latest transaction that a gateway has committed."""
+        """Return the marker of the latest transaction that a gateway has committed."""
         # Not by AdminClient, which crashes before there is a coordinator (librdkafka issue 5040).
         settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": GROUP_PREFIX + gateway}
         with Consumer(settings) as reader:
@@ -194,7 +194,7 @@ class KafkaSide:
             return parse_marker(raw_metadata(committed)) if committed.offset >= 0 else None
 
     def leader(self, partition: int) -> int:
-        """Give the number of the broker that leads a partition."""
+        """Return the number of the broker that leads a partition."""
         return int(self._partition(partition).leader)
 
     def replicas(self, partition: int) -> set[int]:
@@ -222,7 +222,7 @@ class KafkaSide:
         return found
 
     def _takes(self, request: ConsumerGroupTopicPartitions) -> bool:
-        """Tell whether the group took the offsets; a coordinator that has just come back loads its group first."""
+        """Whether the group took the offsets; a coordinator that has just come back loads its group first."""
         try:
             answer = self._admin.alter_consumer_group_offsets([request])[request.group_id].result(ANSWER_SECONDS_MAX)
         except KafkaException:
@@ -249,16 +249,16 @@ class KafkaSide:
 
 
 def headers(record: Message) -> dict[str, bytes]:
-    """Give the headers of a record in their order."""
+    """Return the headers of a record in their order."""
     given = cast("list[tuple[str, bytes]]", record.headers())
     return dict(given)
 
 
 def header(record: Message, name: str) -> bytes:
-    """Give one header of a record."""
+    """Return one header of a record."""
     return headers(record)[name]
 
 
 def sequence(record: Message) -> int:
-    """Give the sequence, which the twin of the outbox makes equal to the position."""
+    """Return the sequence, which the twin of the outbox makes equal to the position."""
     return int(header(record, "ce_sequence"))
