@@ -77,11 +77,11 @@ class Machine:
         return done.stdout
 
     def show(self, name: str) -> str:
-        """Give a property of the agent's unit; empty while the machine does not answer."""
+        """Return a property of the agent's unit; empty while the machine does not answer."""
         return self.run("systemctl", "show", "--value", "--property", name, _UNIT, check=False).strip()
 
     def main_pid(self) -> int:
-        """Give the agent's process as this machine sees it."""
+        """Return the agent's process as this machine sees it."""
         inner = self.show("MainPID")
         for status in Path("/proc").glob("[0-9]*/status"):
             try:
@@ -109,7 +109,7 @@ class Machine:
         self.wait_until_up()
 
     def leader(self) -> int | None:
-        """Give the machine's first process: systemd, below systemd-nspawn, below the shell that starts it again."""
+        """Return the machine's first process: systemd, below systemd-nspawn, below the shell that starts it again."""
         for nspawn in _children(self.process.pid, "systemd-nspawn"):
             for leader in _children(nspawn, "systemd"):
                 return leader
@@ -121,7 +121,7 @@ class Machine:
 
 
 def _children(parent: int, name: str) -> Iterator[int]:
-    """Give the processes of a name that another has started."""
+    """Return the processes of a name that another has started."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             inside, _, fields = entry.read_text().rpartition(")")

@@ -44,7 +44,7 @@ class Root:
         return done
 
     def path(self, place: str) -> Path:
-        """Give where a place of the system lies."""
+        """Return where a place of the system lies."""
         return self.folder / place.lstrip("/")
 
     def install(self, package: Path, *options: str) -> str:
@@ -83,12 +83,12 @@ def unpack(archive: Path, folder: Path) -> Root:
 
 
 def may_build() -> bool:
-    """Tell whether we may make systems at all."""
+    """Whether we may make systems at all."""
     return os.geteuid() == 0
 
 
 def _sources() -> str:
-    """Give this machine's sources of Debian itself; others would bring what no gateway has."""
+    """Return this machine's sources of Debian itself; others would bring what no gateway has."""
     for file in (*sorted((_SOURCES / "sources.list.d").glob("*.sources")), _SOURCES / "sources.list"):
         text = file.read_text() if file.exists() else ""
         if SUITE in text and "debian" in text and "main" in text:
