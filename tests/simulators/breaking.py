@@ -163,13 +163,13 @@ def label_an_event_again(true: Run, random: Random) -> Broken:
 
 @_breaks("disordered")
 def swap_sequences(true: Run, random: Random) -> Broken:
-    """Let two events of a device that followed one another exchange their sequences."""
+    """Exchange, of two events of a device that followed one another, their sequences."""
     return swapped(true, random, "sequence")
 
 
 @_breaks("disordered")
 def swap_offsets(true: Run, random: Random) -> Broken:
-    """Let two events of a device that followed one another exchange their offsets."""
+    """Exchange, of two events of a device that followed one another, their offsets."""
     return swapped(true, random, "offset")
 
 
@@ -209,7 +209,7 @@ def store_what_was_never_sent(true: Run, random: Random) -> Broken:
 
 @_breaks("invented")
 def store_before_it_was_sent(true: Run, random: Random) -> Broken:
-    """Give an event's records and rows a moment before its first transmission."""
+    """Set an event's records and rows a moment before its first transmission."""
     mark = choose(marks_of_rows(true), random)
     if mark is None:
         return None
@@ -224,7 +224,7 @@ def store_before_it_was_sent(true: Run, random: Random) -> Broken:
 
 @_breaks("premature")
 def give_receipts_too_soon(true: Run, random: Random) -> Broken:
-    """Give receipts for what the table does not have."""
+    """Add receipts for what the table does not have."""
     return replace(true, lines=[*true.lines, Happened(0, "job", f"{AHEAD}{random.randint(1, 9)}")])
 
 

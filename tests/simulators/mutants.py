@@ -82,7 +82,7 @@ def sequence_reused() -> None:
 
 
 def key_too_wide() -> None:
-    """Let the moment of receipt enter the fingerprint."""
+    """Put the moment of receipt into the fingerprint."""
     from hashlib import blake2b
 
     from agent import identity
@@ -121,7 +121,7 @@ def late_event_dropped() -> None:
 
 
 def receipt_before_commit() -> None:
-    """Give the receipts of a batch, and then write it."""
+    """Commit the receipts of a batch, and then write it."""
     from cloud import batch
 
     write = batch.BatchWriter._write

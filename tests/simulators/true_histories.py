@@ -85,7 +85,7 @@ class Model:
             self._begin_epoch(gateway)
 
     def play(self, verb: Verb, device: int, choice: int) -> None:
-        """Let something happen where it can; the choice decides how."""
+        """Make something happen where it can; the choice decides how."""
         self.now += STEP_MILLISECONDS
         gateway = choice % self.gateways
         match verb:
@@ -105,7 +105,7 @@ class Model:
                 self._restore(gateway)
 
     def finish(self) -> list[Row]:
-        """Let sensors and forwarders come to an end, and return the table."""
+        """End sensors and forwarders, and return the table."""
         for device in list(self.under):
             self._end(device, 1)
         for gateway in range(self.gateways):
