@@ -20,7 +20,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(broker: Broker) -> KafkaSide:
-    """Give a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
+    """Return a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
     if broker.process.alive:
         broker.resume()
     else:
@@ -32,7 +32,7 @@ def kafka(broker: Broker) -> KafkaSide:
 
 @pytest.fixture
 def gateway(kafka: KafkaSide) -> str:
-    """Give a gateway of this test's own: its name is its transactional id."""
+    """Return a gateway of this test's own: its name is its transactional id."""
     return f"gw-{kafka.topic}"
 
 

@@ -33,7 +33,7 @@ def accepted(folder: Path) -> int:
 
 
 def stored(folder: Path) -> list[dict[str, object]]:
-    """Give the events of devices in the store, in their order, as the Kafka record has them."""
+    """Return the events of devices in the store, in their order, as the Kafka record has them."""
     connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
@@ -43,7 +43,7 @@ def stored(folder: Path) -> list[dict[str, object]]:
 
 
 def rejected(folder: Path) -> list[tuple[str, str, bytes]]:
-    """Give device, reason and bytes of what was rejected."""
+    """Return device, reason and bytes of what was rejected."""
     connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
     try:
         return list(connection.execute("SELECT device, reason, raw FROM rejected ORDER BY number"))
