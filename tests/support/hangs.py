@@ -68,19 +68,19 @@ def _raise(item: pytest.Item, raising: Callable[[], object]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the time limit raise its error."""
+    """Allow the time limit to raise its error."""
     return (yield from _running(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the time limit raise its error."""
+    """Allow the time limit to raise its error."""
     return (yield from _running(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the time limit raise its error."""
+    """Allow the time limit to raise its error."""
     return (yield from _running(item))
 
 
