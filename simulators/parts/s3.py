@@ -43,14 +43,14 @@ class S3:
         try:
             self.start()
         except BaseException:  # a Ctrl-C, too: nobody holds the process yet
-            self.close()
+            self.kill()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.kill()
 
     def start(self) -> None:
         """Start the server, and return once it takes connections."""
@@ -59,10 +59,6 @@ class S3:
 
     def kill(self) -> None:
         """End the server by SIGKILL."""
-        self.process.kill()
-
-    def close(self) -> None:
-        """End the server. Its objects stay."""
         self.process.kill()
 
     def remove(self, folder: str) -> None:
@@ -84,6 +80,8 @@ class S3:
             "endpoint": self.endpoint,
             "endpoint.region": "us-east-1",
             "path.style.access": "true",
+            "attempts.maximum": "2",  # a server that is gone is to be noticed within seconds
+            "retry.limit": "2",
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
         }
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in options.items()}

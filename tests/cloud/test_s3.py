@@ -41,10 +41,11 @@ def test_a_server_that_goes_away_loses_and_doubles_nothing(cloud: CloudSide) -> 
     cloud.start()
     cloud.send(gateway.records(readings(10)))
     cloud.wait_for_receipts(10)
-    cloud.s3.kill()
     cloud.send(gateway.records(readings(200, start=10)))
+    cloud.wait_for_log("batch=1 stage=planned")
+    cloud.s3.kill()
+    assert cloud.wait_for_end() == 1
     cloud.s3.start()
-    if not cloud.jobs[-1].alive:
-        cloud.start()
+    cloud.start()
     cloud.wait_for_receipts(210)
     assert cloud.ids() == [str(number) for number in range(210)]
