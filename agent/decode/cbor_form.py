@@ -158,12 +158,15 @@ def _chunks(body: bytes, position: int, major: int, items_left: list[int]) -> tu
 def _array(body: bytes, position: int, count: int, depth: int, items_left: list[int]) -> tuple[object, int]:
     _check_room(body, position, count, depth, items_left)
     items: list[object] = []
-    while len(items) != count:
-        if count < 0:
-            if body[position] == _BREAK:
-                return items, position + 1
-            _check_room(body, position, 1, depth, items_left)
-        item, position = _item(body, position, depth - 1, items_left)
+    depth -= 1
+    if count < 0:
+        while body[position] != _BREAK:
+            _count(1, items_left)
+            item, position = _item(body, position, depth, items_left)
+            items.append(item)
+        return items, position + 1
+    for _ in range(count):
+        item, position = _item(body, position, depth, items_left)
         items.append(item)
     return items, position
 
@@ -178,7 +181,7 @@ def _map(body: bytes, position: int, count: int, depth: int, items_left: list[in
             if body[position] == _BREAK:
                 position += 1
                 break
-            _check_room(body, position, 2, depth, items_left)
+            _count(2, items_left)
         key, position = _item(body, position, depth - 1, items_left)
         value, position = _item(body, position, depth - 1, items_left)
         count -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 
 from agent.decode.error import InvalidEvent, Undecodable
@@ -24,6 +24,7 @@ CBOR_LABELS: Mapping[object, str] = {
     0: "n", 1: "u", 2: "v", 3: "vs", 4: "vb", 5: "s", 6: "t", 7: "ut", 8: "vd",
 }  # fmt: skip
 """RFC 8428 section 6."""
+FIELDS = frozenset(CBOR_LABELS.values())
 _VALUE_FIELDS = ("v", "vs", "vb", "vd")
 
 Record = Mapping[object, object]
@@ -41,14 +42,13 @@ class Bases:
 
     def after(self, record: Record) -> Bases:
         """Take over a record's own base fields; a wrong one leaves all records after it without a meaning."""
+        if BASE_FIELDS.isdisjoint(record):
+            return self
         version = record.get("bver", VERSION_MAX)
         if type(version) is not int or not 0 < version <= VERSION_MAX:
             raise Undecodable(f"SenML: bver is not a version up to {VERSION_MAX}")
-        if not BASE_FIELDS & record.keys():
-            return self
         try:
-            return replace(
-                self,
+            return Bases(
                 name=(_text(record, "bn", self.name) or "")[:BASE_NAME_CHARACTERS_READ],
                 time=_number(record, "bt", self.time),
                 unit=_text(record, "bu", self.unit),
@@ -63,6 +63,8 @@ def read_record(item: object) -> Record:
     """Name a record's fields; raise Undecodable where it is no map or asks for what we do not understand."""
     if not isinstance(item, dict):
         raise Undecodable(f"SenML: {item.reason}" if isinstance(item, Invalid) else "SenML: a record is not a map")
+    if item.keys() <= FIELDS:
+        return item
     record: dict[object, object] = {CBOR_LABELS.get(label, label): value for label, value in item.items()}
     if len(record) != len(item):
         raise Undecodable("SenML: a record has a field twice")
