@@ -1,46 +1,16 @@
-"""Files that a keeper of the gateway writes: settings, secrets, certificates, whatever they turn out to hold.
+"""Files of the configuration, as text and as TOML, and folders flushed to the disk.
 
-Reading one neither waits (a FIFO nobody writes to, a terminal) nor takes memory without bound (a device, a file of
-gigabytes), and every failure is an OSError, a UnicodeDecodeError or a TOMLDecodeError.
+Every failure is an OSError, a UnicodeDecodeError or a TOMLDecodeError.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BYTES_MAX = 1 << 20
-"""Thousands of times what a configuration takes, and what a gateway always has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A file as it was read, and its mode at that moment."""
-
-    data: bytes
-    mode: int
-
-
-def read(path: Path, bytes_max: int = BYTES_MAX) -> Content:
-    """Read a regular file, or what a link to one leads to; raise OSError for anything else and anything larger."""
-    # Not blocking: open() on a FIFO waits for a writer. No terminal becomes ours.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(bytes_max + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > bytes_max:
-        raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", str(path))
-    return Content(data, mode)
+from contract.files import read
 
 
 def read_text(path: Path) -> str:

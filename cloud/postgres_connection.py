@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cloud.errors import SinkError, StopError
-from contract.secret_files import read_private
+from contract.files import read_private
 
 CONNECT_SECONDS_MAX = 30
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from contract import secret_files
+from contract import files
 
 
 class PropertiesError(Exception):
@@ -28,7 +28,7 @@ def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
 def read_private(file: Path) -> dict[str, str]:
     """Return the properties of a file that nobody but its owner can read or write."""
     try:
-        text = secret_files.read_private(file)
+        text = files.read_private(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
         raise PropertiesError(f"{file}: {reason}") from error

@@ -22,6 +22,7 @@ from agent.coap.errors import CredentialsError
 from agent.decode.error import InvalidEvent
 from agent.decode.event_map import device_name
 from contract.event import DEVICE_RESERVED_PREFIX
+from contract.files import read
 
 SUFFIX = ".toml"
 SECRET_BYTES, SECRET_BYTES_MIN = 16, 16
@@ -171,7 +172,7 @@ def _shown(path: Path) -> str:
 def _read(path: Path) -> Credential:
     file = _shown(path)
     try:
-        content = files.read(path, FILE_BYTES_MAX)
+        content = read(path, FILE_BYTES_MAX)
         table = files.parse_toml(content.data.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error

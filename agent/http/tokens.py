@@ -16,9 +16,9 @@ from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 
-from agent import files
 from agent.http.errors import HttpSettingsError
 from contract.event import DEVICE_RESERVED_PREFIX
+from contract.files import read
 
 NAME_CHARACTERS_MAX = 256
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
@@ -67,7 +67,7 @@ class Tokens:
 def read_tokens(path: Path) -> Tokens:
     """Read a token file; raise HttpSettingsError, which names the line and never its hash."""
     try:
-        content = files.read(path)
+        content = read(path)
         text = content.data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise HttpSettingsError(f"http.token_file: {path} cannot be read: {error}") from error

@@ -21,6 +21,7 @@ from agent.http.tokens import read_tokens
 from agent.mqtt.client import look
 from agent.mqtt.error import MqttError
 from agent.settings import HttpSettings, KafkaSettings, MqttSettings
+from contract.files import BYTES_MAX, read
 from tests.agent.odd_files import ODD, outcome
 
 
@@ -66,9 +67,9 @@ def test_what_is_no_readable_file_is_an_error_and_keeps_nobody_waiting(tmp_path:
 
 
 def test_a_file_as_large_as_may_be_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a" * files.BYTES_MAX)
+    (tmp_path / "a").write_bytes(b"a" * BYTES_MAX)
     (tmp_path / "b").symlink_to("a")
-    assert len(files.read(tmp_path / "b").data) == files.BYTES_MAX
+    assert len(read(tmp_path / "b").data) == BYTES_MAX
 
 
 @given(st.text(max_size=200) | st.text(st.sampled_from("[]{}=\"'.,\n 0e-:TZ"), max_size=60))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.files import SECRET_BYTES_MAX
 from contract.properties import PropertiesError, read_private
-from contract.secret_files import BYTES_MAX
 
 
 def _write(folder: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -38,7 +38,7 @@ def test_a_file_to_which_others_have_rights_is_refused(tmp_path: Path, mode: int
         ("a=b\nhidden\n", r":2: expected name=value"),
         ("=hidden\n", r":1: expected name=value"),
         (b"hidden=\xff", "no UTF-8 text"),
-        ("a=hidden\n" * (BYTES_MAX // 8), "larger than 65536 bytes"),
+        ("a=hidden\n" * (SECRET_BYTES_MAX // 8), "larger than 65536 bytes"),
     ],
 )
 def test_what_is_no_such_file_is_told_without_its_content(tmp_path: Path, text: str | bytes, reason: str) -> None:
