@@ -30,8 +30,7 @@ from agent.forward.error import KafkaSettingsError
 from agent.http.errors import BindError as HttpBindError
 from agent.http.errors import HttpSettingsError
 from agent.settings import Settings
-from agent.store.damage import DamagedEventError, is_damage
-from agent.store.database import StoreError
+from agent.store.errors import DamagedEventError, StoreError, is_damage
 from agent.terminal import Colour, paint, printable
 
 FAILURE = 1

@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agent import configuration
-from agent.store import database, known_rows, tables
+from agent.store import known_rows, tables
 from agent.store.kept import Kept, read_all
+from agent.store.layout import FILE_NAME
 from agent.store.reader import Epochs
 from agent.store.states import States
 from agent.store.tracing import fingerprint_at
@@ -47,7 +48,7 @@ def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, ob
     """Yield the latest stored events in order: the record's keys and `state`; what is not taken holds nothing."""
     from agent.store.reading import read_only
 
-    with read_only(folder / database.FILE_NAME) as store:
+    with read_only(folder / FILE_NAME) as store:
         end = tables.last_position(store)
         first = max(tables.first_event(store) or 1, end - limit + 1)
         for entry in read_all(store, range(first, end + 1)):
@@ -61,7 +62,7 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
     """Yield the latest copies that were recognised, each with the event that it repeats."""
     from agent.store.reading import read_only
 
-    with read_only(folder / database.FILE_NAME) as store:
+    with read_only(folder / FILE_NAME) as store:
         copies = known_rows.latest_duplicates(store, limit)
         epochs, states = Epochs.load(store), States(store)
         for copy in copies:

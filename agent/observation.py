@@ -13,8 +13,9 @@ from agent.live import Live
 from agent.pipeline import Pipeline
 from agent.settings import GatewaySettings
 from agent.status import Status, read_status
-from agent.store import database, disk
+from agent.store import disk
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.telemetry.links import Links
 from agent.trace_command import read_trace
 from agent.watch import LastWords
@@ -55,7 +56,7 @@ def observe(
         outbox=store.counts,
         store_bytes=store.bytes_on_disk,
         store_bytes_max=store.bytes_max,
-        log_bytes=lambda: disk.log_bytes(folder / database.FILE_NAME),
+        log_bytes=lambda: disk.log_bytes(folder / FILE_NAME),
         written_bytes=store.written_bytes,
         status=status,
         clock=clock,

@@ -13,6 +13,7 @@ from contextlib import closing
 from agent import configuration
 from agent.store import database
 from agent.store.kept import positions_of, read_kept
+from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.states import FORWARDED, LOST, NEW, PROCESSED
 from agent.terminal import Colour, count, paint, printable
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.forward.replay import send_again
 
     settings = configuration.load(arguments.config)
-    with closing(database.open_for_reading(settings.gateway.state_dir / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(settings.gateway.state_dir / FILE_NAME)) as connection:
         known = positions_of(connection, arguments.epoch)
         if known is None:
             return _fail(f"epoch {arguments.epoch} is not known here; see oncegate status and oncegate events")

@@ -23,8 +23,7 @@ from agent.forward.receipts import Receipts
 from agent.notify import Notifier
 from agent.pipeline import Pipeline
 from agent.settings import Settings
-from agent.store.database import DamagedStoreError
-from agent.store.disk import NoRoomError
+from agent.store.errors import DamagedStoreError, NoRoomError
 from agent.store.event_store import EventStore
 from agent.supervision import supervise, wait_for_room
 from agent.telemetry.links import Links

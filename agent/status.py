@@ -7,16 +7,16 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.forward.account import UNSURE_FACT, read_account
-from agent.forward.held import HELD_FACT, read_held
-from agent.forward.hold import HOLD_FACT, read_hold
-from agent.forward.link import STOPPED_FACT
+from agent.forward.account import read_account
+from agent.forward.held import read_held
+from agent.forward.hold import read_hold
 from agent.forward.records import read_front
 from agent.store import database, disk, gaps, known_rows, tables
-from agent.store.damage import DamagedEventError
+from agent.store.errors import DamagedEventError
+from agent.store.facts import FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.layout import FILE_NAME
 from agent.store.reader import Epochs, read_packed
 from agent.store.states import States
-from agent.trace_command import TABLE_FACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Status:
 
 def read_status(folder: Path, gateway: str) -> Status:
     """Look at a store; raise StoreError where there is none."""
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     with closing(database.open_for_reading(path)) as connection, database.moment(connection):
         return _read(connection, path, gateway)
 
@@ -84,8 +84,8 @@ def read_status(folder: Path, gateway: str) -> Status:
 def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
     epochs = Epochs.load(connection)
     end = tables.last_position(connection)
-    held = read_held(tables.read_fact(connection, HELD_FACT)).values()
-    hold = read_hold(tables.read_fact(connection, HOLD_FACT))
+    held = read_held(tables.read_fact(connection, OVERSIZED)).values()
+    hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_openings(connection)
     last = epochs.last()
     return Status(
@@ -101,15 +101,15 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oldest_unprocessed=_oldest(connection, end, "new", "forwarded"),
         oldest_new=_oldest(connection, end, "new"),
         oldest_forwarded=_oldest(connection, end, "forwarded"),
-        table=tables.read_fact(connection, TABLE_FACT),
-        forwarding_stopped=tables.read_fact(connection, STOPPED_FACT) or "",
+        table=tables.read_fact(connection, RECEIPTS_TABLE),
+        forwarding_stopped=tables.read_fact(connection, FORWARDER_STOPPED) or "",
         receipts_held="" if hold is None else hold.reason,
         receipts_held_since=None if hold is None else hold.since,
         oversized=len(held),
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
         log_bytes=disk.log_bytes(path),
-        maybe_lost=read_account(tables.read_fact(connection, UNSURE_FACT)).unsure,
+        maybe_lost=read_account(tables.read_fact(connection, IN_DOUBT)).unsure,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent import configuration, terminal
 from agent.status import EventCounts, Status, read_status
 from agent.store import database, disk
+from agent.store.layout import FILE_NAME
 from agent.terminal import Colour, count, duration, paint, printable, size
 
 EXAMPLES = """examples:
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(status.document()))
         return 0
-    path = settings.gateway.state_dir / database.FILE_NAME
+    path = settings.gateway.state_dir / FILE_NAME
     running = database.in_use(path)
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.notify import Notifier
-from agent.store import database, disk
+from agent.store import disk
+from agent.store.errors import NoRoomError
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +62,11 @@ async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
 
 
-async def wait_for_room(error: disk.NoRoomError, folder: Path, asked_to_stop: asyncio.Event) -> None:
+async def wait_for_room(error: NoRoomError, folder: Path, asked_to_stop: asyncio.Event) -> None:
     """Wait until another trial to open the store may succeed, or until told to stop; the process stays alive."""
     log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
-    notifier, path = Notifier(), folder / database.FILE_NAME
-    wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, database.PAGE_BYTES))
+    notifier, path = Notifier(), folder / FILE_NAME
+    wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, PAGE_BYTES))
     while True:
         notifier.waits(f"cannot store: {error}")
         try:

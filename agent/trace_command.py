@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from agent import configuration
-from agent.store import database, tables
+from agent.store import tables
+from agent.store.facts import RECEIPTS_TABLE
+from agent.store.layout import FILE_NAME
 from agent.store.states import PROCESSED
 from agent.store.tracing import Trace, trace
 from agent.terminal import json_line, printable
@@ -16,7 +18,6 @@ from contract.moment import rfc3339
 from contract.record import encode_value
 
 UNKNOWN = 1
-TABLE_FACT = "receipts.table"
 
 
 EXAMPLES = """examples:
@@ -53,8 +54,8 @@ def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str,
     """Give what the store knows of the events under a fingerprint, in JSON's types."""
     from agent.store.reading import read_only
 
-    with read_only(folder / database.FILE_NAME) as store:
-        table = tables.read_fact(store, TABLE_FACT)
+    with read_only(folder / FILE_NAME) as store:
+        table = tables.read_fact(store, RECEIPTS_TABLE)
         return [_document(one, gateway, table) for one in trace(store, fingerprint)]
 
 

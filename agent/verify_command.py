@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from agent import configuration
-from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.terminal import printable
 
 WRONG = 1
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong, a line for each; 1 where anything is."""
     from agent.store.verification import verify
 
-    path = configuration.load(arguments.config).gateway.state_dir / database.FILE_NAME
+    path = configuration.load(arguments.config).gateway.state_dir / FILE_NAME
     result = verify(path)
     if arguments.json:
         print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))

@@ -16,6 +16,7 @@ from statistics import quantiles
 from confluent_kafka import Producer
 
 from agent.store import database, tables
+from agent.store.layout import FILE_NAME
 from benchmarks.store_fill import DEVICES
 from simulators import coap
 from simulators.parts.kafka import Broker
@@ -57,7 +58,7 @@ def drain(folder: Path, waiting: int) -> Drain:
         with Process(Command("agent", command, folder / "agent.log")) as agent:
             agent.wait_for_log("agent=ready")
             port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
-            return _watch(folder / "state" / database.FILE_NAME, waiting, port, agent.pid)
+            return _watch(folder / "state" / FILE_NAME, waiting, port, agent.pid)
 
 
 def warm(broker: Broker) -> None:

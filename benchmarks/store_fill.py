@@ -16,6 +16,7 @@ from agent.settings import IdentitySettings
 from agent.store import database, known_rows, tables
 from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints
 from agent.store.known import FINGERPRINT_BYTES
+from agent.store.layout import FILE_NAME
 from agent.store.opening import begin
 from agent.store.packing import PackedEvent, pack
 from agent.store.port import Candidate, Outcome, Submission
@@ -62,7 +63,7 @@ def submission(source: Iterator[Event], count: int, done: Callable[[Outcome], No
 def fill(folder: Path, remembered: int, waiting: int) -> None:
     """Make a store that remembers so many fingerprints, of which the latest so many are of events that wait."""
     folder.mkdir(parents=True)
-    with closing(database.open_for_service(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_service(folder / FILE_NAME)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         clock = SystemClock(trusted=True)
         connection.execute("BEGIN")

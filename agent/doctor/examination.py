@@ -15,7 +15,8 @@ from agent.doctor.wear import check_wear
 from agent.settings import Settings
 from agent.status import Status, read_status
 from agent.store import database, use_mark
-from agent.store.database import StoreError
+from agent.store.errors import StoreError
+from agent.store.layout import FILE_NAME
 from agent.store.wear import read_written
 
 
@@ -28,7 +29,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_mount(folder)
     yield from check_space(folder, settings.store)
     yield from check_memory(settings.identity)
-    if not _unreadable(folder / database.FILE_NAME):
+    if not _unreadable(folder / FILE_NAME):
         yield from check_wear(folder)
     yield from _check_store(settings)
     yield from check_ports(settings)
@@ -40,7 +41,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_store(settings: Settings) -> Iterator[Finding]:
-    path = settings.gateway.state_dir / database.FILE_NAME
+    path = settings.gateway.state_dir / FILE_NAME
     runs = "the agent runs" if database.in_use(path) else "the agent does not run"
     damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
     if reason := _unreadable(path):

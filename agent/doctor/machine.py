@@ -12,6 +12,7 @@ from agent.clock import Clock
 from agent.doctor.finding import Finding, fine, warning, wrong
 from agent.settings import GatewaySettings, IdentitySettings, StoreSettings
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.terminal import size
 from contract.moment import rfc3339
 from contract.record import Clock as Trust
@@ -108,7 +109,7 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     """See whether the store can grow to its bound."""
     state = os.statvfs(existing(folder))
     free = state.f_bavail * state.f_frsize
-    used = database.bytes_on_disk(folder / database.FILE_NAME)
+    used = database.bytes_on_disk(folder / FILE_NAME)
     missing = max(0, settings.max_bytes - used)
     text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
     if settings.max_bytes < STORE_BYTES_MIN:

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.doctor.finding import Finding, fine, wrong
 from agent.settings import Settings
 from agent.store import database
+from agent.store.layout import FILE_NAME
 
 PROC = Path("/proc")
 _LISTENING = "0A"
@@ -18,7 +19,7 @@ _LISTENING = "0A"
 
 def check_ports(settings: Settings) -> Iterator[Finding]:
     """See whether the ports are the agent's, or free for it."""
-    runs = database.in_use(settings.gateway.state_dir / database.FILE_NAME)
+    runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
     for name, part, kind in (
         ("coap.bind", settings.coap, socket.SOCK_DGRAM),
         ("http.bind", settings.http, socket.SOCK_STREAM),

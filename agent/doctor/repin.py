@@ -9,11 +9,12 @@ from pathlib import Path
 from agent.clock import SystemClock
 from agent.doctor import kafka, receipts
 from agent.forward.error import ForwardError
-from agent.forward.receipts import TABLE_FACT
 from agent.settings import Settings
 from agent.store import database, use_mark
-from agent.store.database import StoreError
+from agent.store.errors import StoreError
 from agent.store.event_store import EventStore
+from agent.store.facts import RECEIPTS_TABLE
+from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 
 
@@ -25,9 +26,9 @@ def repin(settings: Settings) -> tuple[str | None, str]:
     """Pin the table whose receipts the group bears now; give the old one and the new."""
     table = _table(settings)
     folder = settings.gateway.state_dir
-    if not (folder / database.FILE_NAME).exists() and not use_mark.lacks_file(folder / database.FILE_NAME):
+    if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
         raise RepinError("there is no store yet: the agent pins the first table that gives a receipt")
-    if database.in_use(folder / database.FILE_NAME):
+    if database.in_use(folder / FILE_NAME):
         raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
     _become_owner(folder)
     try:
@@ -57,8 +58,8 @@ async def _pin(settings: Settings, table: str) -> str | None:
         settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, SystemClock()
     )
     async with store:
-        before = await asyncio.to_thread(store.fact, TABLE_FACT)
-        await asyncio.to_thread(store.set_fact, TABLE_FACT, table)
+        before = await asyncio.to_thread(store.fact, RECEIPTS_TABLE)
+        await asyncio.to_thread(store.set_fact, RECEIPTS_TABLE, table)
     return before
 
 

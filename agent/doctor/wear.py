@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.doctor.finding import Finding, fine, warning
 from agent.doctor.machine import MOUNTS, existing, mount_of
-from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.wear import Written, read_written
 from agent.terminal import duration, size
 
@@ -24,7 +24,7 @@ _HOURS_PER_YEAR = 8_766.0
 
 def check_wear(folder: Path) -> Iterator[Finding]:
     """See what the agent has written, and what the card itself says of its life."""
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     mount = mount_of(existing(folder), MOUNTS.read_text())
     device = None if mount is None else _disk(mount.device)
     if path.exists():

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
-
-UNSURE_FACT: Final = "at-most-once"
-"""The durable fact that says what is in flight, and how many events may have been lost so."""
 
 
 @dataclass(frozen=True, slots=True)

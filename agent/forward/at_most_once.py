@@ -11,7 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from agent.forward import oversized
-from agent.forward.account import UNSURE_FACT, read_account
+from agent.forward.account import read_account
 from agent.forward.attempt import attempt
 from agent.forward.client import LastError, describe
 from agent.forward.error import SessionError, TopicMissingError, UnreachableError
@@ -27,6 +27,7 @@ from agent.forward.records import encode, is_own
 from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView
 from agent.forward.window import Flight
+from agent.store.facts import IN_DOUBT
 from agent.store.port import Outbox, StoredEvent
 
 CHECK_SECONDS_MAX: Final = 3.0
@@ -152,7 +153,7 @@ class _Ledger:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._account = read_account(outbox.fact(UNSURE_FACT))
+        self._account = read_account(outbox.fact(IN_DOUBT))
 
     @property
     def in_flight(self) -> int:
@@ -161,14 +162,14 @@ class _Ledger:
     def release(self, first: int, last: int) -> None:
         """Be done with a batch, on disk, before it is sent."""
         account = self._account.sending(first, last)
-        self._outbox.release(first, last, (UNSURE_FACT, str(account)))
+        self._outbox.release(first, last, (IN_DOUBT, str(account)))
         self._account = account
 
     def settle(self, *, on_disk: bool) -> None:
         """Note that all has arrived; on disk with the next batch, or at once."""
         self._account = self._account.settled()
         if on_disk:
-            self._outbox.set_fact(UNSURE_FACT, str(self._account))
+            self._outbox.set_fact(IN_DOUBT, str(self._account))
 
     def lose(self, reason: str) -> None:
         """Note, and say, that nobody knows what became of what was in flight."""
@@ -180,4 +181,4 @@ class _Ledger:
                 "some of them may be lost; none is sent again",
             )
             self._account = self._account.gone()
-            self._outbox.set_fact(UNSURE_FACT, str(self._account))
+            self._outbox.set_fact(IN_DOUBT, str(self._account))

@@ -33,16 +33,13 @@ from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker
 from agent.forward.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
 from agent.forward.window import Flight
 from agent.settings import KafkaSettings
+from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
 """After this the broker ends an open transaction, which holds back every reader of its partitions."""
 REPORT_SECONDS: Final = 0.005
 """How long it waits for delivery reports at once: nothing else is on its way meanwhile."""
-INTENT_FACT: Final = "transaction.intent"
-"""The durable fact that says what the latest transaction holds."""
-SETTLED_FACT: Final = "transaction.settled"
-"""The number of the latest transaction whose events are marked; on disk together with the mark."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +77,7 @@ class ExactlyOnce:
         producer = Producer({**config, "error_cb": errors})
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
-        intent = read_intent(way.outbox.fact(INTENT_FACT))
+        intent = read_intent(way.outbox.fact(TRANSACTION_INTENT))
         if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(way.outbox, intent):
             self._settle(way, intent, producer, stop)
         self._refuse_clones(way.outbox, intent, marker)
@@ -99,7 +96,7 @@ class ExactlyOnce:
 
     def _is_settled(self, outbox: Outbox, intent: Intent) -> bool:
         """Whether a transaction is marked, on disk or not yet."""
-        settled = max(int(outbox.fact(SETTLED_FACT) or 0), 0 if self._latest is None else self._latest.settled)
+        settled = max(int(outbox.fact(TRANSACTION_SETTLED) or 0), 0 if self._latest is None else self._latest.settled)
         return intent.marker.number <= settled
 
     def _settle(self, way: Way, intent: Intent, producer: Producer, stop: threading.Event) -> None:
@@ -112,7 +109,7 @@ class ExactlyOnce:
         if not visible:
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
-        note = (SETTLED_FACT, str(intent.marker.number))
+        note = (TRANSACTION_SETTLED, str(intent.marker.number))
         runs = [(events[0].position, events[-1].position) for events in _still_new(way.outbox, intent)]
         for first, last in runs:
             batch = replace(intent.batch, first=first, last=last)
@@ -202,7 +199,7 @@ class TransactionalSession:
         actual = self._way.watch.read(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
-        self._way.outbox.mark_forwarded(batch, (SETTLED_FACT, str(marker.number)))
+        self._way.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(marker.number)))
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = marker
         self.settled = marker.number
@@ -217,7 +214,7 @@ class TransactionalSession:
         self._number += 1
         marker = Marker(self._way.outbox.epoch(), self._number)
         intent = Intent(marker, self._marker, batch, (events[0].label, events[-1].label))
-        self._way.outbox.set_fact(INTENT_FACT, str(intent))
+        self._way.outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return marker
 
     def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> bool:

@@ -18,12 +18,13 @@ from agent.forward.client import LastError, describe, open_admin, producer_confi
 from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.exactly_once import ExactlyOnce
 from agent.forward.knock import knock
-from agent.forward.link import STOPPED_FACT, Link
+from agent.forward.link import Link
 from agent.forward.mode import Mode, Way
 from agent.forward.oversized import Oversized
 from agent.forward.topic import TopicWatch, create_command
 from agent.forward.wall_steps import WallSteps
 from agent.settings import KafkaSettings
+from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links
 
@@ -100,8 +101,8 @@ class Forwarder:
     def _note_stop(self, reason: str) -> None:
         """Write down for the commands why nothing is forwarded, as far as the disk takes it."""
         try:
-            if (self._outbox.fact(STOPPED_FACT) or "") != reason:
-                self._outbox.set_fact(STOPPED_FACT, reason)
+            if (self._outbox.fact(FORWARDER_STOPPED) or "") != reason:
+                self._outbox.set_fact(FORWARDER_STOPPED, reason)
         except OutboxError:
             return  # the log has said it, and so does the link's state
 

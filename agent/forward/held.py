@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
-
-HELD_FACT: Final = "oversized"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Final
-
-HOLD_FACT: Final = "receipts.held"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
 TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
 FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
-STOPPED_FACT = "forwarder.stopped"
-"""The durable fact that says why nothing is forwarded until the next start; empty where it is."""
 
 
 class Link:

@@ -17,8 +17,9 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from agent.clock import Clock
-from agent.forward.held import HELD_FACT, Held, read_held, write_held
+from agent.forward.held import Held, read_held, write_held
 from agent.forward.records import is_own
+from agent.store.facts import OVERSIZED
 from agent.store.port import Outbox, StoredEvent
 
 TOO_LARGE_CODES: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
@@ -41,7 +42,7 @@ class Oversized:
         self._clock = clock
         self._after_ms = after_ms
         self._suspects: set[int] = set()
-        self._held = read_held(outbox.fact(HELD_FACT))
+        self._held = read_held(outbox.fact(OVERSIZED))
         self._refused_at: int | None = None
         """When what was tried was last refused."""
         self._try_at = clock.monotonic()
@@ -162,7 +163,7 @@ class Oversized:
 
     def _keep(self, held: dict[int, Held]) -> None:
         """Write the fact, then go by it; where the disk refuses, what was known before still counts."""
-        self._outbox.set_fact(HELD_FACT, write_held(held))
+        self._outbox.set_fact(OVERSIZED, write_held(held))
         self._held = held
 
 

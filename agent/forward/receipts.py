@@ -14,16 +14,15 @@ from agent.forward.client import LastError, open_admin, open_reader
 from agent.forward.decision import Decision, Rules, Verdict, View, choose_table, decide
 from agent.forward.error import KafkaSettingsError, SessionError
 from agent.forward.group import Group
-from agent.forward.hold import HOLD_FACT, Hold, read_hold
+from agent.forward.hold import Hold, read_hold
 from agent.forward.knock import knock
 from agent.forward.link import UNREACHABLE
 from agent.forward.read_back import Decided, Reign, overrule, to_read_back
 from agent.settings import KafkaSettings, ReceiptSettings
+from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Outbox, OutboxError
 from agent.telemetry.links import LinkName, Links, LinkState
 
-TABLE_FACT: Final = "receipts.table"
-"""The durable fact that holds the pinned table id."""
 JITTER: Final = 0.1
 """Polls are up to this share early or late, so that gateways do not ask together."""
 FORWARDED_SECONDS: Final = 0.5
@@ -133,10 +132,10 @@ class Receipts:
     def _pin(self, view: View) -> str | None:
         """Pin the table that gives the receipts: for good, before the first of them counts; None where none can."""
         try:
-            pinned = self._outbox.fact(TABLE_FACT)
+            pinned = self._outbox.fact(RECEIPTS_TABLE)
             table = choose_table(pinned, view.receipts())
             if table is not None and table != pinned:
-                self._outbox.set_fact(TABLE_FACT, table)
+                self._outbox.set_fact(RECEIPTS_TABLE, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
         except OutboxError as error:
             self._links.report(LinkName.RECEIPTS, HELD, str(error))  # and nothing more: no fact can be written now
@@ -165,8 +164,8 @@ class Receipts:
     def _note_hold(self, reason: str) -> None:
         """Write down why receipts are held, or that they are not, as far as the disk takes it."""
         with suppress(OutboxError):  # log, status page and metric tell it, too
-            hold = read_hold(self._outbox.fact(HOLD_FACT))
+            hold = read_hold(self._outbox.fact(RECEIPTS_HELD))
             if reason == ("" if hold is None else hold.reason):
                 return
             since = self._links.reports()[LinkName.RECEIPTS].since if hold is None else hold.since
-            self._outbox.set_fact(HOLD_FACT, str(Hold(since, reason)) if reason else "")
+            self._outbox.set_fact(RECEIPTS_HELD, str(Hold(since, reason)) if reason else "")

@@ -17,7 +17,7 @@ from agent.http.page import page_resources
 from agent.http.reply import Reply, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import Status
-from agent.store.database import StoreError
+from agent.store.errors import StoreError
 
 FRESH_SECONDS = 1.0
 """How old a view may be: so much work at most do readers make, however many ask."""

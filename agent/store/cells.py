@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.store.database import PAGE_BYTES
+from agent.store.layout import PAGE_BYTES
 from agent.store.pages import HEADER_BYTES, Fetch
 
 Value = int | str | bytes | None

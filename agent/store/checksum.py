@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
-from agent.store.database import DamagedStoreError
+from agent.store.errors import DamagedStoreError
 
 
 def checksum(table: str, row: Iterable[Any]) -> int:

@@ -14,15 +14,16 @@ from agent.clock import Clock
 from agent.gateway_events import started
 from agent.settings import StoreSettings
 from agent.store import content, database, letting_go, tables
-from agent.store.damage import is_damage
 from agent.store.decision import Decision
 from agent.store.declaration import declarations
+from agent.store.errors import FAILURES, is_damage
+from agent.store.facts import WRITE_TRIAL
 from agent.store.gaps import Gap
 from agent.store.opening import Memory, begin
 from agent.store.port import Outcome, Submission
 from agent.store.room import Room
 from agent.store.tables import Opening
-from agent.store.transaction import Transactions, UnknownOutcomeError
+from agent.store.transaction import Transactions
 from agent.store.use_mark import UseMark
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ Answers = Sequence[tuple[Submission, Outcome]]
 RETRY_SECONDS = 10
 """When a sensor may try again after the store has failed."""
 _CANNOT_WRITE = "the store cannot write: "
-_TRIAL_FACT = "trial"
-"""Written to see whether a store that has failed can write again."""
 
 
 class Committer:
@@ -103,7 +102,7 @@ class Committer:
         """Store a group in one transaction and answer each of it."""
         try:
             decision = self._decide(group)
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+        except FAILURES as error:
             self._refuse([(submission, Outcome()) for submission in group], error)
             return
         if decision.at_once:
@@ -114,7 +113,7 @@ class Committer:
             return
         try:
             self.transact(lambda connection: self._write(connection, decision))
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+        except FAILURES as error:
             self._refuse(decision.after_commit, error)
             return
         content.make_known(self._memory, decision, self.service())
@@ -166,9 +165,9 @@ class Committer:
         """Return why no event can be stored now, empty where one can: after a failure once a write succeeds."""
         try:
             if self._failing or trial:
-                self.transact(lambda connection: tables.write_fact(connection, _TRIAL_FACT, str(self._clock.wall())))
+                self.transact(lambda connection: tables.write_fact(connection, WRITE_TRIAL, str(self._clock.wall())))
             return self._room.refusal() if self._room.stays_full() else ""
-        except (sqlite3.Error, UnknownOutcomeError, database.StoreError, OSError) as error:
+        except FAILURES as error:
             self.report(error)
             return f"{_CANNOT_WRITE}{error}"
 

@@ -14,20 +14,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent.store import use_mark
+from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = "events.db"
-PAGE_BYTES = 4096
-LOG_HEADER_BYTES = 32
-LOG_FRAME_BYTES = 24 + PAGE_BYTES
-"""A page in the write-ahead log, with its head."""
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
-LOG_BYTES_KEPT = 4 << 20
-"""The log is written back once it has grown so far, and keeps so much of its length; a single commit may pass it."""
 _CACHE_KILOBYTES = 512
 """Of pages that a connection keeps, instead of 2,000: the store appends, and reads what it has appended once."""
 
@@ -41,14 +36,6 @@ class Reads(Protocol):
 
 Connect = Callable[[Path], sqlite3.Connection]
 """How the writing connection is opened; tests open one that fails."""
-
-
-class StoreError(Exception):
-    """The store cannot do what it was asked to; the message says what to do."""
-
-
-class DamagedStoreError(StoreError):
-    """The file is not what was written: what can be read has to be salvaged into a new one."""
 
 
 def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

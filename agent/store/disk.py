@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store import database
+from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
 
 RESERVE_BYTES = 8 << 20
 """Room that new events do not take: the log may grow to 4 MiB, and the file by what stands in it, so that receipts and
@@ -24,15 +25,6 @@ _NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 """What SQLite says where it can make no file, and where a quota is reached."""
 _PROBE_BYTES = 32 << 10
 """What the index of the log takes at the least."""
-
-
-class NoRoomError(database.StoreError):
-    """The store cannot be opened before there is more room on its file system."""
-
-    def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
-        super().__init__(f"{what}: up to {bytes_needed} bytes of room are needed, and {bytes_free} are free")
-        self.bytes_needed = bytes_needed
-        self.bytes_free = bytes_free
 
 
 def free_bytes(path: Path) -> int:
@@ -72,11 +64,7 @@ class Space:
     def endangers_log(self) -> bool:
         """Whether anything more in the log could take the room that it needs to be written back."""
         grows = self.growth_bytes > 0 or self.is_log_held
-        return (
-            self.log_bytes > database.LOG_BYTES_KEPT
-            and grows
-            and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
-        )
+        return self.log_bytes > LOG_BYTES_KEPT and grows and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
 
 
 def space(path: Path, connection: sqlite3.Connection) -> Space:
@@ -85,8 +73,8 @@ def space(path: Path, connection: sqlite3.Connection) -> Space:
     return Space(
         free_bytes(path),
         log_bytes(path),
-        max(0, pages * database.PAGE_BYTES - path.stat().st_size),
-        free_pages * database.PAGE_BYTES,
+        max(0, pages * PAGE_BYTES - path.stat().st_size),
+        free_pages * PAGE_BYTES,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +16,17 @@ from agent.clock import Clock
 from agent.settings import IdentitySettings, StoreSettings
 from agent.store import aside, database, tables
 from agent.store.committer import Answers, Committer
-from agent.store.damage import is_damage
 from agent.store.durations import Durations
+from agent.store.errors import FAILURES, DamagedStoreError, StoreError, is_damage
 from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import spans_of
+from agent.store.layout import FILE_NAME
 from agent.store.lock import lock
 from agent.store.new_events import NewEvents
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
 from agent.store.recovery import open_store
-from agent.store.transaction import UnknownOutcomeError
 from agent.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class EventStore:
         connect: database.Connect = database.open_for_service,
         segment_events: int = SEGMENT_EVENTS,
     ) -> None:
-        self._path = folder / database.FILE_NAME
+        self._path = folder / FILE_NAME
         self._gateway = gateway
         self._settings = settings
         self._identity = identity
@@ -233,11 +232,11 @@ class EventStore:
         """Report damage that is met within, and raise it as DamagedStoreError; any other failure as OutboxError."""
         try:
             yield
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+        except FAILURES as error:
             if not is_damage(error):
                 raise OutboxError(f"the store fails: {error}") from error
             self._report_damage(error)
-            raise database.DamagedStoreError(str(error)) from error
+            raise DamagedStoreError(str(error)) from error
 
     def _report_damage(self, error: BaseException) -> None:
         """Ask for a salvage: the service has to close this store and open it anew."""
@@ -247,7 +246,7 @@ class EventStore:
                 aside.suspect(self._path, str(error))
             except OSError as failure:
                 log.error("store=damaged mark=failed reason=%r", str(failure))
-            self._report_failure(database.DamagedStoreError(str(error)))
+            self._report_failure(DamagedStoreError(str(error)))
 
     def _close(self) -> None:
         self._new_events.stop()
@@ -256,7 +255,7 @@ class EventStore:
             with self._damage_reported():
                 self._housekeeping.flush()
                 self._committer.note_wear()
-        except (database.StoreError, OutboxError) as error:
+        except (StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
         if self._damaged.is_set():
             self._committer.close()  # before the reader: as the last connection SQLite would write the log back
@@ -270,7 +269,7 @@ class EventStore:
         try:
             with self._damage_reported():
                 self._committer.write_back()
-        except (database.StoreError, OutboxError) as error:
+        except (StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 
     def _announce(self, answers: Answers) -> None:

@@ -10,12 +10,12 @@ from itertools import takewhile
 from agent.clock import Clock
 from agent.store import database, disk, known_rows, segments
 from agent.store.committer import Committer
-from agent.store.database import StoreError
+from agent.store.errors import FAILURES
 from agent.store.known import FINGERPRINT_BYTES
+from agent.store.layout import PAGE_BYTES
 from agent.store.opening import Memory
 from agent.store.sealing import Sealing
 from agent.store.segments import Segment
-from agent.store.transaction import UnknownOutcomeError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ FORGET_MS = 600_000
 """The pause between two looks for fingerprints past their retention."""
 FORGET_ROWS = 1_000
 """Of the log, forgotten in one transaction."""
-FREE_PAGES_KEPT = disk.RESERVE_BYTES // database.PAGE_BYTES
+FREE_PAGES_KEPT = disk.RESERVE_BYTES // PAGE_BYTES
 FREE_SHARE_KEPT = 0.25
 """Free pages that stay, since what comes will need them: on a full disk they are all the room that new events have."""
 SHRINK_PAGES = 256
@@ -75,7 +75,7 @@ class Housekeeping:
         try:
             dues = (self._marks(now), self._purge(now), self._forget(now), self._seal(now), self._shrink(now))
             self._log(now)
-        except (sqlite3.Error, StoreError, UnknownOutcomeError, OSError) as error:
+        except FAILURES as error:
             self._committer.report(error)
             log.error("store=housekeeping-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
             self._retry_at = now + RETRY_MS

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from agent.store import use_mark
-from agent.store.database import PAGE_BYTES, DamagedStoreError
+from agent.store.errors import DamagedStoreError
+from agent.store.layout import PAGE_BYTES
 from agent.store.pages import HEADER_BYTES, Log, read_piece
 
 _MAGIC = b"SQLite format 3\0"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.store import tables
-from agent.store.damage import DamagedEventError
 from agent.store.database import Reads, moment
+from agent.store.errors import DamagedEventError
 from agent.store.port import LabelRange, StoredEvent
 from agent.store.reader import Epochs, read_packed, stored
 from agent.store.states import States

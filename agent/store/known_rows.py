@@ -9,6 +9,7 @@ from struct import Struct
 
 from agent.store.checksum import checksum, verified
 from agent.store.database import Reads
+from agent.store.facts import DUPLICATES_FORGOTTEN
 from agent.store.tables import Row, read_fact, write_fact
 
 REPEATS_MAX = 20
@@ -180,12 +181,12 @@ def delete_fingerprints(connection: sqlite3.Connection, up_to: int) -> None:
 def count_duplicates(connection: Reads) -> int:
     """Count the copies recognised in all the store's life, as far as commits have carried the count."""
     counted: int = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
-    return counted + int(read_fact(connection, "duplicates.forgotten") or 0)
+    return counted + int(read_fact(connection, DUPLICATES_FORGOTTEN) or 0)
 
 
 def _count_forgotten(connection: sqlite3.Connection, copies: int) -> None:
-    before = int(read_fact(connection, "duplicates.forgotten") or 0)
-    write_fact(connection, "duplicates.forgotten", str(before + copies))
+    before = int(read_fact(connection, DUPLICATES_FORGOTTEN) or 0)
+    write_fact(connection, DUPLICATES_FORGOTTEN, str(before + copies))
 
 
 def _pack_repeats(copies: Sequence[Duplicate]) -> bytes:

@@ -7,7 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from agent.store import aside, database
+from agent.store import aside
+from agent.store.errors import StoreError
 
 TRIES, PAUSE_SECONDS = 20, 0.01
 """A reading command holds the lock for some microseconds, to ask who else does (`database.in_use`)."""
@@ -27,10 +28,10 @@ def lock(path: Path) -> int:
     except PermissionError:
         raise  # the command line says as whom to run
     except OSError as error:
-        raise database.StoreError(f"{error.filename}: {error.strerror}") from error
+        raise StoreError(f"{error.filename}: {error.strerror}") from error
     if not _take(descriptor):
         os.close(descriptor)
-        raise database.StoreError(f"{path}: another agent is using this store; stop it first")
+        raise StoreError(f"{path}: another agent is using this store; stop it first")
     return descriptor
 
 

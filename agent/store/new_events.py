@@ -10,12 +10,16 @@ from pathlib import Path
 
 from agent.store import database, tables
 from agent.store.committer import Committer
-from agent.store.damage import DamagedEventError, is_damage
+from agent.store.errors import (
+    FAILURES,
+    DamagedEventError,
+    DamagedStoreError,
+    is_damage,
+)
 from agent.store.gaps import Gap
 from agent.store.opening import Memory
 from agent.store.port import OutboxError, StoredEvent
 from agent.store.reader import read_packed, stored
-from agent.store.transaction import UnknownOutcomeError
 from agent.store.writer import Writer, do_nothing
 
 log = logging.getLogger(__name__)
@@ -54,11 +58,11 @@ class NewEvents:
                     return events
                 if self._has_left(first, after):
                     continue
-                self._report_damage(database.DamagedStoreError(f"{self._path}: no event at position {first}"))
+                self._report_damage(DamagedStoreError(f"{self._path}: no event at position {first}"))
             except DamagedEventError as damage:
                 if self._give_up(damage):
                     continue
-            except (sqlite3.Error, database.DamagedStoreError) as error:
+            except (sqlite3.Error, DamagedStoreError) as error:
                 if not is_damage(error):
                     raise OutboxError(f"the store fails: {error}") from error
                 self._report_damage(error)
@@ -109,7 +113,7 @@ class NewEvents:
         log.error("store=damaged reason=%r effect=%r", str(damage), "given up, declared by an event")
         try:
             self._writer.call(lambda: self._committer.give_up(Gap(damage.first, damage.last, "wrong checksum")))
-        except (sqlite3.Error, database.StoreError, UnknownOutcomeError, OSError) as error:
+        except FAILURES as error:
             if is_damage(error):
                 self._report_damage(error)
             return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent.clock import Clock
 from agent.store import gaps, known_rows, segments, tables, wear
 from agent.store.coverage import Coverage
-from agent.store.database import DamagedStoreError
+from agent.store.errors import DamagedStoreError
 from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.known import Likenesses, Proofs, Rejections, Spans

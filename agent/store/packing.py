@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from agent.store.compression import MARK, expand, expand_blocks, whole_blocks
-from agent.store.damage import DamagedEventError
+from agent.store.errors import DamagedEventError
 from contract.record import Clock, Shared
 
 _HEAD = Struct("<IIBq16s")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct, unpack
 
-from agent.store.database import LOG_FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES
+from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES
 
 HEADER_BYTES = 100
 """What stands before the first page's own header."""

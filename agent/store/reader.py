@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from agent.store.damage import DamagedEventError
-from agent.store.database import DamagedStoreError, Reads
+from agent.store.database import Reads
+from agent.store.errors import DamagedEventError, DamagedStoreError
 from agent.store.packing import PackedEvent, unpack, unpack_readable
 from agent.store.port import LabelRange, StoredEvent
 from contract.event import Label

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from agent.clock import Clock
 from agent.store import aside, database, disk, gaps, tables, use_mark
-from agent.store.damage import is_damage
-from agent.store.database import Connect, DamagedStoreError, StoreError
-from agent.store.disk import NoRoomError
+from agent.store.database import Connect
+from agent.store.errors import DamagedStoreError, NoRoomError, StoreError, is_damage
 from agent.store.fingerprints import DEFAULT_BOUNDS, IndexBounds
 from agent.store.gaps import Gap
 from agent.store.inspection import inspect_files

@@ -10,7 +10,9 @@ from pathlib import Path
 from agent.settings import StoreSettings
 from agent.store import database, disk
 from agent.store.decision import STORE_FULL
+from agent.store.errors import StoreError
 from agent.store.gaps import Gap
+from agent.store.layout import LOG_BYTES_KEPT
 from agent.store.opening import Memory
 
 log = logging.getLogger(__name__)
@@ -64,12 +66,12 @@ class Room:
 
         A log that cannot be written back could never be cut again, even once its reader has ended.
         """
-        if disk.log_bytes(self._file) <= database.LOG_BYTES_KEPT or disk.is_ample(self._file):
+        if disk.log_bytes(self._file) <= LOG_BYTES_KEPT or disk.is_ample(self._file):
             return
         if self._space().endangers_log:
             self._write_back()
             if self._space().endangers_log:
-                raise database.StoreError(self._held_message() if self._held else disk.LOG_NEEDS_ROOM)
+                raise StoreError(self._held_message() if self._held else disk.LOG_NEEDS_ROOM)
 
     def stays_full(self) -> bool:
         """Whether new events have no room, and nothing may leave for them."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from agent.store import cells, database, gaps, segments, tables
 from agent.store.checksum import is_whole
 from agent.store.coverage import Ranges
+from agent.store.errors import StoreError
 from agent.store.gaps import Gap
 from agent.store.packing import PackedEvent, pack, unpack_readable
 from agent.store.pages import Pages
@@ -135,7 +136,7 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
                 tables.insert_batch(connection, batch)
             rejected = old.execute("SELECT number, received, device, via, reason, raw FROM rejected").fetchall()
             connection.executemany("INSERT OR IGNORE INTO rejected VALUES (?, ?, ?, ?, ?, ?)", rejected)
-    except (sqlite3.Error, database.StoreError) as error:
+    except (sqlite3.Error, StoreError) as error:
         log.warning("store=salvage skipped=%r effect=%r", str(error), "what Kafka has without a receipt is sent again")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.store import known_rows, segments, tables
-from agent.store.damage import DamagedEventError
 from agent.store.database import Reads, moment
+from agent.store.errors import DamagedEventError
 from agent.store.known import split
 from agent.store.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent

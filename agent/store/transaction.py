@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agent.store import database, gaps, known_rows, tables
 from agent.store.copy_count import CopyCount
-from agent.store.damage import is_damage
 from agent.store.durations import Durations
+from agent.store.errors import DamagedStoreError, UnknownOutcomeError, is_damage
 from agent.store.known_rows import Copies
 from agent.store.log_file import LogFile
 from agent.store.opening import Memory
@@ -19,10 +19,6 @@ from agent.store.progress import Change
 from agent.store.wear import Wear
 
 log = logging.getLogger(__name__)
-
-
-class UnknownOutcomeError(Exception):
-    """A COMMIT failed: whether it is on disk is unknown, so the store has to be reopened under a new epoch."""
 
 
 class Transactions:
@@ -46,7 +42,7 @@ class Transactions:
         self._log = LogFile(path)
         self._log_is_cut = False
         """Whether nothing stands in the log behind its last commit."""
-        self._lost: database.DamagedStoreError | None = None
+        self._lost: DamagedStoreError | None = None
         """Set once damage was met: a checkpoint would write into the file what stands in the log's place."""
         self.copies = CopyCount()
         self.wear = Wear(memory.written)
@@ -121,7 +117,7 @@ class Transactions:
         """Take no more transactions once damage was met: the next opening salvages."""
         if self._lost is not None or not is_damage(error):
             return
-        self._lost = database.DamagedStoreError(str(error))
+        self._lost = DamagedStoreError(str(error))
         try:
             self._log.put_back()
         except OSError as failure:

@@ -15,7 +15,7 @@ from sqlite_utils import Database
 
 from agent.store import database, gaps, known_rows, segments, tables
 from agent.store.coverage import Ranges
-from agent.store.damage import is_damage
+from agent.store.errors import DamagedStoreError, is_damage
 from agent.store.filters import Filters
 from agent.store.inspection import inspect_files
 from agent.store.known import FORGOTTEN, split
@@ -76,7 +76,7 @@ def verify(path: Path) -> Verification:
         for name, check in checks.items():
             try:
                 findings.extend(Finding(name, text) for text in islice(check(), FINDINGS_MAX))
-            except (sqlite3.Error, database.DamagedStoreError) as error:
+            except (sqlite3.Error, DamagedStoreError) as error:
                 if not is_damage(error, opening=True):
                     raise
                 findings.append(Finding(name, f"cannot be read: {error}"))
@@ -100,7 +100,7 @@ class _Look:
         for _ in range(LOOKS):
             try:
                 inspect_files(self._path)
-            except database.DamagedStoreError as error:
+            except DamagedStoreError as error:
                 found = str(error)
             else:
                 return
@@ -125,7 +125,7 @@ class _Look:
         for load in loads:
             try:
                 load(self._store)
-            except database.DamagedStoreError as error:
+            except DamagedStoreError as error:
                 yield str(error)
 
     def events(self) -> Iterator[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.store import database, tables
+from agent.store.facts import BYTES_WRITTEN
 
-FACT = "written"
 NOTE_MS = 3_600_000
 """How much running time lies between two notes, each of which is carried by a transaction that comes anyway."""
 _IO = Path("/proc/self/io")
@@ -40,7 +40,7 @@ class Wear:
     def note(self, connection: sqlite3.Connection, service_ms: int, *, at_once: bool = False) -> None:
         """Write the count within a transaction, where it is time to."""
         if at_once or service_ms - self._noted_ms >= NOTE_MS:
-            tables.write_fact(connection, FACT, f"{self.bytes} {service_ms}")
+            tables.write_fact(connection, BYTES_WRITTEN, f"{self.bytes} {service_ms}")
             self._noted_ms = service_ms
 
 
@@ -55,7 +55,7 @@ def process_bytes() -> int:
 
 def load(connection: sqlite3.Connection) -> Written:
     """Read the latest note."""
-    noted = (tables.read_fact(connection, FACT) or "0 0").split()
+    noted = (tables.read_fact(connection, BYTES_WRITTEN) or "0 0").split()
     return Written(int(noted[0]), int(noted[1]))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.store import database, tables
+from agent.store.layout import FILE_NAME
 from benchmarks.agent import programs
 from simulators.parts import ports
 from simulators.parts.process import Command, Process
@@ -77,7 +78,7 @@ def oncegate(
         process.wait_for_log(READY)
         if mqtt:
             process.wait_for_log("mqtt=connected")
-        yield Server(process, coap, {"http": http}, folder / "state" / database.FILE_NAME)
+        yield Server(process, coap, {"http": http}, folder / "state" / FILE_NAME)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import cells, database
+from agent.store import cells
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.pages import Pages
 from contract.event import Event
 from simulators.parts.process import Process
@@ -49,14 +50,14 @@ def store(tmp_path: Path) -> Path:
             store.mark_processed(store.forwarded())
 
     asyncio.run(fill())
-    return tmp_path / "state" / database.FILE_NAME
+    return tmp_path / "state" / FILE_NAME
 
 
 def damage_a_page_of(store: Path) -> None:
     """Overwrite the head of a page in the middle of the events."""
     page = _page_of(store, COMMITS // 2)
     with store.open("r+b") as file:
-        file.seek((page - 1) * database.PAGE_BYTES)
+        file.seek((page - 1) * PAGE_BYTES)
         file.write(bytes(8))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.settings import IdentitySettings, StoreSettings
-from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets
 from tests.support.posting_gateway import PostingGateway
 from tests.support.small_disk import fill, small_disk
@@ -115,9 +115,9 @@ def test_a_damaged_store_without_room_for_its_salvage_waits_and_is_salvaged_when
             assert gateway.post(50, 1_000) == 200
         assert gateway.agent.terminate() == 0
         with gateway.store.open("r+b") as file:
-            file.seek(100 * database.PAGE_BYTES)
-            file.write(os.urandom(4 * database.PAGE_BYTES))
-        (disk / "state" / f"{database.FILE_NAME}.suspect").write_text("the test says so")
+            file.seek(100 * PAGE_BYTES)
+            file.write(os.urandom(4 * PAGE_BYTES))
+        (disk / "state" / f"{FILE_NAME}.suspect").write_text("the test says so")
         filler = fill(disk)
         gateway.agent.start()
         gateway.agent.wait_for_log("store=waiting")

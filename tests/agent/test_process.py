@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import Epochs, read_packed
 from contract.event import Label
 from simulators import coap
@@ -99,7 +100,7 @@ def threads(pid: int) -> list[str]:
 
 
 def stored_ids(folder: Path) -> list[int]:
-    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
     finally:
@@ -108,7 +109,7 @@ def stored_ids(folder: Path) -> list[int]:
 
 
 def stored_labels(folder: Path) -> list[Label]:
-    with closing(database.open_for_reading(folder / "state" / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / "state" / FILE_NAME)) as connection:
         epochs = Epochs.load(connection)
         return [epochs.label(event.position) for event in read_packed(connection, 1, 1 << 40)]
 

@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from agent.store import aside, database
+from agent.store.layout import PAGE_BYTES
 from tests.support.posting_gateway import PostingGateway
 
 COMMITS = 60
@@ -22,7 +23,7 @@ def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_
             gateway.agent.kill()
             length = gateway.store.stat().st_size
             pages: int = database.open_for_reading(gateway.store).execute("PRAGMA page_count").fetchone()[0]
-            assert length < pages * database.PAGE_BYTES, "the reader keeps the file's last pages in the log"
+            assert length < pages * PAGE_BYTES, "the reader keeps the file's last pages in the log"
             gateway.start()
             assert gateway.post() == 200
             assert "store=damaged" not in gateway.agent.log()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store import database
+from agent.store.layout import FILE_NAME
 from simulators.parts.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
@@ -72,7 +72,7 @@ def test_a_pager_that_waits_costs_no_event_and_no_room(tmp_path: Path) -> None:
             largest = 0
             for number in range(backlog, backlog + COMMITS):
                 assert post(connection, chance, range(number, number + 1)) == 200
-                largest = max(largest, (state / f"{database.FILE_NAME}-wal").stat().st_size)
+                largest = max(largest, (state / f"{FILE_NAME}-wal").stat().st_size)
             assert pager.poll() is None
             assert largest < LOG_BYTES_MAX
             pager.kill()

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent import command_line
-from agent.forward.held import HELD_FACT, Held, write_held
-from agent.forward.hold import HOLD_FACT, Hold
+from agent.forward.held import Held, write_held
+from agent.forward.hold import Hold
 from agent.store import database, disk
+from agent.store.facts import OVERSIZED, RECEIPTS_HELD
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
@@ -64,7 +66,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 def overwrite(folder: Path, old: bytes, new: bytes) -> None:
     """Change bytes in the file, of the same length."""
-    file = folder / database.FILE_NAME
+    file = folder / FILE_NAME
     content = file.read_bytes()
     assert old in content
     assert len(old) == len(new)
@@ -72,7 +74,7 @@ def overwrite(folder: Path, old: bytes, new: bytes) -> None:
 
 
 def execute(folder: Path, sql: str) -> None:
-    connection = database.open_for_service(folder / database.FILE_NAME)
+    connection = database.open_for_service(folder / FILE_NAME)
     connection.execute(sql)
     connection.close()
 
@@ -120,7 +122,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 100_000)
 
     async def hold() -> tuple[list[str], list[str], int]:
-        clock, path = HandClock(), folder / database.FILE_NAME
+        clock, path = HandClock(), folder / FILE_NAME
         async with make_store(folder, clock) as store:
             with closing(database.open_for_reading(path)) as reader, database.moment(reader):
                 reader.execute("SELECT count(*) FROM events").fetchone()
@@ -131,7 +133,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
 
     before, held, log_bytes = asyncio.run(hold())
     lines = [line for line in held if "held by a program that reads the store" in line]
-    assert f"fuser -v {folder / database.FILE_NAME}" in lines[0]
+    assert f"fuser -v {folder / FILE_NAME}" in lines[0]
     assert log_bytes > disk.LOG_BYTES_EXPECTED
     assert not any("held by" in line for line in [*before, *run("status")[1]])
 
@@ -158,7 +160,7 @@ def test_what_contradicts_itself_is_found(run: Run, folder: Path, sql: str, chec
 
 
 def test_a_file_of_something_else_is_a_finding_and_no_traceback(run: Run, folder: Path) -> None:
-    (folder / database.FILE_NAME).write_bytes(b"garbage!" * 4096)
+    (folder / FILE_NAME).write_bytes(b"garbage!" * 4096)
     found = findings(run)
     assert "not what SQLite writes" in found["files"]
     assert "not a database" in found["events"]
@@ -166,9 +168,9 @@ def test_a_file_of_something_else_is_a_finding_and_no_traceback(run: Run, folder
 
 
 def test_verify_changes_nothing(run: Run, folder: Path) -> None:
-    before = (folder / database.FILE_NAME).read_bytes()
+    before = (folder / FILE_NAME).read_bytes()
     assert run("verify")[0] == 0
-    assert (folder / database.FILE_NAME).read_bytes() == before
+    assert (folder / FILE_NAME).read_bytes() == before
 
 
 def test_trace_shows_how_far_an_event_has_come(run: Run) -> None:
@@ -206,8 +208,8 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
-            store.set_fact(HELD_FACT, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
-            store.set_fact(HOLD_FACT, str(Hold(1, "a foreign consumer has committed")))
+            store.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
+            store.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
 
     asyncio.run(note())
     code, lines = run("status")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent import command_line
 from agent.journal import SafeFormatter
-from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.terminal import json_line, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
@@ -84,7 +84,7 @@ def test_no_command_writes_what_a_terminal_would_obey(run: Run, arguments: tuple
 
 
 def test_no_finding_of_a_damaged_store_writes_what_a_terminal_would_obey(run: Run, tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "state" / database.FILE_NAME)
+    connection = sqlite3.connect(tmp_path / "state" / FILE_NAME)
     connection.execute("UPDATE facts SET name = ? WHERE name = (SELECT min(name) FROM facts)", (f"x{SIGNS}",))
     connection.commit()
     connection.close()

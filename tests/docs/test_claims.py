@@ -6,13 +6,14 @@ from pathlib import Path
 
 from agent import configuration, configuration_document
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from tests.docs.pages import ROOT, blocks
 
 DOCS = ROOT / "docs"
 
 
 def test_every_commit_waits_for_the_flush(tmp_path: Path) -> None:
-    connection = database.open_for_service(tmp_path / database.FILE_NAME)
+    connection = database.open_for_service(tmp_path / FILE_NAME)
     settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     connection.close()
     assert settings == ["wal", 2]  # 2: FULL

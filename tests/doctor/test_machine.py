@@ -24,6 +24,7 @@ from agent.settings import (
     StoreSettings,
 )
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
 from contract.record import Clock as Trust
@@ -187,7 +188,7 @@ async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> No
 
 
 def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path: Path) -> None:
-    (tmp_path / database.FILE_NAME).write_bytes(b"garbage!" * 4096)
+    (tmp_path / FILE_NAME).write_bytes(b"garbage!" * 4096)
     settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
     findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
     assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
@@ -198,7 +199,7 @@ def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path:
 def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
     tmp_path: Path, missing: str
 ) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     path.with_name(f"{path.name}.damaged-T").touch()
     path.with_name(f"{path.name}.open").touch()
     if missing == "the log":
@@ -210,7 +211,7 @@ def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set
 
 
 def test_a_lock_that_cannot_be_opened_is_not_taken_for_none(tmp_path: Path) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     assert not database.in_use(path)
     lock = path.with_name(f"{path.name}.lock")
     lock.symlink_to(lock)

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from agent.forward.account import UNSURE_FACT, Account, read_account
-from agent.forward.held import HELD_FACT, Held, read_held, write_held
+from agent.forward.account import Account, read_account
+from agent.forward.held import Held, read_held, write_held
 from agent.forward.oversized import REASON
+from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once
@@ -30,7 +31,7 @@ class DeclaringOutbox(MemoryOutbox):
 
 
 def account(outbox: MemoryOutbox) -> Account:
-    return read_account(outbox.fact(UNSURE_FACT))
+    return read_account(outbox.fact(IN_DOUBT))
 
 
 def unsettled(outbox: MemoryOutbox) -> int:
@@ -64,13 +65,13 @@ def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaS
 def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaSide) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20))
-    outbox.set_fact(HELD_FACT, write_held({4: Held(70_000, 1, own=False)}))
+    outbox.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False)}))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
 
     assert_each_once(kafka, outbox)
-    assert read_held(outbox.fact(HELD_FACT)) == {}
+    assert read_held(outbox.fact(OVERSIZED)) == {}
 
 
 @pytest.mark.kafka
@@ -138,7 +139,7 @@ def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
-    outbox.release(1, 7, (UNSURE_FACT, str(Account().sending(1, 7))))
+    outbox.release(1, 7, (IN_DOUBT, str(Account().sending(1, 7))))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")

@@ -10,8 +10,8 @@ import pytest
 
 from agent.settings import IdentitySettings, StoreSettings
 from agent.status import read_status
-from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from simulators.parts.process import Process
 from tests.forward.kafka_side import KafkaSide, header
@@ -51,7 +51,7 @@ async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_th
         for first in range(0, EVENTS, EVENTS_A_COMMIT):
             numbers = range(first, first + EVENTS_A_COMMIT)
             await accept(store, clock, *[Event(f"d{number % 50}", id=number, data={"t": 20.5}) for number in numbers])
-    labels = stored_labels(state / database.FILE_NAME)
+    labels = stored_labels(state / FILE_NAME)
 
     with agent_process(configuration) as agent:
         agent.start()

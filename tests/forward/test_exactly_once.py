@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from agent.clock import SystemClock
-from agent.forward.exactly_once import INTENT_FACT, SETTLED_FACT
 from agent.forward.forwarder import Forwarder
-from agent.forward.link import CLONED, REACHABLE, STOPPED_FACT
+from agent.forward.link import CLONED, REACHABLE
 from agent.forward.transaction import read_intent
+from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, OutboxError
 from agent.telemetry.links import LinkName, Links
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
@@ -37,9 +37,9 @@ class MortalOutbox(MemoryOutbox):
     before_intent = after_intent = before_mark = after_mark = False
 
     def set_fact(self, name: str, value: str) -> None:
-        self._die("before_intent", name == INTENT_FACT)
+        self._die("before_intent", name == TRANSACTION_INTENT)
         super().set_fact(name, value)
-        self._die("after_intent", name == INTENT_FACT)
+        self._die("after_intent", name == TRANSACTION_INTENT)
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
         self._die("before_mark")
@@ -70,9 +70,9 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gate
 
     assert_each_once(kafka, outbox)
     assert_nothing_lost(kafka, outbox)
-    intent = read_intent(outbox.fact(INTENT_FACT))
+    intent = read_intent(outbox.fact(TRANSACTION_INTENT))
     assert intent is not None
-    assert outbox.fact(SETTLED_FACT) == str(intent.marker.number)
+    assert outbox.fact(TRANSACTION_SETTLED) == str(intent.marker.number)
 
 
 @pytest.mark.parametrize("step", ["before_intent", "after_intent", "before_mark", "after_mark"])
@@ -138,12 +138,12 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
             clone.append(*readings(10, 10))
             wait_until_forwarded(clone)
         assert original.new == 10
-        assert "end it, or give one of the two another gateway.id" in (original.fact(STOPPED_FACT) or "")
+        assert "end it, or give one of the two another gateway.id" in (original.fact(FORWARDER_STOPPED) or "")
     assert caplog.text.count("kafka=cloned") == 1
 
     with forwarding(kafka.settings(MODE), original, gateway):
         wait_until_forwarded(original)
-    assert original.fact(STOPPED_FACT) == ""
+    assert original.fact(FORWARDER_STOPPED) == ""
 
 
 def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaSide, gateway: str) -> None:

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 
-from agent.forward.exactly_once import INTENT_FACT
 from agent.forward.mode import Way
 from agent.forward.recovery import end_what_hangs
 from agent.forward.transaction import Intent, Marker
+from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
 from simulators.parts.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
@@ -34,7 +34,7 @@ def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: Kafka
 
         def set_fact(self, name: str, value: str) -> None:
             super().set_fact(name, value)
-            if name == INTENT_FACT and self.slow:
+            if name == TRANSACTION_INTENT and self.slow:
                 self.slow = False
                 wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the broker ends the transaction")
 

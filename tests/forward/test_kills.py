@@ -18,6 +18,7 @@ from agent.settings import IdentitySettings, StoreSettings
 from agent.status import read_status
 from agent.store import database, tables
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.store.reader import Epochs
 from contract.event import Event
 from tests.forward.kafka_side import KafkaSide, header
@@ -60,7 +61,7 @@ async def live_and_die(kafka: KafkaSide, gateway: str, folder: Path, delivery: s
         for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):
             events = [Event(f"d{number % 7}", id=number, data={}) for number in range(first, first + EVENTS_A_COMMIT)]
             await accept(store, clock, *events)
-    labels = stored_labels(folder / "state" / database.FILE_NAME)
+    labels = stored_labels(folder / "state" / FILE_NAME)
 
     seed = random.randrange(1 << 32)
     command = [sys.executable, "-m", "tests.forward.mortal_agent", str(configuration), str(kills), str(seed)]

@@ -10,10 +10,11 @@ import pytest
 
 from agent.forward import oversized
 from agent.forward.error import UnreachableError
-from agent.forward.held import HELD_FACT, read_held
+from agent.forward.held import read_held
 from agent.forward.link import UNREACHABLE
 from agent.forward.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
 from agent.settings import KafkaSettings
+from agent.store.facts import OVERSIZED
 from agent.store.port import Batch, StoredEvent
 from agent.telemetry.links import LinkName
 from contract.event import Event
@@ -34,7 +35,7 @@ LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919
 
 
 def waiting(outbox: MemoryOutbox) -> list[int]:
-    return sorted(read_held(outbox.fact(HELD_FACT)))
+    return sorted(read_held(outbox.fact(OVERSIZED)))
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ class Refusing:
         """Let the time for a try come, and refuse what is tried."""
         self.clock.pass_seconds(RETRY_MS / 1000)
         (position,) = self.try_again()
-        self.refuse(position, read_held(self.outbox.fact(HELD_FACT))[position].size)
+        self.refuse(position, read_held(self.outbox.fact(OVERSIZED))[position].size)
         return position
 
 
@@ -259,13 +260,13 @@ def test_while_no_broker_answers_nothing_is_tried_and_no_time_counts() -> None:
 
     case.refuse(1, 700)
     case.try_and_refuse()
-    before = case.outbox.fact(HELD_FACT)
+    before = case.outbox.fact(OVERSIZED)
     for _ in range(5):
         case.clock.pass_seconds(RETRY_MS / 1000)
         with pytest.raises(UnreachableError):
             case.try_again(ask)
 
-    assert case.outbox.fact(HELD_FACT) == before
+    assert case.outbox.fact(OVERSIZED) == before
     assert case.try_again() == [1]
 
 
@@ -280,7 +281,7 @@ def test_what_is_refused_again_after_another_was_taken_waits_anew() -> None:
     assert case.rules.taken(1)
     case.refuse(2, 900)
 
-    assert read_held(case.outbox.fact(HELD_FACT))[2].refused_ms == 0
+    assert read_held(case.outbox.fact(OVERSIZED))[2].refused_ms == 0
 
 
 def test_what_is_no_longer_new_leaves_the_fact_with_the_next_try() -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.forward.hold import HOLD_FACT, read_hold
+from agent.forward.hold import read_hold
 from agent.forward.link import FAILING
-from agent.forward.receipts import FLOWING, HELD, TABLE_FACT
+from agent.forward.receipts import FLOWING, HELD
 from agent.settings import KafkaSettings
+from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from simulators.parts.kafka import Broker
@@ -69,7 +70,7 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: Coun
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
-    assert outbox.fact(TABLE_FACT) == "table-1"
+    assert outbox.fact(RECEIPTS_TABLE) == "table-1"
 
 
 @pytest.mark.kafka
@@ -82,12 +83,12 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
         wait_for_polls(outbox)
         assert processed(outbox) == 0
         assert caplog.text.count("receipts=held") == 1
-        hold = read_hold(outbox.fact(HOLD_FACT))
+        hold = read_hold(outbox.fact(RECEIPTS_HELD))
         assert hold is not None
         assert "foreign consumer" in hold.reason
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-        wait_until(lambda: read_hold(outbox.fact(HOLD_FACT)) is None, "commands beside the agent are told")
+        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent are told")
 
     assert "receipts=flowing" in caplog.text
 
@@ -99,7 +100,7 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: Counti
     with receipting(kafka.settings(), outbox, any_commit=True):
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
-    assert outbox.fact(TABLE_FACT) is None
+    assert outbox.fact(RECEIPTS_TABLE) is None
 
 
 @pytest.mark.kafka
@@ -127,7 +128,7 @@ def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
     with receipting(kafka.settings(), outbox):
         wait_until(lambda: "receipts=held" in caplog.text or processed(outbox) > 0, "it is judged")
         assert processed(outbox) == 0
-        hold = read_hold(outbox.fact(HOLD_FACT))
+        hold = read_hold(outbox.fact(RECEIPTS_HELD))
         assert hold is not None
         assert "names no leader epoch" in hold.reason
         kafka.commit(None, kafka.receipt())
@@ -140,7 +141,7 @@ def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
 def test_another_table_holds_until_it_says_that_it_succeeds(
     kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.set_fact(TABLE_FACT, "table-1")
+    outbox.set_fact(RECEIPTS_TABLE, "table-1")
     kafka.commit(None, kafka.receipt("table-2"))
 
     with receipting(kafka.settings(), outbox):
@@ -150,7 +151,7 @@ def test_another_table_holds_until_it_says_that_it_succeeds(
         kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
-    assert outbox.fact(TABLE_FACT) == "table-2"
+    assert outbox.fact(RECEIPTS_TABLE) == "table-2"
 
 
 @pytest.mark.kafka
@@ -200,7 +201,7 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
         kafka.commit(None, of_the_old)
         wait_until(lambda: "receipts=held" in caplog.text, "it is held")
         assert processed(outbox) == 0
-        assert outbox.fact(TABLE_FACT) is None
+        assert outbox.fact(RECEIPTS_TABLE) is None
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 

@@ -17,6 +17,7 @@ from agent.replay_command import Tally
 from agent.status import read_status
 from agent.store import database
 from agent.store.kept import positions_of
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.running import GATEWAY
@@ -85,7 +86,7 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
         store.mark_processed(store.forwarded())
         store.mark_forwarded(batch(5, 5))
         store.give_up(6, "too large")
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
             positions = positions_of(connection, store.epoch())
             assert positions == range(1, 9)  # the gap's own event, too
             tally = Tally(positions, 1)
@@ -107,7 +108,7 @@ async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, Event("d", id=number, data={}))
             epochs.append(store.epoch())
-    with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
         assert [positions_of(connection, epoch) for epoch in epochs] == [range(1, 3), range(3, 5), range(5, 7)]
 
 

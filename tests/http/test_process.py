@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import read_packed
 from simulators.parts.process import Process
 from tests.support.agent_process import agent_process
@@ -98,7 +99,7 @@ class Load:
 
 
 def stored_ids(folder: Path) -> list[int]:
-    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
     finally:

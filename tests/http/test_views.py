@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.http.reply import Refusal
 from agent.http.views import Recent, Searches
 from agent.status import read_status
-from agent.store.database import StoreError
+from agent.store.errors import StoreError
 from tests.http.serving import EVENT, serving
 from tests.store.stores import GATEWAY, FaultyConnection, batch, open_faulty
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.status import read_status
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import read_packed
 from simulators.parts.process import Process
 from tests.support.agent_process import agent_process
@@ -29,12 +30,12 @@ def agent(folder: Path, port: int, more: str = "") -> Iterator[Process]:
 
 def accepted(folder: Path) -> int:
     """Count the events of devices in the store."""
-    return read_status(folder / "state", "gw1").accepted if (folder / "state" / database.FILE_NAME).exists() else 0
+    return read_status(folder / "state", "gw1").accepted if (folder / "state" / FILE_NAME).exists() else 0
 
 
 def stored(folder: Path) -> list[dict[str, object]]:
     """Return the events of devices in the store, in their order, as the Kafka record has them."""
-    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
     finally:
@@ -44,7 +45,7 @@ def stored(folder: Path) -> list[dict[str, object]]:
 
 def rejected(folder: Path) -> list[tuple[str, str, bytes]]:
     """Return device, reason and bytes of what was rejected."""
-    connection = database.open_for_reading(folder / "state" / database.FILE_NAME)
+    connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         return list(connection.execute("SELECT device, reason, raw FROM rejected ORDER BY number"))
     finally:

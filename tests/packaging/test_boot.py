@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import read_packed
 from simulators import coap
 from simulators.parts import ports, programs
@@ -93,7 +94,7 @@ def stored_ids(machine: Machine, copy: Path) -> list[int]:
         if name.startswith("events.db"):
             command = ["nsenter", "--target", str(machine.leader()), "--all", "cat", f"{STATE}/{name}"]
             (copy / name).write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
-    connection = database.open_for_reading(copy / database.FILE_NAME)
+    connection = database.open_for_reading(copy / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
     finally:

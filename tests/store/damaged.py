@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.store import database
+from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
 from contract.event import Event, Label
@@ -94,7 +94,7 @@ async def survivors(folder: Path) -> Survivors:
             await asyncio.sleep(0)  # lets a report of damage arrive
             if not store.failed.done():
                 return _survivors(store, events)
-            assert isinstance(store.failed.exception(), database.DamagedStoreError)
+            assert isinstance(store.failed.exception(), DamagedStoreError)
     raise AssertionError(f"damaged after {OPENINGS_MAX} openings")
 
 

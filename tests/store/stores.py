@@ -17,6 +17,7 @@ from agent.settings import IdentitySettings, StoreSettings
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.fingerprints import SEGMENT_EVENTS
+from agent.store.layout import FILE_NAME
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
 from agent.store.room import Room
 from contract.event import Event
@@ -112,11 +113,11 @@ def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> B
 def crash_image(folder: Path, to: Path) -> Path:
     """Copy what a process killed now leaves behind: the file and its write-ahead log."""
     to.mkdir()
-    with closing(database.open_as_it_is(folder / database.FILE_NAME)) as reader:
+    with closing(database.open_as_it_is(folder / FILE_NAME)) as reader:
         # Its snapshot keeps the log from beginning anew between the two copies.
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        for name in (database.FILE_NAME, f"{database.FILE_NAME}-wal"):
+        for name in (FILE_NAME, f"{FILE_NAME}-wal"):
             shutil.copy(folder / name, to / name)
     return to
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, crash_image, make_store
 from tests.support.bad_sectors import BadSectors
@@ -18,7 +18,7 @@ OPEN = """
 import sqlite3, sys
 from pathlib import Path
 from agent.store import database, tables
-from agent.store.damage import is_damage
+from agent.store.errors import is_damage
 try:
     connection = database.open_for_service(Path(sys.argv[1]))
     tables.read_fact(connection, "a fact")
@@ -35,12 +35,12 @@ async def kill_one(folder: Path) -> Path:
         return crash_image(folder / "live", folder / "killed")
 
 
-@pytest.mark.parametrize("name", [database.FILE_NAME, f"{database.FILE_NAME}-wal"])
+@pytest.mark.parametrize("name", [FILE_NAME, f"{FILE_NAME}-wal"])
 def test_a_connection_that_cannot_read_the_beginning_is_damage(tmp_path: Path, name: str) -> None:
     killed = asyncio.run(kill_one(tmp_path))
     bad = BadSectors.of(killed / name, 0, SECTOR_BYTES - 1, tmp_path)
     found = subprocess.run(
-        [sys.executable, "-c", OPEN, killed / database.FILE_NAME],
+        [sys.executable, "-c", OPEN, killed / FILE_NAME],
         env={**os.environ, **bad.environment},
         check=True,
         capture_output=True,

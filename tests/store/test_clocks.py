@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import read_packed
 from simulators import coap
 from simulators.parts.process import Command, Process
@@ -76,7 +77,7 @@ class Gateway:
 
     def stored(self) -> list[tuple[int, int, str]]:
         """Give the id, the year of acceptance, and the clock's standing of each stored event of a sensor."""
-        with closing(database.open_for_reading(self.folder / "state" / database.FILE_NAME)) as connection:
+        with closing(database.open_for_reading(self.folder / "state" / FILE_NAME)) as connection:
             events = list(read_packed(connection, 1, 1 << 40))
         found = [(json.loads(b"{" + event.tail + b"}"), event.clock.value) for event in events]
         return [

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from agent.store import database, use_mark
+from agent.store.errors import DamagedStoreError
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store, stored_events
 from tests.store.test_log_taken_away import (
@@ -36,7 +38,7 @@ async def test_a_log_that_was_taken_away_before_the_end_is_no_silent_loss(
         for number in range(10, 20):
             await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
         take_away(tmp_path / LOG)
-    assert isinstance(damage_met(store), database.DamagedStoreError)
+    assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=20))
         assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
@@ -61,12 +63,12 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
     monkeypatch.setattr(database, "_BUSY_MS", 50)
     async with make_store(tmp_path, clock, connect=lambda path: database.open_for_service(path, Outlived)) as store:
         await accept(store, clock, Event("d", id=0))
-        readers.append(database.open_for_reading(tmp_path / database.FILE_NAME))
+        readers.append(database.open_for_reading(tmp_path / FILE_NAME))
         readers[0].execute("BEGIN")
         readers[0].execute("SELECT count(*) FROM events").fetchone()
     assert not readers
     assert not (tmp_path / LOG).exists()
-    assert use_mark.noted(tmp_path / database.FILE_NAME) is None
+    assert use_mark.noted(tmp_path / FILE_NAME) is None
     clock.boot_name = "boot-2"
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))

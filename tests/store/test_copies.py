@@ -7,6 +7,8 @@ import pytest
 
 from agent.status import read_status
 from agent.store import database, housekeeping, known_rows
+from agent.store.errors import DamagedStoreError
+from agent.store.layout import FILE_NAME
 from agent.store.verification import verify
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store
@@ -16,7 +18,7 @@ ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for
 
 
 def listed(folder: Path) -> list[known_rows.Duplicate]:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return known_rows.latest_duplicates(connection, 100)
 
 
@@ -28,7 +30,7 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
         if sent_together == 1:
             await accept(store, clock, ONE)
     assert listed(tmp_path) == [known_rows.Duplicate(clock.wall(), 2)]
-    assert verify(tmp_path / database.FILE_NAME).findings == ()
+    assert verify(tmp_path / FILE_NAME).findings == ()
 
 
 @pytest.mark.parametrize("at_the_door", [0, 3])
@@ -64,7 +66,7 @@ async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Pat
     copies = [copy.position for copy in listed(tmp_path)]
     assert copies == [2] * (known_rows.REPEATS_MAX - 1) + [3]
     assert read_status(tmp_path, GATEWAY).duplicates == known_rows.REPEATS_MAX + 1
-    assert verify(tmp_path / database.FILE_NAME).findings == ()
+    assert verify(tmp_path / FILE_NAME).findings == ()
 
 
 async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> None:
@@ -72,10 +74,10 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> 
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
         store.set_fact("name", "nothing is pending")
-        with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+        with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
             connection.execute("UPDATE fingerprints SET service = service + 1")
         await accept(store, clock, ONE)
-        with pytest.raises(database.DamagedStoreError):
+        with pytest.raises(DamagedStoreError):
             store.set_fact("name", "a write that carries copies")
-        with pytest.raises(database.DamagedStoreError):
+        with pytest.raises(DamagedStoreError):
             await store.failed

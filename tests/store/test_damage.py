@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from agent.store import aside, database, gaps, use_mark
+from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.packing import PackedEvent, pack
 from agent.store.pages import Log
 from agent.store.use_mark import Noted, UseMark
 from tests.store.damaged import EXTRA, Original, check, copy, event, make_original, survivors
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
 
-PAGE = database.PAGE_BYTES
-LOG = f"{database.FILE_NAME}-wal"
+PAGE = PAGE_BYTES
+LOG = f"{FILE_NAME}-wal"
 REGIONS = (0, 8, 100, 512, 2048, 4000)
 """Where in a page: its head, its pointers, its free space, its rows."""
 
@@ -39,7 +41,7 @@ def damage(folder: Path, name: str, change: Damage) -> None:
     (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("name", [database.FILE_NAME, LOG])
+@pytest.mark.parametrize("name", [FILE_NAME, LOG])
 @pytest.mark.parametrize("length", [1, 64, PAGE])
 async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently(
     original: Original, tmp_path: Path, name: str, length: int
@@ -68,8 +70,8 @@ async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently
 @pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.6, 0.99])
 async def test_a_cut_off_file_keeps_what_is_left(original: Original, tmp_path: Path, share: float) -> None:
     folder = copy(original, tmp_path / "image")
-    content = (folder / database.FILE_NAME).read_bytes()
-    (folder / database.FILE_NAME).write_bytes(content[: int(len(content) * share)])
+    content = (folder / FILE_NAME).read_bytes()
+    (folder / FILE_NAME).write_bytes(content[: int(len(content) * share)])
     found = await survivors(folder)
     check(original, found)
     assert found.gap_events
@@ -80,25 +82,25 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
     original: Original, tmp_path: Path, filling: bytes
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    damage(folder, database.FILE_NAME, lambda content: content.__setitem__(slice(None), filling * 4096))
+    damage(folder, FILE_NAME, lambda content: content.__setitem__(slice(None), filling * 4096))
     found = await survivors(folder)
     in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
     assert in_log <= found.new.keys()
     assert found.gap_events
-    assert {path.name.endswith("-wal") for path in aside.set_aside(folder / database.FILE_NAME)} == {True, False}
+    assert {path.name.endswith("-wal") for path in aside.set_aside(folder / FILE_NAME)} == {True, False}
 
 
 async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
     original: Original, tmp_path: Path
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    size = (folder / database.FILE_NAME).stat().st_size
+    size = (folder / FILE_NAME).stat().st_size
 
     def overwrite_the_middle(content: bytearray) -> None:
         content[size // 2 : size // 2 + 3 * PAGE] = bytes(3 * PAGE)
 
-    damage(folder, database.FILE_NAME, overwrite_the_middle)
-    (folder / f"{database.FILE_NAME}.suspect").write_text("the test says so")
+    damage(folder, FILE_NAME, overwrite_the_middle)
+    (folder / f"{FILE_NAME}.suspect").write_text("the test says so")
     clock = HandClock(boot_name="boot-2")
     async with make_store(folder, clock) as store:
         found = {event.position for event in stored_events(store)}
@@ -118,7 +120,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
     folder = copy(original, tmp_path / "image")
     victim = original.events[30]
     packed = PackedEvent(victim.position, victim.fingerprint, victim.tail, victim.clock, victim.shared, victim.bound)
-    damage(folder, database.FILE_NAME, lambda content: _overwrite_all(content, pack(packed)[8:33]))
+    damage(folder, FILE_NAME, lambda content: _overwrite_all(content, pack(packed)[8:33]))
     clock = HandClock()
     async with make_store(folder, clock) as store:
         events = stored_events(store)
@@ -131,7 +133,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert wanted in gap.tail
         assert not store.failed.done()
         assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
-    assert not list(aside.set_aside(folder / database.FILE_NAME))
+    assert not list(aside.set_aside(folder / FILE_NAME))
     async with make_store(folder, clock) as store:
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
@@ -141,8 +143,8 @@ def without_log(original: Original, tmp_path: Path) -> Path:
     """Return the file of a store that was killed and whose log is gone."""
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
-    use_mark.mark_of(folder / database.FILE_NAME).touch()
-    return folder / database.FILE_NAME
+    use_mark.mark_of(folder / FILE_NAME).touch()
+    return folder / FILE_NAME
 
 
 async def test_a_missing_log_is_said(without_log: Path) -> None:
@@ -158,8 +160,8 @@ async def test_a_log_that_another_program_has_written_back_and_removed_is_no_los
         for number in range(3):
             await accept(store, clock, event(number))
         folder = crash_image(live, tmp_path / "killed")
-        shutil.copy(live / f"{database.FILE_NAME}.open", folder)
-        shell = sqlite3.connect((folder if agent_ends == "killed" else live) / database.FILE_NAME)
+        shutil.copy(live / f"{FILE_NAME}.open", folder)
+        shell = sqlite3.connect((folder if agent_ends == "killed" else live) / FILE_NAME)
         shell.execute("BEGIN")
         shell.execute("SELECT count(*) FROM events").fetchone()
     shell.rollback()
@@ -178,14 +180,14 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 ) -> None:
     folder = copy(original, tmp_path / "image")
     (folder / LOG).unlink()
-    UseMark(folder / database.FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1, None)
+    UseMark(folder / FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1, None)
     async with make_store(folder, HandClock(boot_name="boot-1")) as store:
         await accept(store, HandClock(), event(EXTRA))
         assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
 
 
 async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
-    with pytest.raises(database.StoreError, match="its log is gone"):
+    with pytest.raises(StoreError, match="its log is gone"):
         database.open_for_reading(without_log)
     assert (await survivors(without_log.parent)).gap_events == 1
 
@@ -213,13 +215,13 @@ async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there
     original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     path.unlink()
     if beside != "log":
         use_mark.mark_of(path).touch()
     if beside == "mark":
         (folder / LOG).unlink()
-    with pytest.raises(database.StoreError, match="missing"):
+    with pytest.raises(StoreError, match="missing"):
         database.open_for_reading(path)
     found = await survivors(folder)
     assert found.gap_events == 1
@@ -234,7 +236,7 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     def fail(*_: object, **__: object) -> str:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     path.touch()
     aside.suspect(path, "a reason")
     UseMark(path, "boot-1").note(1, None)
@@ -248,7 +250,7 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
-    path = tmp_path / "live" / database.FILE_NAME
+    path = tmp_path / "live" / FILE_NAME
     async with make_store(path.parent, clock) as store:
         for number in range(3):
             await accept(store, clock, event(number))
@@ -257,7 +259,7 @@ async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Pat
             path.write_bytes((tmp_path / "gone").read_bytes())
         assert (await accept(store, clock, event(3))).refusal
         await asyncio.sleep(0)
-        assert isinstance(store.failed.exception(), database.DamagedStoreError)
+        assert isinstance(store.failed.exception(), DamagedStoreError)
     async with make_store(path.parent, clock) as store:
         assert (await accept(store, clock, event(3))).accepted == 1
         assert any(b"gateway.gap" in one.tail for one in stored_events(store))
@@ -269,7 +271,7 @@ async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, event(number))
             assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
-    assert sorted(path.name for path in files(tmp_path)) == [database.FILE_NAME, f"{database.FILE_NAME}.lock"]
+    assert sorted(path.name for path in files(tmp_path)) == [FILE_NAME, f"{FILE_NAME}.lock"]
 
 
 @pytest.mark.parametrize("step", ["salvaged", "set aside", "log set aside"])
@@ -279,12 +281,12 @@ async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
     folder = copy(original, tmp_path / "image")
     async with make_store(copy(original, tmp_path / "good"), HandClock()):
         pass
-    file = folder / database.FILE_NAME
-    (tmp_path / "good" / database.FILE_NAME).rename(folder / f"{database.FILE_NAME}.salvaged-T")
+    file = folder / FILE_NAME
+    (tmp_path / "good" / FILE_NAME).rename(folder / f"{FILE_NAME}.salvaged-T")
     if step != "salvaged":
-        file.rename(folder / f"{database.FILE_NAME}.damaged-T")
+        file.rename(folder / f"{FILE_NAME}.damaged-T")
     if step == "log set aside":
-        (folder / LOG).rename(folder / f"{database.FILE_NAME}.damaged-T-wal")
+        (folder / LOG).rename(folder / f"{FILE_NAME}.damaged-T-wal")
     found = await survivors(folder)
     check(original, found)
     assert not found.gap_events
@@ -292,11 +294,11 @@ async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
 
 
 def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp_path: Path) -> None:
-    whole = Log(original.folder / database.FILE_NAME)
+    whole = Log(original.folder / FILE_NAME)
     assert (whole.whole, whole.commits_behind_damage) == (True, 0)
     folder = copy(original, tmp_path / "image")
     damage(folder, LOG, lambda content: content.__setitem__(whole.frames[0].at, content[whole.frames[0].at] ^ 1))
-    log = Log(folder / database.FILE_NAME)
+    log = Log(folder / FILE_NAME)
     assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
 
 
@@ -305,7 +307,7 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
 ) -> None:
     """Record what is flushed, and how long it was then: a power cut takes what came later."""
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     flushed: list[tuple[str, int]] = []
 
     def fsync(file: int) -> None:
@@ -330,7 +332,7 @@ def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut may keep renames in another order than they were made: an old log would count for the new file."""
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     flushed: list[set[str]] = []
     monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
     for part in ("", "-wal", "-shm"):

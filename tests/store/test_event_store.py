@@ -8,6 +8,8 @@ import pytest
 
 from agent.status import read_status
 from agent.store import database
+from agent.store.errors import StoreError
+from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, Submission
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
@@ -42,10 +44,10 @@ async def test_an_accepted_event_is_read_back_with_label_and_fingerprint(tmp_pat
 async def test_an_opening_that_stores_nothing_writes_nothing(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
-    before = (tmp_path / database.FILE_NAME).read_bytes()
+    before = (tmp_path / FILE_NAME).read_bytes()
     async with make_store(tmp_path, clock):
         pass
-    assert (tmp_path / database.FILE_NAME).read_bytes() == before
+    assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
 async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
@@ -197,7 +199,7 @@ async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: Han
 
 async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock):
-        with pytest.raises(database.StoreError, match="another agent"):
+        with pytest.raises(StoreError, match="another agent"):
             async with make_store(tmp_path, clock):
                 pass
 
@@ -211,11 +213,11 @@ async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
 
 
 async def test_a_newer_schema_is_refused_with_a_way_out(tmp_path: Path, clock: HandClock) -> None:
-    connection = database.open_for_service(tmp_path / database.FILE_NAME)
+    connection = database.open_for_service(tmp_path / FILE_NAME)
     connection.execute("PRAGMA user_version = 99")
     connection.execute(f"PRAGMA application_id = {0x4F670000 + 99}")
     connection.close()
-    with pytest.raises(database.StoreError, match="newer release"):
+    with pytest.raises(StoreError, match="newer release"):
         async with make_store(tmp_path, clock):
             pass
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent.store import database
 from agent.store.decision import STORE_FULL
+from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from contract.event import Event
 from tests.store.stores import (
@@ -140,7 +141,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
 
         def forwarded() -> bool:
             store.trouble()  # a turn of the writer
-            with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+            with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
                 return bool(connection.execute("SELECT last FROM batches").fetchone())
 
         wait_until(forwarded, "the marks are on disk")

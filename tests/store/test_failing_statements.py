@@ -9,6 +9,7 @@ import pytest
 
 from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.store.port import Reject
 from agent.store.verification import verify
 from contract.event import Event
@@ -122,4 +123,4 @@ async def test_any_statement_may_fail_once(
     assert all(any(sql.startswith(one) for sql in hit) for one in STATEMENTS), [
         one for one in STATEMENTS if not any(sql.startswith(one) for sql in hit)
     ]
-    assert not verify(tmp_path / "failing" / database.FILE_NAME).findings
+    assert not verify(tmp_path / "failing" / FILE_NAME).findings

@@ -16,9 +16,11 @@ import pytest
 from agent.settings import StoreSettings
 from agent.store import aside, database
 from agent.store.committer import Answers, Committer
+from agent.store.errors import StoreError
 from agent.store.fingerprints import IndexBounds
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import Spans
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.opening import load
 from agent.store.port import Outcome, Submission
 from agent.store.reader import Epochs, read_packed
@@ -34,7 +36,7 @@ ERRORS = {
     errno.EIO: (apsw.IOError, sqlite3.SQLITE_IOERR),
     errno.EROFS: (apsw.ReadOnlyError, sqlite3.SQLITE_READONLY),
 }
-LOG_BYTES = database.LOG_HEADER_BYTES + 6 * database.LOG_FRAME_BYTES
+LOG_BYTES = LOG_HEADER_BYTES + 6 * LOG_FRAME_BYTES
 """So few that the log is often written back."""
 LASTING = 6
 """How many operations fail in a row."""
@@ -134,7 +136,7 @@ class Work:
     """The real committer and housekeeping; what they acked, refused, and whether they took it for damage."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
-        self.path = folder / database.FILE_NAME
+        self.path = folder / FILE_NAME
         self._disk = disk
         self._clock = HandClock()
         self.acked: dict[int, bytes] = {}
@@ -223,7 +225,7 @@ def test_a_disk_that_fails_at_any_operation_costs_no_acked_event(
         work = Work(folder, disk)
         try:
             work.run(commits)
-        except (sqlite3.Error, database.StoreError, apsw.Error):
+        except (sqlite3.Error, StoreError, apsw.Error):
             assert not work.acked or disk.failed  # the opening or the closing failed, and said so
         disk.fails_from = 1 << 30
         failed += disk.failed

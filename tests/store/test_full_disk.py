@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.store import aside, database, disk
-from agent.store.disk import NoRoomError
+from agent.store.errors import NoRoomError, StoreError
+from agent.store.layout import FILE_NAME
 from agent.supervision import wait_for_room
 from contract.event import Event
 from tests.store.damaged import Original, check, copy, make_original, survivors
@@ -51,7 +52,7 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event(100))).duplicates == 1
         assert store.counts()[2] == 51
-    assert not any(aside.set_aside(image / database.FILE_NAME))
+    assert not any(aside.set_aside(image / FILE_NAME))
 
 
 async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
@@ -75,7 +76,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
     original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     aside.suspect(path, "the test says so")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     system = FailingDisk()
@@ -90,21 +91,21 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
         assert full.value.bytes_needed == database.bytes_on_disk(path)
         assert str(full.value.bytes_needed) in str(full.value)
         after = {file.name: file.read_bytes() for file in folder.iterdir()}
-        del after[f"{database.FILE_NAME}.lock"], after[f"{database.FILE_NAME}-shm"]  # the index, which is made anew
+        del after[f"{FILE_NAME}.lock"], after[f"{FILE_NAME}-shm"]  # the index, which is made anew
         assert after == before
     check(original, await survivors(folder))
 
 
-@pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, NoRoomError), (errno.EIO, database.StoreError)])
+@pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, NoRoomError), (errno.EIO, StoreError)])
 async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     original: Original,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     reason: int,
-    error: type[database.StoreError],
+    error: type[StoreError],
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    aside.suspect(folder / database.FILE_NAME, "the test says so")
+    aside.suspect(folder / FILE_NAME, "the test says so")
     system = FailingDisk()
     monkeypatch.setattr(database, "open_for_service", system.connect)
 
@@ -125,7 +126,7 @@ async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
 async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original: Original, tmp_path: Path) -> None:
     folder = copy(original, tmp_path / "image")
     for part in ("", "-wal", "-shm", "-journal"):
-        (folder / f"{database.FILE_NAME}.salvaging{part}").write_bytes(bytes(100_000))
+        (folder / f"{FILE_NAME}.salvaging{part}").write_bytes(bytes(100_000))
     async with make_store(folder, HandClock()):
         assert not list(folder.glob("*.salvaging*"))
 

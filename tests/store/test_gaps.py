@@ -8,8 +8,10 @@ import pytest
 
 from agent.store import aside, database, gaps, segments
 from agent.store.declaration import LABEL_RANGES_MAX, declarations
+from agent.store.errors import DamagedStoreError
 from agent.store.gaps import GAPS_MAX, Gap
 from agent.store.known import Spans
+from agent.store.layout import FILE_NAME
 from agent.store.opening import load
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
@@ -36,15 +38,15 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
     async with make_store(tmp_path, clock) as store:
         for number in range(60):
             await accept(store, clock, Event("d", id=number))
-    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
-    aside.suspect(tmp_path / database.FILE_NAME, "the test says so")
+    aside.suspect(tmp_path / FILE_NAME, "the test says so")
     for life in range(3):
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, Event("d", id=f"later {life}"))
             events = stored_events(store)
             assert not store.failed.done()
-            assert not aside.suspicion(tmp_path / database.FILE_NAME)
+            assert not aside.suspicion(tmp_path / FILE_NAME)
             assert sum(b'"device":"d"' in event.tail for event in events) == 60 - 26 + 1 + life
             documents = [json.loads(b"{" + event.tail + b"}") for event in events]
             declared = [gap["data"]["count"] for gap in documents if gap["type"] == "gateway.gap"]
@@ -79,7 +81,7 @@ async def test_what_is_given_up_is_forgotten_with_its_proof_and_nothing_else(tmp
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
         await accept(store, clock, NAMELESS, proof=PROOF)
-    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         segments.forget(connection, 3, 4)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, ONE)).duplicates == 1
@@ -92,10 +94,10 @@ async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path)
     async with make_store(tmp_path, clock) as store:
         store.set_fact("receipts.table", "table-1")
         await accept(store, clock, ONE)
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"table-1", b"table-2"))
     async with make_store(tmp_path, clock) as store:
-        with pytest.raises(database.DamagedStoreError, match="facts"):
+        with pytest.raises(DamagedStoreError, match="facts"):
             store.fact("receipts.table")
         assert aside.suspicion(path)
     async with make_store(tmp_path, clock) as store:

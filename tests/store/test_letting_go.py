@@ -9,6 +9,7 @@ import pytest
 
 from agent.status import read_status
 from agent.store import database, tables
+from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from contract.event import Event
 from tests.store.stores import (
@@ -28,7 +29,7 @@ NOTE = ("flight", "here")
 
 
 def kept_commits(folder: Path) -> list[int]:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY first_position")]
 
 
@@ -54,7 +55,7 @@ async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path) -> None:
         store.mark_processed(store.forwarded())
         store.release(5, 6, NOTE)
         image = crash_image(tmp_path / "store", tmp_path / "image")
-    with closing(database.open_for_reading(image / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(image / FILE_NAME)) as connection:
         assert tables.load_processed(connection) == [(1, 2), (5, 6)]
 
 

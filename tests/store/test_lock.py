@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.store import database
+from agent.store.errors import StoreError
+from agent.store.layout import FILE_NAME
 from agent.store.lock import lock
 
 HELD_SECONDS = 0.03
@@ -15,7 +17,7 @@ HELD_SECONDS = 0.03
 
 
 def test_a_command_that_asks_whether_an_agent_runs_keeps_none_from_starting(tmp_path: Path) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     os.close(lock(path))
     asking = os.open(f"{path}.lock", os.O_RDONLY)
     fcntl.flock(asking, fcntl.LOCK_SH)  # in the middle of `database.in_use`
@@ -26,10 +28,10 @@ def test_a_command_that_asks_whether_an_agent_runs_keeps_none_from_starting(tmp_
 
 
 def test_a_second_agent_is_refused_and_the_first_is_seen(tmp_path: Path) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     held = lock(path)
     assert database.in_use(path)
-    with pytest.raises(database.StoreError, match="another agent"):
+    with pytest.raises(StoreError, match="another agent"):
         lock(path)
     os.close(held)
     assert not database.in_use(path)
@@ -43,7 +45,7 @@ def test_a_folder_that_is_made_for_the_store_is_on_the_medium_with_all_above_it(
     flushed: list[Path] = []
     monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink()))
     folder = tmp_path / "state" / "of" / "a gateway"
-    os.close(lock(folder / database.FILE_NAME))
+    os.close(lock(folder / FILE_NAME))
     assert sorted(flushed) == [tmp_path, tmp_path / "state", tmp_path / "state" / "of"]
-    os.close(lock(folder / database.FILE_NAME))
+    os.close(lock(folder / FILE_NAME))
     assert len(flushed) == 3

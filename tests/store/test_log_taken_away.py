@@ -14,14 +14,16 @@ from types import SimpleNamespace
 import pytest
 
 from agent.store import database, log_file
+from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.pages import _sum
 from contract.event import Event
 from tests.store.stores import FaultyConnection, HandClock, accept, make_store, open_faulty, stored_events
 
-LOG = f"{database.FILE_NAME}-wal"
+LOG = f"{FILE_NAME}-wal"
 TEXT = "x" * 3_000
-LOG_BYTES = 100 * database.LOG_FRAME_BYTES
+LOG_BYTES = 100 * LOG_FRAME_BYTES
 """So few that the log is soon written back."""
 
 
@@ -85,7 +87,7 @@ async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_res
         take_away(tmp_path / LOG)
         for event in later:
             assert (await accept(store, clock, event)).refusal
-        assert isinstance(store.failed.exception(), database.DamagedStoreError)
+        assert isinstance(store.failed.exception(), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
         for event in later:
             assert not (await accept(store, clock, event)).refusal
@@ -127,7 +129,7 @@ async def test_nothing_is_acked_into_a_log_that_was_taken_away_before_the_first_
             outcome = await accept(store, clock, events[number])
             acked |= set() if outcome.refusal else {number}
         killed = what_a_kill_leaves(tmp_path / "live", tmp_path / "killed")
-        assert acked.isdisjoint(range(11, 15)) == isinstance(damage_met(store), database.DamagedStoreError)
+        assert acked.isdisjoint(range(11, 15)) == isinstance(damage_met(store), DamagedStoreError)
     async with make_store(killed, clock) as store:
         copies = await accept(store, clock, *(events[number] for number in sorted(acked)))
         assert copies.duplicates == len(acked)
@@ -167,7 +169,7 @@ async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
 ) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as reader, database.moment(reader):
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.moment(reader):
             reader.execute("SELECT count(*) FROM events").fetchone()
             for number in range(1, 5):
                 await accept(store, clock, Event("d", id=number))
@@ -222,7 +224,7 @@ async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_i
 async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is_salvaged(
     tmp_path: Path, clock: HandClock
 ) -> None:
-    file = tmp_path / database.FILE_NAME
+    file = tmp_path / FILE_NAME
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
         write_back(store)
@@ -231,7 +233,7 @@ async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is
         file.rename(tmp_path / "elsewhere")
         for _ in range(2):
             assert (await accept(store, clock, Event("d", id=5))).refusal
-        assert isinstance(damage_met(store), database.DamagedStoreError)
+        assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=6))
         assert set(ids(store)) >= {1, 2, 3, 4, 6}
@@ -251,7 +253,7 @@ async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a
         assert (await accept(store, clock, events[1])).refusal
         monkeypatch.undo()
         assert (await accept(store, clock, events[2])).refusal
-        assert isinstance(damage_met(store), database.DamagedStoreError)
+        assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, *events)).refusal == ""
         assert sorted(ids(store)) == [0, 1, 2]
@@ -260,12 +262,12 @@ async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a
 async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
-        with closing(sqlite3.connect(tmp_path / database.FILE_NAME)) as other, other:
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
             other.execute(
                 "INSERT INTO events SELECT first_position + count, 1, packed FROM events ORDER BY 1 DESC LIMIT 1"
             )
         assert (await accept(store, clock, Event("d", id=1))).refusal
-        assert isinstance(damage_met(store), database.DamagedStoreError)
+        assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert sorted(ids(store)) == [0, 1]
@@ -284,11 +286,11 @@ async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_f
             await accept(store, clock, Event("d", id=number, data={"text": os.urandom(500).hex()}))
             number += 1
         os.truncate(tmp_path / LOG, 0)
-        before = (tmp_path / database.FILE_NAME).read_bytes()
+        before = (tmp_path / FILE_NAME).read_bytes()
         last = Event("d", id=number, data={"text": os.urandom(90_000).hex()})
         assert "truncated" in (await accept(store, clock, last)).refusal
-        assert (tmp_path / database.FILE_NAME).read_bytes() == before
-    assert (tmp_path / database.FILE_NAME).read_bytes() == before, "nor at the end"
+        assert (tmp_path / FILE_NAME).read_bytes() == before
+    assert (tmp_path / FILE_NAME).read_bytes() == before, "nor at the end"
     async with make_store(tmp_path, clock) as store:
         assert set(ids(store)) >= set(range(40))
 
@@ -301,9 +303,9 @@ async def test_the_log_is_written_back_when_it_has_grown_to_its_bound(
     async with make_store(tmp_path, clock) as store:
         for number in range(150):
             await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
-            assert (tmp_path / LOG).stat().st_size <= LOG_BYTES + 20 * database.LOG_FRAME_BYTES
+            assert (tmp_path / LOG).stat().st_size <= LOG_BYTES + 20 * LOG_FRAME_BYTES
             with (tmp_path / LOG).open("rb") as file:
-                rounds.add(file.read(database.LOG_HEADER_BYTES))
+                rounds.add(file.read(LOG_HEADER_BYTES))
         assert 5 < len(rounds) < 100
         assert len(ids(store)) == 150
 

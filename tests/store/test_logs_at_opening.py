@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent.store import aside, database
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, crash_image, make_store
 
-LOG = f"{database.FILE_NAME}-wal"
+LOG = f"{FILE_NAME}-wal"
 
 
 async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, clock: HandClock) -> None:
@@ -16,7 +17,7 @@ async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, 
         for number in range(5):
             await accept(store, clock, Event("d", id=number))
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
-    (killed / database.FILE_NAME).unlink()
+    (killed / FILE_NAME).unlink()
     async with make_store(killed, clock) as store:
         copies = await accept(store, clock, *(Event("d", id=number) for number in range(5)))
         assert copies.duplicates == 5
@@ -30,7 +31,7 @@ async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, 
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     (killed / LOG).write_bytes(bytes(length))
     async with make_store(killed, clock) as store:
-        assert not any(aside.set_aside(killed / database.FILE_NAME))
+        assert not any(aside.set_aside(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert not store.failed.done()
 
@@ -42,5 +43,5 @@ async def test_a_log_whose_header_alone_is_zeros_is_damage(tmp_path: Path, clock
     with (killed / LOG).open("r+b") as file:
         file.write(bytes(32))
     async with make_store(killed, clock) as store:
-        assert any(aside.set_aside(killed / database.FILE_NAME))
+        assert any(aside.set_aside(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0))).duplicates == 1

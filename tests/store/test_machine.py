@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.store import database
 from agent.store.gaps import Gap
+from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
@@ -167,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Read all events of the file, whatever their state."""
         from agent.store.reader import read_packed
 
-        connection = database.open_for_reading(self.folder / database.FILE_NAME)
+        connection = database.open_for_reading(self.folder / FILE_NAME)
         try:
             found = read_packed(connection, 1, 10**9)
             return [event.tail for event in found if event.position not in self.given_up]

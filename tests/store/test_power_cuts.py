@@ -18,6 +18,7 @@ from agent.store.committer import Answers, Committer
 from agent.store.fingerprints import IndexBounds
 from agent.store.housekeeping import Housekeeping
 from agent.store.known import Spans
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.log_file import LogFile
 from agent.store.opening import Memory, load
 from agent.store.port import Submission
@@ -28,7 +29,7 @@ from tests.store.power_cuts import Image, images
 from tests.store.recording import Ack, KilledError, Recording, Step
 from tests.store.stores import GATEWAY, HandClock, batch, candidate
 
-LOG_BYTES = database.LOG_HEADER_BYTES + 12 * database.LOG_FRAME_BYTES
+LOG_BYTES = LOG_HEADER_BYTES + 12 * LOG_FRAME_BYTES
 """Few, so that a short load sees many checkpoints and rounds of the log."""
 COMMITS, OPENINGS = 14, 9
 SEGMENT_EVENTS = 64
@@ -54,7 +55,7 @@ class Load:
 
     def __init__(self, folder: Path, random: Random, commit: Commit, synchronous: str) -> None:
         folder.mkdir()
-        self._recording = Recording(folder / database.FILE_NAME)
+        self._recording = Recording(folder / FILE_NAME)
         self._random = random
         self._commit = commit
         self._synchronous = synchronous
@@ -134,7 +135,7 @@ def room(tmp_path: Path) -> Iterator[Path]:
 def broken(image: Image, folder: Path) -> str:
     """Open an image as the agent does; tell what is wrong with it."""
     folder.mkdir()
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     for suffix, content in image.files.items():
         Path(f"{path}{suffix}").write_bytes(content)
     connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())

@@ -15,6 +15,7 @@ from agent.events_command import read_duplicates, read_events
 from agent.store import database, inspection, kept, tables
 from agent.store.database import moment
 from agent.store.kept import Kept, read_all, read_kept
+from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.pages import Log
 from agent.store.reading import read_only
 from agent.store.verification import verify
@@ -26,12 +27,12 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
-        with read_only(tmp_path / database.FILE_NAME) as reader, moment(reader):
+        with read_only(tmp_path / FILE_NAME) as reader, moment(reader):
             before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
             assert (await accept(store, clock, Event("d", id=2))).accepted == 1
             assert [row["first_position"] for row in reader.table("events").rows_where()] == before
             assert tables.last_position(reader) == before[-1] + 1
-        with read_only(tmp_path / database.FILE_NAME) as reader:
+        with read_only(tmp_path / FILE_NAME) as reader:
             assert reader.table("events").count == len(before) + 1
             assert reader.table("epochs").count == 1  # readers open none
 
@@ -40,10 +41,10 @@ async def test_a_reader_cannot_write(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
-        before = (tmp_path / database.FILE_NAME).read_bytes()
-        with read_only(tmp_path / database.FILE_NAME) as reader, pytest.raises(sqlite3.OperationalError, match="read"):
+        before = (tmp_path / FILE_NAME).read_bytes()
+        with read_only(tmp_path / FILE_NAME) as reader, pytest.raises(sqlite3.OperationalError, match="read"):
             reader.table("facts").insert({"name": "x", "value": "y", "checksum": 0})
-        assert (tmp_path / database.FILE_NAME).read_bytes() == before
+        assert (tmp_path / FILE_NAME).read_bytes() == before
         assert (await accept(store, clock, Event("d", id=2))).accepted == 1
 
 
@@ -53,7 +54,7 @@ def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
 
 
 def _kept(folder: Path) -> Iterator[object]:
-    with read_only(folder / database.FILE_NAME) as store:
+    with read_only(folder / FILE_NAME) as store:
         yield from read_kept(store, range(1, tables.last_position(store) + 1))
 
 
@@ -78,7 +79,7 @@ async def test_a_command_whose_output_nobody_takes_holds_nothing(
         await accept(store, clock, Event("d", id="carries the copies along"))
         command = read(tmp_path)
         taken = list(islice(command, 5))
-        with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as other:
+        with closing(database.open_for_service(tmp_path / FILE_NAME)) as other:
             assert database.empty_log(other, wait_ms=0)
         assert (await accept(store, clock, Event("d", id="later"))).accepted == 1
         assert len(taken) == 5
@@ -93,7 +94,7 @@ async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_co
     async with make_store(tmp_path, clock) as store:
         for number in range(50):
             await accept(store, clock, Event("d", id=number))
-        with read_only(tmp_path / database.FILE_NAME) as reader:
+        with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 52))
             found = list(islice(pages, 12))
             store._writer.call(lambda: store._committer.purge(30))
@@ -107,7 +108,7 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *(Event("d", id=number, data={"text": "x" * 400}) for number in range(20)))
-        with read_only(tmp_path / database.FILE_NAME) as reader:
+        with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 22))
             next(pages)
             store._writer.call(lambda: store._committer.purge(21))
@@ -117,7 +118,7 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         for number in range(20):
             await accept(store, clock, Event("d", id=number, data={"text": Random(number).randbytes(40_000).hex()}))
@@ -142,7 +143,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                     lambda: store._committer.transact(lambda connection: database.shrink(connection, 50))
                 )
                 store._writer.call(lambda: database.write_back(store._committer.connection()))
-                pages.append((before - path.stat().st_size) // database.PAGE_BYTES)
+                pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:
             patch.setattr(inspection, "Log", SlowLog)
@@ -155,9 +156,9 @@ def void(_: object) -> None:
 
 
 async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -> None:
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
     with path.open("r+b") as file:
-        file.truncate(3 * database.PAGE_BYTES)
+        file.truncate(3 * PAGE_BYTES)
     assert "cut off" in verify(path).findings[0].text

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.store import aside, database
+from agent.store.layout import FILE_NAME
 from agent.store.packing import unpack_readable
 from agent.store.port import StoredEvent
 from agent.store.reader import Epochs, stored
@@ -36,7 +37,7 @@ SEGMENT_EVENTS = 16
 STEPS = ("fail", "send", "fail", "send again", "fail", "kill", "damage", "process", "reader", "restart", "take log")
 TAKE_LOG = st.sampled_from(["remove", "make anew", "empty", "overwrite"])
 DISK = FailingDisk()
-LOG = f"{database.FILE_NAME}-wal"
+LOG = f"{FILE_NAME}-wal"
 FILES = st.sampled_from([("-wal",), ("",), ("", "-wal")])
 TIMES = st.sampled_from([1, 2, 1 << 30])
 FAULTS = st.one_of(
@@ -120,7 +121,7 @@ class RecoveryMachine(RuleBasedStateMachine):
             case "kill":
                 self.kill(reads=data.draw(st.booleans()), salvaged=data.draw(st.booleans()))
             case "damage":
-                name = data.draw(st.sampled_from([database.FILE_NAME, LOG]))
+                name = data.draw(st.sampled_from([FILE_NAME, LOG]))
                 self.kill_and_damage(name, Random(data.draw(st.integers(0, 1 << 32))), cut=data.draw(st.booleans()))
 
     def draw_failure(self, data: st.DataObject) -> None:
@@ -156,7 +157,7 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     def open_reader(self) -> None:
         self.close_reader()
-        self.reader = database.open_for_reading(self.folder / database.FILE_NAME)
+        self.reader = database.open_for_reading(self.folder / FILE_NAME)
         self.reader.execute("BEGIN")
         self.reader.execute("SELECT count(*) FROM events").fetchone()
 
@@ -168,11 +169,11 @@ class RecoveryMachine(RuleBasedStateMachine):
     def kill(self, *, reads: bool, salvaged: bool) -> None:
         self.end()
         if salvaged:
-            aside.suspect(self.folder / database.FILE_NAME, "the test says so")
+            aside.suspect(self.folder / FILE_NAME, "the test says so")
         if reads:
             self.open_reader()
         self.start()
-        assert any(aside.set_aside(self.folder / database.FILE_NAME)) == salvaged, "a healthy store is called damaged"
+        assert any(aside.set_aside(self.folder / FILE_NAME)) == salvaged, "a healthy store is called damaged"
         self.adopt()
 
     def kill_and_damage(self, name: str, chance: Random, *, cut: bool) -> None:
@@ -180,7 +181,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         commits = self.commits()
         self.end()
         _damage(self.folder / name, chance, cut=cut)
-        aside.suspect(self.folder / database.FILE_NAME, "the test says so")
+        aside.suspect(self.folder / FILE_NAME, "the test says so")
         self.start()
         self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
         # Damage to the end of a log looks like a commit that a power cut has torn: nothing can tell.
@@ -258,7 +259,7 @@ class RecoveryMachine(RuleBasedStateMachine):
     def events(self) -> list[StoredEvent]:
         """Read all events of the file, whatever their state."""
         self.store.trouble()  # a turn of the writer
-        with closing(database.open_for_reading(self.folder / database.FILE_NAME)) as connection:
+        with closing(database.open_for_reading(self.folder / FILE_NAME)) as connection:
             epochs = Epochs.load(connection)
             rows = connection.execute("SELECT first_position, count, packed FROM events ORDER BY first_position")
             return [stored(event, epochs) for row in rows for event in unpack_readable(*row)]
@@ -270,7 +271,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         return dict(_numbered(self.events()))
 
     def commits(self) -> list[int]:
-        with closing(database.open_for_reading(self.folder / database.FILE_NAME)) as connection:
+        with closing(database.open_for_reading(self.folder / FILE_NAME)) as connection:
             return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY 1")]
 
     def declared(self) -> Any:

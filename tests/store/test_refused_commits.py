@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from agent.store import aside, database
+from agent.store import aside
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.verification import verify
 from contract.event import Event
@@ -85,9 +86,9 @@ async def test_what_was_refused_never_takes_the_place_of_what_is_acked_after_it(
         before = stored_events(store)
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     if salvaged:
-        aside.suspect(image / database.FILE_NAME, "a bad sector elsewhere")
+        aside.suspect(image / FILE_NAME, "a bad sector elsewhere")
     async with make_store(image, clock) as store:
-        assert any(aside.set_aside(image / database.FILE_NAME)) == salvaged
+        assert any(aside.set_aside(image / FILE_NAME)) == salvaged
         after_restart = stored_events(store)
         assert [event for event in after_restart if event.position <= before[-1].position] == before
         assert readings(after_restart).keys() == sensors.acked
@@ -97,4 +98,4 @@ async def test_what_was_refused_never_takes_the_place_of_what_is_acked_after_it(
             assert (await accept(store, clock, sensors.sent[number])).duplicates == 1
         labels = [event.label for event in stored_events(store)]
         assert len(set(labels)) == len(labels)
-    assert not verify(image / database.FILE_NAME).findings
+    assert not verify(image / FILE_NAME).findings

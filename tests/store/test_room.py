@@ -10,6 +10,7 @@ import pytest
 from agent.store import database, disk
 from agent.store.decision import STORE_FULL
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.room import DROPPED, Room
 from contract.event import Event
@@ -111,7 +112,7 @@ async def test_while_a_reader_holds_the_log_nothing_is_dropped_and_nobody_waits_
     async with make_store(tmp_path, clock, max_bytes=4 * MAX_BYTES, when_full="drop-oldest") as store:
         for number in range(20):
             assert (await accept(store, clock, event(number))).accepted == 1
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as reader:
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM events").fetchone()
             number = await fill(store, clock, 100)
@@ -143,7 +144,7 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
     monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 200_000)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, event(0))
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as reader:
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM events").fetchone()
             for number in range(1, 60):

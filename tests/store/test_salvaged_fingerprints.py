@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database
+from agent.store import aside
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store
 
@@ -29,7 +30,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_proofs_that_it
             await accept(store, clock, event)
         for _ in range(500):
             store.trouble()  # a turn of the writer each, until nothing is left to be sealed
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection, connection:
         emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(proofs) > 0"
         assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its proof"

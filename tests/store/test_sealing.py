@@ -13,6 +13,7 @@ from agent.store.event_store import EventStore
 from agent.store.fingerprints import DEFAULT_BOUNDS
 from agent.store.gaps import Gap
 from agent.store.known import Spans
+from agent.store.layout import FILE_NAME
 from agent.store.opening import load
 from agent.store.tracing import fingerprint_at, trace
 from agent.store.verification import verify
@@ -60,17 +61,17 @@ def rest(store: EventStore) -> None:
 
 
 def sealed(folder: Path) -> list[tuple[int, int]]:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return [(segment.first, segment.last) for segment, _ in segments.load_segments(connection)]
 
 
 def forgotten(folder: Path) -> list[tuple[int, int]]:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return segments.load_forgotten(connection)
 
 
 def log_bytes(folder: Path) -> int:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         size: int = connection.execute("SELECT sum(length(packed)) FROM fingerprints").fetchone()[0]
         return size
 
@@ -88,7 +89,7 @@ async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_p
             outcome = await accept(store, clock, *(event(number) for number in range(200)))
             assert (outcome.accepted, outcome.duplicates) == (0, 200)
     assert read_status(tmp_path, GATEWAY).duplicates == 400
-    assert not verify(tmp_path / database.FILE_NAME).findings
+    assert not verify(tmp_path / FILE_NAME).findings
 
 
 async def test_a_commit_larger_than_what_is_left_of_a_block_is_known_across_a_kill(tmp_path: Path) -> None:
@@ -171,9 +172,9 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
             await accept(store, clock, event(number))
         await settle(store)
         store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
-    with closing(database.open_for_service(tmp_path / database.FILE_NAME)) as connection:
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM forgotten")
-    aside.suspect(tmp_path / database.FILE_NAME, "the test says so")
+    aside.suspect(tmp_path / FILE_NAME, "the test says so")
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
 
@@ -202,7 +203,7 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
                 await accept(store, clock, event(20))
             clock.pass_seconds(7)
         await settle(store)
-        with closing(database.open_for_reading(tmp_path / database.FILE_NAME)) as connection:
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
             (found,) = trace(connection, fingerprint(event(20)))
             assert fingerprint_at(connection, found.position) == fingerprint(event(20))
     assert found.position == 22
@@ -247,7 +248,7 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
         if number > after:
             known = count
         folder = tmp_path / f"image-{number}"
-        connection = database.open_for_service(folder / database.FILE_NAME)
+        connection = database.open_for_service(folder / FILE_NAME)
         with closing(connection):
             memory = load(connection, clock, Spans(), DEFAULT_BOUNDS)
             for place in range(known):
@@ -257,7 +258,7 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
                 assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
                 await settle(store)
                 assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
-            assert not verify(folder / database.FILE_NAME).findings
+            assert not verify(folder / FILE_NAME).findings
 
 
 @pytest.mark.parametrize("statement", STEPS)
@@ -282,7 +283,7 @@ async def test_a_sealing_that_fails_at_a_step_begins_anew_and_nothing_is_doubled
         outcome = await accept(store, clock, *(event(number) for number in range(4 * SEGMENT)))
         assert (outcome.accepted, outcome.duplicates) == (0, 4 * SEGMENT)
         assert len(sealed(tmp_path)) >= 3
-    assert not verify(tmp_path / database.FILE_NAME).findings
+    assert not verify(tmp_path / FILE_NAME).findings
 
 
 @pytest.fixture(params=["segments", "sealed", "fingerprints"])
@@ -298,7 +299,7 @@ async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tup
             await accept(store, clock, event(number))
         await settle(store)
         store.mark_forwarded(batch(1, 5))
-    path = folder / database.FILE_NAME
+    path = folder / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
         # As a flipped bit would have it: a value that its row's checksum does not fit.
         connection.execute(

@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
 
@@ -42,8 +42,8 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         for number in range(200):
             clock.pass_seconds(11)
             await accept(store, clock, Event(DEVICE, id=f"while shrinking {number}"))
-            log_bytes = max(log_bytes, (tmp_path / f"{database.FILE_NAME}-wal").stat().st_size)
-            sizes.append((tmp_path / database.FILE_NAME).stat().st_size)
+            log_bytes = max(log_bytes, (tmp_path / f"{FILE_NAME}-wal").stat().st_size)
+            sizes.append((tmp_path / FILE_NAME).stat().st_size)
         assert sizes[-1] < full / 2
         assert log_bytes < full / 2, "what is purged is written again"
         assert len(set(sizes)) > 3  # in steps, and not in one go

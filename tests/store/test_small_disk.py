@@ -9,6 +9,7 @@ import pytest
 
 from agent.store import database, disk, segments
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from contract.event import Event
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
@@ -61,7 +62,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
     tmp_path: Path, clock: HandClock, megabytes: int, *, ends_while_it_serves: bool
 ) -> None:
     with small_disk(tmp_path / "disk", megabytes) as folder, ExitStack() as reading:
-        path = folder / database.FILE_NAME
+        path = folder / FILE_NAME
         async with make_store(folder, clock) as store:
             await accept(store, clock, Event("d", id="first"))
             reading.enter_context(holding_the_log(path))
@@ -109,7 +110,7 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
 
 
 def sealed(folder: Path) -> int:
-    with closing(database.open_for_reading(folder / database.FILE_NAME)) as connection:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         return sum(1 for _ in segments.load_segments(connection))
 
 

@@ -11,6 +11,7 @@ import pytest
 from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.gaps import Gap
+from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
 from agent.store.verification import verify
 from contract.event import Event
@@ -68,7 +69,7 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
         await accept(store, clock, THREE)
         documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
     assert [document["type"] for document in documents].count("gateway.gap") == 1
-    assert not verify(image / database.FILE_NAME).findings
+    assert not verify(image / FILE_NAME).findings
 
 
 async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where_it_fails(
@@ -117,7 +118,7 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
         labels = {event.label for event in before}
         assert len(labels) == len(before)
         assert len({label.epoch for label in labels}) == 2, "what may have been labelled is labelled anew"
-    assert not verify(image / database.FILE_NAME).findings
+    assert not verify(image / FILE_NAME).findings
 
 
 @pytest.mark.parametrize("instead", ["COMMIT", "ROLLBACK"])

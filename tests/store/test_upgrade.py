@@ -13,7 +13,9 @@ import pytest
 
 from agent.status import read_status
 from agent.store import aside, database
+from agent.store.errors import StoreError
 from agent.store.known import Spans
+from agent.store.layout import FILE_NAME
 from agent.store.recovery import open_store
 from agent.store.verification import verify
 from contract.event import Event, Label
@@ -29,8 +31,8 @@ SCHEMAS = sorted(int(file.stem.removeprefix("schema-")) for file in RELEASES.glo
 
 def release(schema: int, to: Path) -> Path:
     to.mkdir(parents=True, exist_ok=True)
-    shutil.copy(RELEASES / f"schema-{schema}.db", to / database.FILE_NAME)
-    return to / database.FILE_NAME
+    shutil.copy(RELEASES / f"schema-{schema}.db", to / FILE_NAME)
+    return to / FILE_NAME
 
 
 def new_events(schema: int) -> dict[int, tuple[Label, bytes]]:
@@ -52,7 +54,7 @@ def test_there_is_a_file_of_every_earlier_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_an_earlier_releases_file_goes_on_with_all_it_held(tmp_path: Path, schema: int) -> None:
     path = release(schema, tmp_path / "old")
-    with pytest.raises(database.StoreError, match="earlier release"):
+    with pytest.raises(StoreError, match="earlier release"):
         read_status(tmp_path / "old", GATEWAY)
     clock = HandClock()
     async with make_store(tmp_path / "old", clock, keep_processed_seconds=10**9) as store:
@@ -68,20 +70,20 @@ async def test_an_earlier_releases_file_goes_on_with_all_it_held(tmp_path: Path,
     assert (after.events.forwarded, after.events.processed, after.rejected) == (7, 13, 1)
     async with make_store(tmp_path / "new", clock) as store:
         await accept(store, clock, Event(DEVICE, id=1))
-    assert shape(path) == shape(tmp_path / "new" / database.FILE_NAME)
+    assert shape(path) == shape(tmp_path / "new" / FILE_NAME)
     assert not verify(path).findings
 
 
 async def test_a_newer_releases_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     async with make_store(tmp_path, HandClock()) as store:
         await accept(store, HandClock(), Event(DEVICE, id=1))
-    path = tmp_path / database.FILE_NAME
+    path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0] + 1
         connection.execute(f"PRAGMA user_version = {version}")
         connection.execute(f"PRAGMA application_id = {0x4F67_0000 + version}")
     before = path.read_bytes()
-    with pytest.raises(database.StoreError, match="newer release"):
+    with pytest.raises(StoreError, match="newer release"):
         async with make_store(tmp_path, HandClock()):
             pass
     assert path.read_bytes() == before
@@ -104,13 +106,13 @@ def test_no_power_cut_during_an_upgrade_loses_anything(tmp_path: Path, schema: i
         folder = tmp_path / str(number)
         folder.mkdir()
         for suffix, content in image.files.items():
-            Path(f"{folder / database.FILE_NAME}{suffix}").write_bytes(content)
-        opened, memory = open_store(folder / database.FILE_NAME, database.open_for_service, HandClock(), Spans())
+            Path(f"{folder / FILE_NAME}{suffix}").write_bytes(content)
+        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Spans())
         with closing(opened):
-            assert not any(aside.set_aside(folder / database.FILE_NAME)), number
+            assert not any(aside.set_aside(folder / FILE_NAME)), number
             for position, (_, fingerprint) in wanted.items():
                 assert memory.fingerprints.position(fingerprint) == position, number
-            assert not verify(folder / database.FILE_NAME).findings, number
+            assert not verify(folder / FILE_NAME).findings, number
         shutil.rmtree(folder)
     del connection
 
@@ -132,5 +134,5 @@ async def test_an_upgrade_without_room_to_rewrite_the_file_serves_all_the_same(
     assert "store=rewriting failed" in caplog.text
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, Event(DEVICE, id=1000))).duplicates == 1
-    with closing(sqlite3.connect(tmp_path / database.FILE_NAME)) as connection:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         assert connection.execute("PRAGMA auto_vacuum").fetchone()[0] == 2

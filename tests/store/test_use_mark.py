@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.store import database, use_mark
+from agent.store import use_mark
 from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store, stored_events
 from tests.store.test_log_taken_away import LOG, ids, what_a_kill_leaves, write_back
@@ -55,7 +56,7 @@ async def test_the_last_position_is_noted_though_no_file_can_be_opened(tmp_path:
         write_back(store)
         with no_free_descriptor():
             assert (await accept(store, clock, EVENTS[-1])).accepted == 1
-        noted = use_mark.noted(live / database.FILE_NAME)
+        noted = use_mark.noted(live / FILE_NAME)
         assert noted is not None
         assert noted.end == stored_events(store)[-1].position
         killed = what_a_kill_leaves(live, tmp_path / "killed")
@@ -77,7 +78,7 @@ async def test_a_mark_that_cannot_be_written_says_nothing_rather_than_an_older_p
             assert (await accept(store, clock, EVENTS[-1])).accepted == 1
         killed = what_a_kill_leaves(live, tmp_path / "killed")
         await accept(store, clock, Event("d", id=101))
-        assert use_mark.noted(live / database.FILE_NAME) is not None
+        assert use_mark.noted(live / FILE_NAME) is not None
     assert not await loses_log_silently(killed, clock)
 
 
@@ -94,7 +95,7 @@ async def test_a_log_that_has_lost_its_end_after_a_kill_is_a_loss(
         await accept(store, clock, EVENTS[-1])
         killed = what_a_kill_leaves(live, tmp_path / "killed")
     whole = (killed / LOG).read_bytes()
-    frame = database.LOG_FRAME_BYTES
+    frame = LOG_FRAME_BYTES
     left = {
         "emptied": b"",
         "cut": whole[:-frame],

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from agent.store import database
+from agent.store.layout import FILE_NAME
 from agent.store.reader import read_packed
 from tests.support.agent_process import agent_process
 
@@ -21,7 +22,7 @@ class PostingGateway:
     """One state folder, and an agent that is started on it again and again."""
 
     def __init__(self, folder: Path, state: Path, kafka: str = "127.0.0.1:1", store: str = "") -> None:
-        self.store = state / database.FILE_NAME
+        self.store = state / FILE_NAME
         self._configuration = folder / "oncegate.toml"
         self._configuration.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{state}"\n[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'

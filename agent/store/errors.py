@@ -1,11 +1,11 @@
-"""Damage: how the store tells a file that is not what was written from a disk that fails."""
+"""The errors of the store, and which of all errors mean a damaged file."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
 
-from agent.store.database import FILE_NAME, DamagedStoreError
+from agent.store.layout import FILE_NAME
 
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal")
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
@@ -16,13 +16,38 @@ _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
 """Such as `no such table`: our statements fit the schema that we wrote."""
 
 
-class DamagedEventError(Exception):
+class StoreError(Exception):
+    """The store cannot do what it was asked to; the message says what to do."""
+
+
+class DamagedStoreError(StoreError):
+    """The file is not what was written: what can be read has to be salvaged into a new one."""
+
+
+class NoRoomError(StoreError):
+    """The store cannot be opened before there is more room on its file system."""
+
+    def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
+        super().__init__(f"{what}: up to {bytes_needed} bytes of room are needed, and {bytes_free} are free")
+        self.bytes_needed = bytes_needed
+        self.bytes_free = bytes_free
+
+
+class UnknownOutcomeError(StoreError):
+    """A COMMIT failed: whether it is on disk is unknown, so the store has to be reopened under a new epoch."""
+
+
+class DamagedEventError(StoreError):
     """Events of one commit are not what was written; their neighbours may well be."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(f"events at positions {first} to {last}: the checksum does not match")
         self.first = first
         self.last = last
+
+
+FAILURES = (sqlite3.Error, StoreError, OSError)
+"""All that a call of the store can raise because of its file or its disk."""
 
 
 def is_damage(error: BaseException, *, opening: bool = False) -> bool:

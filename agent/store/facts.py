@@ -1,0 +1,26 @@
+"""The names of the facts: durable values that the store keeps beside the events, each written and read by one module.
+
+Other modules may read them for display.
+"""
+
+from typing import Final
+
+RECEIPTS_TABLE: Final = "receipts.table"
+"""The id of the table whose receipts count."""
+RECEIPTS_HELD: Final = "receipts.held"
+"""Since when and why no receipt is followed."""
+OVERSIZED: Final = "oversized"
+"""The events that Kafka refuses for their size."""
+FORWARDER_STOPPED: Final = "forwarder.stopped"
+"""Why the forwarder has stopped; empty while it runs."""
+IN_DOUBT: Final = "at-most-once"
+"""The batches of the mode at-most-once whose outcome is unknown."""
+TRANSACTION_INTENT: Final = "transaction.intent"
+TRANSACTION_SETTLED: Final = "transaction.settled"
+"""The number of the last marker whose transaction has an outcome."""
+DUPLICATES_FORGOTTEN: Final = "duplicates.forgotten"
+"""How many duplicates were counted of events that have been removed since."""
+BYTES_WRITTEN: Final = "written"
+"""How much the agent has written in all the store's life."""
+WRITE_TRIAL: Final = "trial"
+"""Written to find out whether the disk takes a write."""
