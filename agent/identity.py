@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from hashlib import blake2b
 
-from agent.identity_rules import IdentityRule, rule_for
+from agent.identity_rules import IdentityRule
 from agent.settings import IdentitySettings
 from agent.store.port import Candidate
 from contract import cbor
@@ -17,6 +19,8 @@ ZIGBEE2MQTT = "zigbee2mqtt"
 ZIGBEE_REPEAT_SECONDS = 2.0
 """Within which equal data of one Zigbee device is marked: the radio's own retries can reach Zigbee2MQTT twice."""
 
+_DEVICES_KEPT = 4_096
+"""Whose rule is remembered."""
 _CONTENT_PERSON = b"oncegate-amb-1"
 
 
@@ -61,6 +65,12 @@ def _by_rule(
     timed = event.time is not None and "time" in fields
     shared, bound = (Shared.TIME, event.time) if timed else (Shared.NONE, _bound(received, settings))
     return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, likeness, fields=fields)
+
+
+@lru_cache(maxsize=_DEVICES_KEPT)
+def rule_for(rules: tuple[IdentityRule, ...], device: str) -> IdentityRule | None:
+    """Return the first rule whose pattern fits the device."""
+    return next((rule for rule in rules if fnmatchcase(device, rule.device)), None)
 
 
 def _bound(received: int, settings: IdentitySettings) -> int | None:

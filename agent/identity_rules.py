@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from agent import units
 from contract.fingerprint import IDENTITY_FIELDS
 
 KEEP, DROP = "keep", "drop"
-DEVICES_KEPT = 4_096
 _KEYS = frozenset({"device", "fields", "ambiguous", "window"})
 _EXPECTED = 'expected tables with device (a pattern), and fields (of an event), or ambiguous = "drop" with window'
 
@@ -33,12 +30,6 @@ def read_rules(value: object) -> tuple[IdentityRule, ...]:
     if not isinstance(value, list):
         raise ValueError(_EXPECTED)
     return tuple(_read(table) for table in value)
-
-
-@lru_cache(maxsize=DEVICES_KEPT)
-def rule_for(rules: tuple[IdentityRule, ...], device: str) -> IdentityRule | None:
-    """Give the first rule whose pattern fits the device."""
-    return next((rule for rule in rules if fnmatchcase(device, rule.device)), None)
 
 
 def _read(table: object) -> IdentityRule:

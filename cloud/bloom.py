@@ -17,7 +17,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from confluent_kafka import KafkaException
 
 from cloud import kafka_options
+from cloud.bloom_figures import Figures
 from cloud.bloom_filter import Rotating, bytes_per_key, hashes
 from cloud.bloom_index import ExactIndex
 from cloud.bloom_topic import Recorded, read_topic
@@ -38,23 +39,6 @@ RATES = tuple(10.0**-power for power in range(2, 10))
 CHUNK_KEYS = 100_000
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """One way to recognise copies, over one recorded topic."""
-
-    way: str
-    rate: float | None
-    """The false-positive rate that the filters were made for; None for the exact index."""
-    bytes_per_key: float
-    copies: int
-    """What it takes for copies."""
-    lost: int
-    """Real events among them."""
-    look_ups: int
-    """Look-ups in the exact index."""
-    cpu_seconds: float
 
 
 def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:

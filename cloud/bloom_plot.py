@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from cloud.bloom import Figures
+from cloud.bloom_figures import Figures
 
 
 def plot(figures: Sequence[Figures], records: int, file: Path) -> None:

@@ -8,9 +8,9 @@ from agent.coap.answer import BODY_TOO_LARGE
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.exchange import Exchanges
-from agent.coap.media import media_of
 from agent.coap.message import ACKNOWLEDGEMENT, EMPTY, HEADER_BYTES, POST, VERSION_1, MessageFormatError, split
 from agent.coap.odd import OddPath
+from agent.coap.options import media_of
 from agent.coap.ordinary import ORDINARY_OPTIONS_BYTES_MAX, read_ordinary
 from agent.coap.udp import UdpSocket
 from agent.delivery import Delivery, Receive

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from agent.coap.message import read_options
-from agent.coap.query import QueryError, read_query
+from agent.coap.options import QueryError, read_query
 
 PATHS = ("events", "e")
 URI_HOST, URI_PORT, URI_PATH, CONTENT_FORMAT, URI_QUERY = 3, 7, 11, 12, 15

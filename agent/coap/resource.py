@@ -24,9 +24,8 @@ from agent.coap.answer import (
 )
 from agent.coap.blocks import Block, Blocks, BlockSizeError, IncompleteError, TooLargeError, Whole
 from agent.coap.exchange import Now
-from agent.coap.media import media_of
+from agent.coap.options import QueryError, media_of, read_query
 from agent.coap.ordinary import PATHS
-from agent.coap.query import QueryError, read_query
 from agent.delivery import Answer, Delivery, Media, Receive, Status
 from agent.pace import Pace
 

@@ -11,8 +11,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.media import media_of
 from agent.coap.message import uint
+from agent.coap.options import media_of
 from tests.coap.laboratory import Laboratory
 from tests.coap.sensor import ACK, CHANGED, CON, NON, POST, datagram, post
 

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.configuration import ConfigurationError, Source, parse
-from agent.identity_rules import IdentityRule, read_rules, rule_for
+from agent.identity import rule_for
+from agent.identity_rules import IdentityRule, read_rules
 from contract.fingerprint import IDENTITY_FIELDS
 from tests.docs.pages import ROOT, blocks
 from tests.identity.gateway import DEVICE, gateway

@@ -1,12 +1,16 @@
-"""The words that a sensor says beside its body, in the Uri-Query: `?d=`, `?id=`, `?boot=`, `?t=`, `?type=`, `?now`."""
+"""The options that the events' resource reads: Content-Format, and `?d=`, `?id=`, `?boot=`, `?t=`, `?type=`, `?now`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from agent.delivery import Media
+
 NOW = "now"
 """Asks for the gateway's time in the answer."""
+_BY_NUMBER = {media.value: media for media in Media}
+_JSON_FIRST_BYTES = frozenset(b"{[ \t\r\n")
 
 
 class QueryError(ValueError):
@@ -39,3 +43,14 @@ def read_query(texts: Iterable[str]) -> Query:
             raise QueryError(f"query: {word[:16]!r} twice")
         words[word] = value
     return Query(words, asks_time)
+
+
+def media_of(content_format: int | None, body: bytes) -> Media | None:
+    """Return the format of a body; None where the sensor named one that we do not know.
+
+    Without a Content-Format the body is JSON where it begins as a JSON object or array does, and CBOR otherwise: no
+    CBOR map, array or tag begins with such a byte. SenML must be named, as it is CBOR or JSON by its first byte, too.
+    """
+    if content_format is not None:
+        return _BY_NUMBER.get(content_format)
+    return Media.JSON if body and body[0] in _JSON_FIRST_BYTES else Media.CBOR
