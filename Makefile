@@ -25,11 +25,11 @@ help: ## Explain the targets (the default)
 
 .PHONY: setup
 setup: $(READY) ## Set up .venv, a Java runtime and the pinned jars; instant the second time
-	@$(BIN)/python -m simulators.parts
+	@$(BIN)/python -m simulators.services
 
 .PHONY: programs
 programs: setup ## Install the programs of Debian that only tests need, such as mosquitto
-	@$(BIN)/python -m simulators.parts programs
+	@$(BIN)/python -m simulators.services programs
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -57,7 +57,7 @@ test: lint programs ## Check style, types and dependencies, then run the tests, 
 
 .PHONY: test-all
 test-all: lint ## Run everything that `test` runs, and the heavy suites
-	@$(BIN)/python -m simulators.parts programs heavy
+	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/pytest
 
 .PHONY: test-turn
@@ -93,10 +93,10 @@ format: setup ## Format the sources and repair what can be repaired
 	$(BIN)/ruff format
 
 .PHONY: lock
-lock: setup ## Pin anew: constraints.txt from .venv, the jars from simulators/parts/jars.toml
+lock: setup ## Pin anew: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
 	@{ echo '# Every package of the development environment; regenerate with: make lock'
 	$(BIN)/pip freeze --exclude-editable; } > constraints.txt
-	$(BIN)/python -m simulators.parts.lock
+	$(BIN)/python -m simulators.services.install.lock
 
 .PHONY: clean
 clean: ## Remove .venv and what the tools leave; the cache of fetched parts stays

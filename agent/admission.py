@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from agent.config.settings import DevicesSettings
 from agent.decode import Decoded, Rejected
 from agent.delivery import Delivery
-from agent.settings import DevicesSettings
 
 _DEVICES_KEPT = 4_096
 _DENIED = "is not let in here ([devices] allow, deny)"

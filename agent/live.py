@@ -8,8 +8,8 @@ from importlib.metadata import version
 from agent.clock import Clock
 from agent.status import Status
 from agent.store.event_store import EventStore
+from agent.telemetry.activity import LastWords, Watch
 from agent.telemetry.links import Links
-from agent.watch import LastWords, Watch
 
 DEVICES_SHOWN_MAX = 200
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
+from agent.cli.events import read_events
+from agent.cli.trace import read_trace
 from agent.clock import Clock
-from agent.events_command import read_events
+from agent.config.settings import GatewaySettings
 from agent.http.metrics import Metrics, Sources
 from agent.http.views import Looks, Views
 from agent.live import Live
 from agent.pipeline import Pipeline
-from agent.settings import GatewaySettings
 from agent.status import Status, read_status
-from agent.store import disk
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
+from agent.store.schema import disk_space
+from agent.telemetry.activity import LastWords
 from agent.telemetry.links import Links
-from agent.trace_command import read_trace
-from agent.watch import LastWords
 
 SEARCHED_EVENTS_MAX = 20_000
 """How many of the latest events are searched for a device."""
@@ -56,7 +56,7 @@ def observe(
         outbox=store.counts,
         store_bytes=store.bytes_on_disk,
         store_bytes_max=store.bytes_max,
-        log_bytes=lambda: disk.log_bytes(folder / FILE_NAME),
+        log_bytes=lambda: disk_space.log_bytes(folder / FILE_NAME),
         written_bytes=store.written_bytes,
         status=status,
         clock=clock,

@@ -7,15 +7,15 @@ from time import monotonic
 
 from agent.admission import Admission, ForbiddenError, is_denial
 from agent.clock import Clock
+from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode import REJECTED_BYTES_MAX, Decoded, Undecodable, UnknownFormat, decode
 from agent.delivery import VIAS, Answer, Delivery, Respond, Status
-from agent.identity import identify
-from agent.identity_warnings import IdentityWarnings
-from agent.in_work import BYTES_MAX, InWork, memory_bytes
-from agent.settings import DevicesSettings, IdentitySettings
+from agent.identity.identify import identify
+from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
-from agent.tally import Tally
-from agent.watch import Watch
+from agent.telemetry.activity import Watch
+from agent.telemetry.counters import Tally
+from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
 from contract.record import Clock as Trust
 
 BUSY_RETRY_SECONDS = 5

@@ -14,20 +14,20 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING
 
-from agent import interpreter
+from agent import runtime
 from agent.clock import Clock, SystemClock
-from agent.coap.oscore_serving import open_oscore
+from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
+from agent.config.settings import Settings
 from agent.forward.forwarder import Forwarder
-from agent.forward.receipts import Receipts
-from agent.notify import Notifier
+from agent.forward.receipts.poller import Receipts
 from agent.pipeline import Pipeline
-from agent.settings import Settings
 from agent.store.errors import DamagedStoreError, NoRoomError
 from agent.store.event_store import EventStore
-from agent.supervision import supervise, wait_for_room
+from agent.systemd.notify import Notifier
+from agent.systemd.supervision import supervise, wait_for_room
+from agent.telemetry.activity import LastWords
 from agent.telemetry.links import Links
-from agent.watch import LastWords
 
 if TYPE_CHECKING:
     from agent.http.server import HttpServer
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
-    interpreter.give_memory_back()
+    runtime.give_memory_back()
     asked_to_stop = _stop_on_signals()
     while await _serve_until_damaged(settings, asked_to_stop):
         Notifier().busy("salvages its store")  # which takes longer than the commit loop may stand still
@@ -96,7 +96,7 @@ async def _run(
             async with AsyncExitStack() as stack:
                 ways_in = await _open_ways_in(settings, clock, pipeline, store, words, links, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
-                interpreter.tune()
+                runtime.tune()
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
                 await _until_stopped(asked_to_stop, store)

@@ -7,16 +7,17 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.forward.account import read_account
-from agent.forward.held import read_held
-from agent.forward.hold import read_hold
-from agent.forward.records import read_front
-from agent.store import database, disk, gaps, known_rows, tables
+from agent.forward.delivery.held import read_held
+from agent.forward.delivery.in_doubt import read_account
+from agent.forward.kafka.record import read_front
+from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
 from agent.store.facts import FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.fingerprints import rows
 from agent.store.layout import FILE_NAME
-from agent.store.reader import Epochs, read_packed
-from agent.store.states import States
+from agent.store.read.events import Epochs, read_packed
+from agent.store.read.states import States
+from agent.store.schema import database, disk_space, gaps, tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
     return Status(
         gateway=gateway,
         accepted=end - len(openings) - gaps.count_declarations(connection),
-        duplicates=known_rows.count_duplicates(connection),
+        duplicates=rows.count_duplicates(connection),
         rejected=tables.count_rejects(connection),
         events=_counts(connection, end),
         epochs=len(openings),
@@ -108,7 +109,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oversized=len(held),
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
-        log_bytes=disk.log_bytes(path),
+        log_bytes=disk_space.log_bytes(path),
         maybe_lost=read_account(tables.read_fact(connection, IN_DOUBT)).unsure,
     )
 

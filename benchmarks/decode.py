@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from time import thread_time
 
+from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, Media
-from agent.identity import identify
-from agent.settings import IdentitySettings
+from agent.identity.identify import identify
 from benchmarks import report
 from benchmarks.bodies import BODY_BYTES, nasty_bodies
 from benchmarks.report import Figure

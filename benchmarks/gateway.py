@@ -20,9 +20,9 @@ from urllib.request import Request, urlopen
 
 from benchmarks import report
 from benchmarks.report import Figure
-from simulators.parts.kafka import Broker
-from simulators.parts.mosquitto import Mosquitto
-from simulators.parts.process import Command, Process
+from simulators.services.kafka import Broker
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
 
 ROOT = Path(__file__).parents[1]
 SIZE_MEGABYTES_MAX = 120

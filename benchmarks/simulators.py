@@ -31,12 +31,12 @@ from contract.event import Event
 from simulators import fleet, ledger
 from simulators.evidence import delta
 from simulators.ledger import Ledger, Told
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.judge import judge
+from simulators.payloads import Voice, nature
 from simulators.scenario import FleetPlan, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Ways
-from simulators.voice import Voice, nature
 
 SENSORS = 10_000
 EVENTS_PER_SECOND = 5_000.0

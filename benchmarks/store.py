@@ -14,12 +14,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from agent import interpreter
+from agent import runtime
 from benchmarks import report, store_drain, store_start, store_telegraf, store_writes
 from benchmarks.report import Figure
 from benchmarks.store_fill import events, fill
 from benchmarks.store_writes import Written
-from simulators.parts.error import PartError
+from simulators.services.error import PartError
 
 CARD_BYTES = 32e9
 CYCLES = 1_000
@@ -203,8 +203,8 @@ PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writin
 def main() -> None:
     """Measure what was asked for, print the table, keep the JSON."""
     arguments = _arguments()
-    interpreter.give_memory_back()
-    interpreter.tune()  # as the service does
+    runtime.give_memory_back()
+    runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
         counts = (arguments.remembered, arguments.backlog, arguments.drained)

@@ -15,12 +15,12 @@ from statistics import quantiles
 
 from confluent_kafka import Producer
 
-from agent.store import database, tables
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database, tables
 from benchmarks.store_fill import DEVICES
-from simulators import coap
-from simulators.parts.kafka import Broker
-from simulators.parts.process import Command, Process
+from simulators import wire
+from simulators.services.kafka import Broker
+from simulators.services.process import Command, Process
 
 TOPIC = "oncegate.events"
 INGEST_PER_SECOND = 1_000
@@ -54,7 +54,7 @@ def drain(folder: Path, waiting: int) -> Drain:
             '[coap]\nbind = "[::1]:0"\n[http]\nenabled = false\n[receipts]\nenabled = false\n'
             f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
         )
-        command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
         with Process(Command("agent", command, folder / "agent.log")) as agent:
             agent.wait_for_log("agent=ready")
             port = int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
@@ -135,12 +135,12 @@ class Sensors:
         self._number += 1
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"t":%d}}' % (self._number, self._number % 90)
         self._sent[self._number % 65536] = time.perf_counter()
-        self._socket.send(coap.Request(body, 50).datagram(self._number % 65536, self._number.to_bytes(4, "big")))
+        self._socket.send(wire.Request(body, 50).datagram(self._number % 65536, self._number.to_bytes(4, "big")))
 
     def _received(self) -> Iterator[int]:
         while True:
             try:
-                message = coap.parse(self._socket.recv(1500))
+                message = wire.parse(self._socket.recv(1500))
             except BlockingIOError:
                 return
             if message is not None:

@@ -11,16 +11,17 @@ from pathlib import Path
 from random import Random
 
 from agent.clock import SystemClock
-from agent.identity import identify
-from agent.settings import IdentitySettings
-from agent.store import database, known_rows, tables
-from agent.store.fingerprints import DEFAULT_BOUNDS, Fingerprints
-from agent.store.known import FINGERPRINT_BYTES
+from agent.config.settings import IdentitySettings
+from agent.identity.identify import identify
+from agent.store.fingerprints import rows
+from agent.store.fingerprints.index import DEFAULT_BOUNDS, Fingerprints
+from agent.store.fingerprints.sealing import Sealing
+from agent.store.fingerprints.transient import FINGERPRINT_BYTES
+from agent.store.format.packing import PackedEvent, pack
 from agent.store.layout import FILE_NAME
-from agent.store.opening import begin
-from agent.store.packing import PackedEvent, pack
+from agent.store.memory import begin
 from agent.store.port import Candidate, Outcome, Submission
-from agent.store.sealing import Sealing
+from agent.store.schema import database, tables
 from contract.event import Event
 from contract.record import Clock, Shared
 
@@ -92,7 +93,7 @@ def _add(
         count = min(COMMIT_EVENTS, positions.stop - first)
         packed = os.urandom(count * FINGERPRINT_BYTES)
         pieces = [packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES)]
-        known_rows.insert_fingerprints(connection, first, 0, pieces, {})
+        rows.insert_fingerprints(connection, first, 0, pieces, {})
         known.add(first, 0, packed)
         if first > processed_to:
             tables.insert_events(

@@ -17,9 +17,9 @@ from benchmarks.agent.contenders import Server, running
 from benchmarks.store_drain import warm
 from benchmarks.store_fill import candidates, events
 from contract import topics
-from simulators.parts import ports
-from simulators.parts.error import PartError
-from simulators.parts.kafka import Broker
+from simulators.services import ports
+from simulators.services.error import PartError
+from simulators.services.kafka import Broker
 
 TOPIC = "telegraf"
 BATCH = 10_000

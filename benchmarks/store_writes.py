@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from agent.clock import SystemClock
-from agent.settings import IdentitySettings, StoreSettings
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.port import Outcome, Submission
 from benchmarks.store_fill import GATEWAY, submission

@@ -27,13 +27,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import audit_account as account
-from cloud import audit_report
-from cloud.audit_findings import Findings, find
-from cloud.audit_settings import Settings, parse
-from cloud.audit_store import Store
-from cloud.audit_table import Told, read_table
-from cloud.audit_topic import Topic
+from cloud.auditing import account, report
+from cloud.auditing.findings import Findings, find
+from cloud.auditing.settings import Settings, parse
+from cloud.auditing.store import Store
+from cloud.auditing.table import Told, read_table
+from cloud.auditing.topic import Topic
 from cloud.errors import JobError, StopError
 from cloud.session import open_session
 
@@ -71,10 +70,10 @@ def main(arguments: list[str]) -> int:
         return 1
     finally:
         spark.stop()
-    for line in audit_report.lines(findings):
+    for line in report.lines(findings):
         print(line)
     if settings.report is not None:
-        Path(settings.report).write_text(audit_report.page(findings))
+        Path(settings.report).write_text(report.page(findings))
     return 0 if findings.is_whole else 1
 
 

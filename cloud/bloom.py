@@ -27,10 +27,10 @@ import numpy.typing as npt
 from confluent_kafka import KafkaException
 
 from cloud import kafka_options
-from cloud.bloom_figures import Figures
-from cloud.bloom_filter import Rotating, bytes_per_key, hashes
-from cloud.bloom_index import ExactIndex
-from cloud.bloom_topic import Recorded, read_topic
+from cloud.bloom_shadow.figures import Figures
+from cloud.bloom_shadow.filter import Rotating, bytes_per_key, hashes
+from cloud.bloom_shadow.index import ExactIndex
+from cloud.bloom_shadow.topic import Recorded, read_topic
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.bloom")
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def leave(recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path) -> None:
     """Write the figures, the list of lost events, and the plot; print the figures."""
-    from cloud.bloom_plot import plot
+    from cloud.bloom_shadow.plot import plot
 
     text = {"records": len(recorded.keys), "figures": [asdict(one) for one in figures]}
     (folder / "figures.json").write_text(json.dumps(text, indent=2) + "\n")

@@ -30,14 +30,14 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cloud import kafka_options
-from cloud.consumer_table import Commit, ConsumerTable, Move, StaleError
-from cloud.consumer_topic import TopicWatch
-from cloud.consumer_values import Entry, read_message
 from cloud.errors import JobError, StopError
-from cloud.postgres_connection import read_connection
+from cloud.plain_consumer.table import Commit, ConsumerTable, Move, StaleError
+from cloud.plain_consumer.topic import TopicWatch
+from cloud.plain_consumer.values import Entry, read_message
+from cloud.plain_consumer.webhook import Webhook
+from cloud.platform.unbounded_calls import within
+from cloud.postgres.connection import read_connection
 from cloud.settings import table_name
-from cloud.unbounded_calls import within
-from cloud.webhook import Webhook
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.consumer")

@@ -31,26 +31,27 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cloud import disk, jvm, offsets
-from cloud.batch import BatchWriter
-from cloud.checkpoint import Checkpoint
-from cloud.claim import claim_table, is_first_start
-from cloud.clock import wait_for_clock
-from cloud.dedup import drop_duplicates
-from cloud.delta_sink import open_delta
-from cloud.devices import Devices
+from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
-from cloud.kafka_admin import KafkaAdmin
-from cloud.progress import ProgressLines
-from cloud.receipts import Receipts
-from cloud.records import Spans, read_records
+from cloud.platform import disk, jvm
 from cloud.session import open_session
 from cloud.settings import POSTGRES, Settings, parse
-from cloud.sink import Sink
-from cloud.source import read_topic
-from cloud.stopping import StopRequest
-from cloud.topic_log import TopicLog
-from cloud.watching import Nobody, Watcher
+from cloud.stream import offsets
+from cloud.stream.batch import BatchWriter
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.claim import claim_table, is_first_start
+from cloud.stream.clock import wait_for_clock
+from cloud.stream.dedup import drop_duplicates
+from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.observer import Nobody, Watcher
+from cloud.stream.progress import ProgressLines
+from cloud.stream.receipts import Receipts
+from cloud.stream.records import Spans, read_records
+from cloud.stream.shutdown import StopRequest
+from cloud.stream.source import read_topic
+from cloud.stream.topic_log import TopicLog
+from cloud.table.devices import Devices
+from cloud.table.sink import Sink
 
 logger = logging.getLogger("cloud.job")
 
@@ -126,8 +127,8 @@ def open_sink(spark: SparkSession, settings: Settings) -> Sink:
     """Open the table, made where it is not there."""
     devices = Devices(spark, settings.devices)
     if settings.sink == POSTGRES:
-        from cloud.postgres_connection import read_connection  # psycopg is needed for this sink alone
-        from cloud.postgres_sink import open_postgres
+        from cloud.postgres.connection import read_connection  # psycopg is needed for this sink alone
+        from cloud.postgres.sink import open_postgres
 
         connection = read_connection(settings.connection or Path())
         return open_postgres(connection, settings.table, settings.quarantine, devices, settings.retention_seconds)
@@ -138,7 +139,7 @@ def open_watcher(address: tuple[str, int] | None) -> Watcher:
     """Serve the figures for Prometheus, where an address is given."""
     if address is None:
         return Nobody()
-    from cloud.metrics import Metrics  # prometheus_client is needed for this alone
+    from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
 
     metrics = Metrics()
     try:
@@ -153,7 +154,7 @@ def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> Data
     topic = read_topic(spark, settings.kafka, starting_offsets)
     records = read_records(topic, Spans(settings.retention_seconds))
     if settings.metrics is not None:
-        from cloud.metrics import observed
+        from cloud.stream.metrics import observed
 
         records = observed(records)
     return drop_duplicates(records, settings.window_seconds)

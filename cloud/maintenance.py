@@ -24,8 +24,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cloud.delta_sink import QUARANTINE, TABLE
-from cloud.delta_table import DeltaTable, excludes_writers
+from cloud.delta.sink import QUARANTINE, TABLE
+from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import JobError, StopError
 from cloud.session import open_session
 from cloud.settings import DELTA, POSTGRES, seconds
@@ -101,7 +101,7 @@ def maintain(table: DeltaTable, settings: Settings) -> None:
 
 def maintain_postgres(settings: Settings, connection: Path) -> None:
     """Do what the server's own vacuum leaves."""
-    from cloud.postgres_connection import connected, identifier, read_connection  # psycopg is needed for this alone
+    from cloud.postgres.connection import connected, identifier, read_connection  # psycopg is needed for this alone
 
     with connected(read_connection(connection)) as opened:
         for name in (settings.table, settings.quarantine):

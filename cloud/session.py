@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from cloud.lookup import NAMED_MAX
+from cloud.table.lookup import NAMED_MAX
 
 ROCKSDB_MEGABYTES_MAX = 512
 

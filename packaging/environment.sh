@@ -60,7 +60,7 @@ find "$packages" -name direct_url.json -delete
 find "$packages" -name '*.pyi' -delete
 find "$new" -name __pycache__ -prune -exec rm -rf {} +
 sed -i '/^command = /d' "$new/pyvenv.cfg"
-printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.command_line import main\n\nsys.exit(main())\n' "$place" \
+printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.cli.main import main\n\nsys.exit(main())\n' "$place" \
   > "$new/bin/oncegate"
 chmod 755 "$new/bin/oncegate"
 

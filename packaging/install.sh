@@ -25,7 +25,7 @@ if [ ! -e "$configuration/oncegate.toml" ]; then
   (cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
 import sys
 sys.path.insert(0, sys.argv[1])
-from agent.configuration_example import example
+from agent.config.example import example
 print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml"
   chmod 644 "$configuration/oncegate.toml"
 fi

@@ -7,15 +7,15 @@ import resource
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from simulators.payloads import SENSORS_MAX, Voice, device_name, nature
 from simulators.scenario import Bug, FleetPlan, Sort
-from simulators.sensors.chirper import Chirper
 from simulators.sensors.field import Field
-from simulators.sensors.mote import Mote
+from simulators.sensors.non_confirmable import Chirper
 from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import Reporter
+from simulators.sensors.store_and_forward import Mote
 from simulators.sensors.zigbee2mqtt import Zigbee2MqttWitness
-from simulators.sensors.zigbee_house import House
-from simulators.voice import SENSORS_MAX, Voice, device_name, nature
+from simulators.sensors.zigbee_network import House
 
 RELAYED = 5
 """Devices behind one HTTP relay."""

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     own = rest[end + 1 :]
     if target == "agent":
         sys.argv = ["oncegate", *own]
-        import_module("agent.command_line").main()
+        import_module("agent.cli.main").main()
         return 0
     status: int = import_module("cloud.job").main(own)
     return status

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from simulators import strict_toml
+from simulators.payloads import Form, Kind
 from simulators.strict_toml import TomlError
-from simulators.voice import Form, Kind
 
 
 class Sort(StrEnum):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from agent.coap.answer import ACCEPTED, TOO_MANY, Reply, accepted_at, reply_to, tail
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
-from agent.coap.memory import Memory
 from agent.coap.message import ACKNOWLEDGEMENT, CONFIRMABLE, NON_CONFIRMABLE, empty, message_type, response
+from agent.coap.response_cache import Memory
 from agent.coap.separate import Send, SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer

@@ -8,23 +8,23 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from agent.coap.aiocoap_bridge import AiocoapBridge, BridgeTuning
 from agent.coap.budget import Budget, Budgets
 from agent.coap.counters import Counters
+from agent.coap.dispatcher import Front
 from agent.coap.exchange import Exchanges, Now
-from agent.coap.front import Front
-from agent.coap.odd import OddPath, Protection
-from agent.coap.oscore_serving import OscoreServing
-from agent.coap.resource import EventsResource, make_site
+from agent.coap.oscore.serving import OscoreServing
 from agent.coap.separate import SeparateResponses
+from agent.coap.slow_path.bridge import AiocoapBridge, BridgeTuning
+from agent.coap.slow_path.requests import OddPath, Protection
+from agent.coap.slow_path.resource import EventsResource, make_site
 from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
+from agent.config.settings import CoapSettings
 from agent.delivery import Receive
 from agent.pace import Pace
-from agent.settings import CoapSettings
 
 if TYPE_CHECKING:
-    from agent.coap.oscore import ProtectedSite
+    from agent.coap.oscore.contexts import ProtectedSite
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class CoapServer:
         """Return the site behind OSCORE where that is configured."""
         if self._oscore is None:
             return None, Protection.NONE
-        from agent.coap.oscore import Contexts, ProtectedSite  # cryptography is large: only where it is used
+        from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
 
         protection = Protection.REQUIRED if self._oscore.required else Protection.OFFERED
         return ProtectedSite(plain, Contexts(self._oscore), tuning, pace), protection

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import NamedTuple, Protocol
 
-from agent.decode import cbor_form, json_form, senml, zigbee2mqtt
+from agent.decode import cbor, json, senml, zigbee2mqtt
 from agent.decode.error import InvalidEvent, Undecodable, UnknownFormat
 from agent.decode.event_map import claimed_device, refuse_reserved, to_event
 from agent.decode.query import NO_WORDS, Words, read_words
@@ -52,15 +52,15 @@ def decode(delivery: Delivery) -> Decoded:
     fallback = delivery.authenticated or delivery.sender
     match delivery.media:
         case Media.JSON:
-            return _decode_maps(json_form, delivery.body, words, fallback)
+            return _decode_maps(json, delivery.body, words, fallback)
         case Media.CBOR:
-            return _decode_maps(cbor_form, delivery.body, words, fallback)
+            return _decode_maps(cbor, delivery.body, words, fallback)
         case Media.ZIGBEE2MQTT:
             return _decode_maps(zigbee2mqtt, delivery.body, words, fallback)
         case Media.SENML_JSON:
-            document = json_form.read(delivery.body)
+            document = json.read(delivery.body)
         case Media.SENML_CBOR:
-            document = cbor_form.read(delivery.body)
+            document = cbor.read(delivery.body)
     named = delivery.authenticated is not None or words.device is not None
     return _decode_pack(senml.resolve(document, named), words, fallback)
 

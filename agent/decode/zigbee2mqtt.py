@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from agent.decode import json_form
+from agent.decode import json
 from contract.event import TIME_MAX
 from contract.values import Invalid
 
@@ -19,7 +19,7 @@ _IEEE_ADDRESS = re.compile(r"0x[0-9a-fA-F]{16}")
 
 def read(body: bytes) -> object:
     """Read a publication as the map of an event: `data`, `time` and `device` where they are there."""
-    document = json_form.read(body)
+    document = json.read(body)
     if not isinstance(document, dict):
         return Invalid("a publication of Zigbee2MQTT is not a map") if not isinstance(document, Invalid) else document
     entries: dict[str, object] = {"data": {key: value for key, value in document.items() if key not in NOT_DATA}}

@@ -10,20 +10,20 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+from agent.backoff import Backoff
 from agent.clock import Clock
-from agent.forward.at_least_once import AtLeastOnce
-from agent.forward.at_most_once import AtMostOnce
-from agent.forward.backoff import Backoff
-from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
-from agent.forward.exactly_once import ExactlyOnce
-from agent.forward.knock import knock
-from agent.forward.link import Link
-from agent.forward.mode import Mode, Way
-from agent.forward.oversized import Oversized
-from agent.forward.topic import TopicWatch, create_command
-from agent.forward.wall_steps import WallSteps
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.at_least_once import AtLeastOnce
+from agent.forward.delivery.at_most_once import AtMostOnce
+from agent.forward.delivery.exactly_once import ExactlyOnce
+from agent.forward.delivery.oversized import Oversized
+from agent.forward.delivery.session import Mode, Way
+from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
+from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
+from agent.forward.kafka.connect import knock
+from agent.forward.kafka.health import Link
+from agent.forward.kafka.topic import TopicWatch, create_command
+from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.facts import FORWARDER_STOPPED
 from agent.store.port import Outbox, OutboxError
 from agent.telemetry.links import Links

@@ -8,15 +8,15 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from agent.forward.at_least_once import AtLeastOnce
-from agent.forward.client import LastError, describe, open_admin, producer_config
-from agent.forward.error import SessionError
-from agent.forward.mode import POLL_SECONDS_MAX
-from agent.forward.records import encode
-from agent.forward.sending import discard, hand_over, serve
-from agent.forward.topic import TopicWatch
-from agent.forward.window import Flight
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.at_least_once import AtLeastOnce
+from agent.forward.delivery.in_flight import Flight
+from agent.forward.delivery.produce import discard, hand_over, serve
+from agent.forward.delivery.session import POLL_SECONDS_MAX
+from agent.forward.errors import SessionError
+from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
+from agent.forward.kafka.record import encode
+from agent.forward.kafka.topic import TopicWatch
 from agent.store.port import StoredEvent
 
 OUTSTANDING_MAX: Final = 5_000

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from agent.delivery import Answer, Delivery, Receive
-from agent.http.access import Access
+from agent.http.auth.access import Access
+from agent.http.auth.tokens import Role
 from agent.http.head import Head
 from agent.http.reply import Reply, refusal, reply_to, retry_after
-from agent.http.tokens import Role
 from agent.pace import Pace
 
 BUSY_RETRY_SECONDS = 1

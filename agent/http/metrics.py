@@ -19,10 +19,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from agent.clock import Clock
-from agent.identity_warnings import Danger
+from agent.identity.warnings import Danger
 from agent.status import Status
-from agent.store.durations import Durations
-from agent.tally import Tally
+from agent.store.write.commit_seconds import Durations
+from agent.telemetry.counters import Tally
 from agent.telemetry.links import LinkName, LinkReport
 from contract.record import Clock as Trust
 

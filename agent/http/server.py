@@ -13,18 +13,18 @@ from typing import Self
 
 import uvicorn
 
+from agent.config.settings import HttpSettings
 from agent.delivery import Receive
 from agent.http.acceptor import Acceptor
-from agent.http.access import open_access
 from agent.http.address import place_of, written
 from agent.http.application import Application
+from agent.http.auth.access import open_access
+from agent.http.auth.tls import open_tls
 from agent.http.events import Events
 from agent.http.limits import Limits
 from agent.http.protocol import Protocol
 from agent.http.site import Site
-from agent.http.tls import open_tls
 from agent.http.views import Views
-from agent.settings import HttpSettings
 
 log = logging.getLogger(__name__)
 

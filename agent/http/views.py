@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
-from agent.http.access import Access
+from agent.http.auth.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.page import page_resources

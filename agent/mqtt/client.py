@@ -11,12 +11,12 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from agent import files
+from agent.config import files
+from agent.config.settings import MqttSettings
 from agent.mqtt.buffered_socket import BufferedSocket
 from agent.mqtt.error import MqttError
 from agent.mqtt.packets import HEAD_BYTES_MAX, REMAINING_LENGTH_MAX, Packets
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
-from agent.settings import MqttSettings
 
 CONNECT_SECONDS_MAX = 5.0
 KEEPALIVE_SECONDS = 30

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Answer, Delivery, Receive, Record, Status
+from agent.mqtt.ack_order import Turn, Turns
 from agent.mqtt.device_list import Reading
-from agent.mqtt.holding import Held, Holding
 from agent.mqtt.packets import Message
+from agent.mqtt.pending import Held, Holding
 from agent.mqtt.routes import Routes
-from agent.mqtt.turns import Turn, Turns
 from agent.mqtt.zigbee_names import Kind
 from agent.pace import TURN_SECONDS_MAX
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from agent.config.settings import MqttSettings
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
 from agent.decode.zigbee2mqtt import said_device
 from agent.delivery import Delivery, Media
-from agent.identity import ZIGBEE2MQTT
+from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
 from agent.mqtt.device_list import Reading
 from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
-from agent.settings import MqttSettings
 
 VIA = "mqtt"
 

@@ -7,15 +7,15 @@ import logging
 from random import Random
 from typing import Any
 
+from agent.backoff import Backoff
+from agent.config.settings import MqttSettings
 from agent.delivery import Receive, Record
-from agent.forward.backoff import Backoff
 from agent.mqtt import client
 from agent.mqtt.connection import Connection
 from agent.mqtt.error import MqttError
 from agent.mqtt.reception import Reception, Tuning
 from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import ZigbeeNames
-from agent.settings import MqttSettings
 from agent.telemetry.links import LinkName, Links, LinkState
 
 _log = logging.getLogger(__name__)

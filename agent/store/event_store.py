@@ -13,21 +13,22 @@ from types import TracebackType
 from typing import Self
 
 from agent.clock import Clock
-from agent.settings import IdentitySettings, StoreSettings
-from agent.store import aside, database, tables
-from agent.store.committer import Answers, Committer
-from agent.store.durations import Durations
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.errors import FAILURES, DamagedStoreError, StoreError, is_damage
-from agent.store.fingerprints import SEGMENT_EVENTS, IndexBounds
-from agent.store.gaps import Gap
-from agent.store.housekeeping import Housekeeping
-from agent.store.known import spans_of
+from agent.store.files import swap
+from agent.store.files.lock import lock
+from agent.store.fingerprints.index import SEGMENT_EVENTS, IndexBounds
+from agent.store.fingerprints.transient import spans_of
 from agent.store.layout import FILE_NAME
-from agent.store.lock import lock
-from agent.store.new_events import NewEvents
+from agent.store.outbox import NewEvents
 from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
-from agent.store.recovery import open_store
-from agent.store.writer import Writer
+from agent.store.recovery.open import open_store
+from agent.store.schema import database, tables
+from agent.store.schema.gaps import Gap
+from agent.store.write.commit_seconds import Durations
+from agent.store.write.committer import Answers, Committer
+from agent.store.write.maintenance import Housekeeping
+from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +244,7 @@ class EventStore:
         if not self._damaged.is_set():
             self._damaged.set()
             try:
-                aside.suspect(self._path, str(error))
+                swap.suspect(self._path, str(error))
             except OSError as failure:
                 log.error("store=damaged mark=failed reason=%r", str(failure))
             self._report_failure(DamagedStoreError(str(error)))

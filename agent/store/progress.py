@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from agent.store import tables
-from agent.store.coverage import Coverage, Ranges
 from agent.store.port import Batch
+from agent.store.ranges import Coverage, Ranges
+from agent.store.schema import tables
 
 Change = Callable[[sqlite3.Connection], None]
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.store import database, tables
 from agent.store.facts import BYTES_WRITTEN
+from agent.store.schema import database, tables
 
 NOTE_MS = 3_600_000
 """How much running time lies between two notes, each of which is carried by a transaction that comes anyway."""

@@ -10,9 +10,9 @@ from aiocoap import Context, Message, resource  # type: ignore[import-untyped] #
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.clock import SystemClock
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
-from agent.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 
 

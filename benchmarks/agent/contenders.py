@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.store import database, tables
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database, tables
 from benchmarks.agent import programs
-from simulators.parts import ports
-from simulators.parts.process import Command, Process
+from simulators.services import ports
+from simulators.services.process import Command, Process
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 READY = "agent=ready"
@@ -72,7 +72,7 @@ def oncegate(
         f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
         f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
-    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
     environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
     with running("oncegate", command, folder, environment) as process:
         process.wait_for_log(READY)

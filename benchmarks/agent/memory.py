@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 
 COAP_PER_SECOND = 900
 MQTT_PER_SECOND = 60

@@ -14,8 +14,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 from aiocoap.oscore import FilesystemSecurityContext  # type: ignore[import-untyped]
 
-from agent.coap.credentials import create_credential
-from agent.credentials_command import sensor_side
+from agent.cli.credentials import sensor_side
+from agent.coap.oscore.credentials import create_credential
 from benchmarks.agent import loads
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.loads import Result

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulators.parts import cache, debian, programs
+from simulators.services.install import cache, debian, programs
 
 HERE = Path(__file__).parent
 NATS = "github.com/nats-io/nats-server/v2@v2.12.1"

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import Server
 from benchmarks.agent.loads import Result
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 
 SENSORS_FEW, SENSORS_MANY = 64, 256
 HALF = 0.5

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.agent import programs
 from benchmarks.agent.contenders import Server, running
-from simulators.parts import ports
+from simulators.services import ports
 
 PATH = "/events"
 

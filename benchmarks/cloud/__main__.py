@@ -31,8 +31,8 @@ from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, B
 from benchmarks.cloud.state import state_figures
 from benchmarks.cloud.window import window_figures
 from benchmarks.report import Figure
-from simulators.parts.error import PartError
-from simulators.parts.kafka import Broker
+from simulators.services.error import PartError
+from simulators.services.kafka import Broker
 
 T = TypeVar("T")
 

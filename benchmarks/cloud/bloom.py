@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.cloud.runs import Bench
 from benchmarks.report import Figure
 from cloud import bloom
-from cloud.bloom_topic import Recorded, read_topic
+from cloud.bloom_shadow.topic import Recorded, read_topic
 
 RECORDS_MAX = 500_000
 """So much of the topic is replayed; docs/bloom.md has a longer replay."""

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from benchmarks.cloud import topic
 from benchmarks.cloud.runs import RUN_SECONDS_MAX, STATE_AGE_SECONDS, Bench, committed
 from benchmarks.report import Figure
-from simulators.parts.process import Process
+from simulators.services.process import Process
 
 RECORDS_PER_SECOND = 1000
 WARM_UP_SHARE = 0.6
@@ -29,7 +29,7 @@ def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
     bench.spark("age", batch=STATE_AGE_SECONDS, table=folder / "events")
     process = bench.start_job(folder, "--trigger", "2s", topic=TOPIC)
     try:
-        process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
+        process.wait_for_log("cloud.stream.progress query=", RUN_SECONDS_MAX)
         ages = _watch(bench, process, seconds)
     finally:
         process.kill()

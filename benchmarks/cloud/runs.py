@@ -16,12 +16,13 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from simulators.parts import debian, jars, java, session
-from simulators.parts.error import PartError
-from simulators.parts.kafka import Broker
-from simulators.parts.postgres import Postgres
-from simulators.parts.process import Command, Process
-from simulators.parts.spark import Options, submit
+from simulators.services import session
+from simulators.services.error import PartError
+from simulators.services.install import debian, jars, java
+from simulators.services.kafka import Broker
+from simulators.services.postgres import Postgres
+from simulators.services.process import Command, Process
+from simulators.services.spark import Options, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
@@ -100,7 +101,7 @@ class Bench:
         """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
         process = self.start_job(folder, topic=topic)
         with _ending(process):
-            process.wait_for_log("cloud.progress query=", RUN_SECONDS_MAX)
+            process.wait_for_log("cloud.stream.progress query=", RUN_SECONDS_MAX)
             before = cpu_seconds(process)
             wanted = receipted_before + (records or self.records)
             self.wait_for(process, f"{topic or self.topic}-cloud", wanted, topic)

@@ -18,15 +18,15 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.commits import Commit, to_json
-from cloud.dedup import drop_duplicates
-from cloud.delta_sink import TABLE
-from cloud.delta_table import DeltaTable
-from cloud.records import Spans, read_records
-from cloud.rows import COLUMNS, decode
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
 from cloud.session import open_session
 from cloud.settings import KafkaSettings
-from cloud.source import read_topic
+from cloud.stream.dedup import drop_duplicates
+from cloud.stream.records import Spans, read_records
+from cloud.stream.source import read_topic
+from cloud.table.commits import Commit, to_json
+from cloud.table.rows import COLUMNS, decode
 
 WINDOW_SECONDS = 4 * 3600
 STARTED, FINISHED = "contender=started", "contender=finished"

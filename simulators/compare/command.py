@@ -14,13 +14,13 @@ from rich.table import Table
 from simulators.arguments import add_seed, make_parser, seed_of
 from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
-from simulators.run.display import Display
+from simulators.display import Display
 from simulators.run.options import Options
 from simulators.run.play import Stop
 from simulators.run.run import run
-from simulators.run.terminal import FAILED, INTERRUPTED, KNOWN_ERRORS, flat, open_console
 from simulators.scenario import Scenario, find
 from simulators.strict_toml import TomlError
+from simulators.terminal import FAILED, INTERRUPTED, KNOWN_ERRORS, flat, open_console
 
 RESULT_FILE, PICTURE_FILE = "compare.json", "compare.svg"
 

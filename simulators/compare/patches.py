@@ -8,18 +8,18 @@ from typing import Any
 
 def agent_without_dedup() -> None:
     """Make the agent recognise nothing: neither what CoAP proves to be a retransmission, nor what it has on disk."""
-    _replace("agent.coap.memory", "Memory", "recall", lambda *_: None)
-    _replace("agent.store.known", "Proofs", "position", lambda *_: None)
-    _replace("agent.store.fingerprints", "Fingerprints", "position", lambda *_: None)
+    _replace("agent.coap.response_cache", "Memory", "recall", lambda *_: None)
+    _replace("agent.store.fingerprints.transient", "Proofs", "position", lambda *_: None)
+    _replace("agent.store.fingerprints.index", "Fingerprints", "position", lambda *_: None)
 
 
 def job_without_dedup() -> None:
     """Make the job write every record that comes: no state, no look-up."""
     job: Any = import_module("cloud.job")
     job.drop_duplicates = lambda records, *_: records
-    lookup: Any = import_module("cloud.lookup")
+    lookup: Any = import_module("cloud.table.lookup")
     lookup.without_found = lambda survivors, _found: survivors
-    reuse: Any = import_module("cloud.reuse")
+    reuse: Any = import_module("cloud.table.id_reuse")
     reuse.first_of_each = lambda good: good
 
 

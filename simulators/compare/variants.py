@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulators.oracle.verdict import Verdict
-from simulators.run.parts import Seams
+from simulators.run.services import Seams
 
 _AGENT = ("simulators.compare.patches:agent_without_dedup",)
 _JOB = ("simulators.compare.patches:job_without_dedup",)

@@ -11,9 +11,9 @@ from rich.console import Console
 from simulators.demo import report, summary
 from simulators.demo.options import Options, parse
 from simulators.demo.run import Evidence, run
+from simulators.display import Display
 from simulators.oracle.verdict import sentence
-from simulators.run.display import Display
-from simulators.run.terminal import FAILED, FINE, guarded, open_console
+from simulators.terminal import FAILED, FINE, guarded, open_console
 
 
 def main(arguments: Sequence[str], program: str) -> int:

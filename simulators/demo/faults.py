@@ -8,11 +8,11 @@ from random import Random
 
 from contract.moment import rfc3339
 from simulators.demo.summary import Kill, Outage
+from simulators.display import Display
+from simulators.errors import RunError
 from simulators.ledger import Ledger
-from simulators.run.display import Display
-from simulators.run.error import RunError
 from simulators.run.faults import note_receipts_ahead
-from simulators.run.parts import Parts
+from simulators.run.services import Parts
 
 WORK_SECONDS_MAX = 180.0
 """How long a fault waits for work to hit."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
+from simulators.payloads import Kind
 from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
 from simulators.sensors.endpoint import Timing
-from simulators.voice import Kind
 
 SENSORS = 240
 EVENTS_PER_SECOND = 150.0

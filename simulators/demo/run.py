@@ -22,22 +22,22 @@ from simulators.demo.options import (
     Options,
 )
 from simulators.demo.summary import Summary
+from simulators.display import Display
+from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
 from simulators.ledger import Ledger, Line, Told
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
 from simulators.run import folder
-from simulators.run.display import Display
-from simulators.run.error import RunError
 from simulators.run.faults import note_receipts_ahead
 from simulators.run.gateway import GatewayStatus
-from simulators.run.parts import Parts, Seams, started
 from simulators.run.play import clock, link_to
 from simulators.run.run import watched
+from simulators.run.services import Parts, Seams, started
 from simulators.run.waiting import job_reads, receipts
 from simulators.sensors.field import Field
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
+from simulators.display import Display
 from simulators.judge.place import Place, add_arguments, read_place
 from simulators.judge.there import judge_there, wait_for_rows
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE, VERDICT_FILE, build
-from simulators.run.display import Display
-from simulators.run.terminal import exit_status, guarded, open_console, show
+from simulators.terminal import exit_status, guarded, open_console, show
 
 _EXAMPLES = """examples:
   %(prog)s build/field/lossy-radio --table /data/events

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from simulators import ledger as ledgers
+from simulators.display import Display
 from simulators.judge.place import Place
 from simulators.judge.standstill import stands_still
 from simulators.ledger import Begun
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
-from simulators.run.display import Display
 
 TOPIC = "topic"
 """The ledger's entry for where the topic ended when the run began."""

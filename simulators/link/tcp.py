@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from simulators.link.faults import Fault, Flight, play
-from simulators.link.weather import Weather
+from simulators.link.profile import Weather
 
 PIECE_BYTES_MAX = 16_384
 STALL_SECONDS = 0.1

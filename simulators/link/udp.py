@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from simulators.link.faults import Fault, Flight, play
-from simulators.link.weather import Weather
+from simulators.link.profile import Weather
 
 PEERS_MAX = 20_000
 Target = tuple[str, int]

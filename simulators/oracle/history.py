@@ -12,7 +12,7 @@ from contract.event import Event
 from contract.moment import rfc3339
 from simulators import ledger
 from simulators.ledger import Acked, GivenUp, Line, Refused, Sent, Told
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.verdict import Verdict, Violation
 
 LINES_MAX = 30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulators.oracle import contents, labels, moments, order
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.tallies import prepare, unknown
 from simulators.oracle.verdict import Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 
 _REPEATED = """

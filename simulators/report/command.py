@@ -55,7 +55,7 @@ def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
 
 def _verdict_of(ledger_file: Path) -> Verdict:
     from simulators import ledger
-    from simulators.oracle.casebook import Casebook
+    from simulators.oracle.evidence_database import Casebook
     from simulators.oracle.findings import Scope
     from simulators.oracle.judge import judge
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE
-from simulators.run.display import Display
 from simulators.run.options import Options, parse
 from simulators.run.play import Stop
 from simulators.run.run import run
-from simulators.run.terminal import exit_status, guarded, open_console, show
+from simulators.terminal import exit_status, guarded, open_console, show
 
 
 def main(arguments: Sequence[str], program: str) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from simulators.display import Display
+from simulators.errors import RunError
 from simulators.evidence import receipts
 from simulators.ledger import Ledger
-from simulators.oracle.casebook import AHEAD, RESTORED
-from simulators.parts.process import Process
-from simulators.run.display import Display
-from simulators.run.error import RunError
+from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
-from simulators.run.parts import Parts
+from simulators.run.services import Parts
 from simulators.scenario import Fault, Part, What
+from simulators.services.process import Process
 
 EMPTY_SECONDS_MAX = 60.0
 BATCH_SECONDS_MAX = 60.0

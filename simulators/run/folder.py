@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from simulators.run.error import RunError
+from simulators.errors import RunError
 
 _MARKER = ".oncegate-sim"
 """Names a folder as one that a run may empty."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.event import Event
-from simulators.parts import ports
-from simulators.parts.process import Command, Process
+from simulators.errors import RunError
 from simulators.run import clock_patch
-from simulators.run.error import RunError
+from simulators.services import ports
+from simulators.services.process import Command, Process
 
 READY = "agent=ready"
 LISTENS = "mqtt=connected"

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from simulators.parts import spark
-from simulators.parts.process import Process
+from simulators.services import spark
+from simulators.services.process import Process
 
 WINDOW = "40s"
 """So short that both ways through the job are taken: fresh events, and late ones after an outage."""
@@ -20,7 +20,7 @@ _JOB = _ROOT / "cloud" / "job.py"
 _LAUNCH = _ROOT / "simulators" / "launch.py"
 _STAGE = re.compile(r"\bbatch=(\d+) stage=(\S+)")
 _COMMITTED = "committed"
-_READS = "cloud.progress query="
+_READS = "cloud.stream.progress query="
 _BETWEEN = frozenset({"receipt", "done"})
 """The stages after which a batch is over."""
 

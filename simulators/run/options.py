@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
 from simulators.judge.place import Place, add_arguments, read_place
-from simulators.run.parts import Seams
+from simulators.run.services import Seams
 from simulators.scenario import Scenario, Sort, find
 from simulators.strict_toml import TomlError
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from simulators import fleet
+from simulators.display import Display
 from simulators.ledger import Ledger
+from simulators.link.profile import line, weather
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
-from simulators.link.weather import line, weather
-from simulators.run.display import Display
 from simulators.scenario import Scenario, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Source, Ways

@@ -11,26 +11,26 @@ from random import SystemRandom
 from typing import TypeVar
 
 from simulators import ledger as ledgers
+from simulators.display import Display
+from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
 from simulators.judge.there import judge_there, note_topic, wait_for_rows
 from simulators.ledger import Ledger
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
+from simulators.payloads import RUNS, devices_of
 from simulators.report import command as report
 from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
 from simulators.run import faults, folder, play
-from simulators.run.display import Display
-from simulators.run.error import RunError
 from simulators.run.gateway import GatewayStatus
 from simulators.run.options import Options
-from simulators.run.parts import Parts, started
 from simulators.run.play import Stop
+from simulators.run.services import Parts, started
 from simulators.run.waiting import job_reads, receipts, table_caught_up
-from simulators.voice import RUNS, devices_of
 
 LOOK_SECONDS = 0.5
 

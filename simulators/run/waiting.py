@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from simulators.display import Display
 from simulators.evidence.receipts import behind
 from simulators.judge.standstill import REAL, Passing
-from simulators.run.display import Display
 from simulators.run.gateway import GatewayStatus
-from simulators.run.parts import Parts
 from simulators.run.play import Stop
+from simulators.run.services import Parts
 
 LOOK_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0

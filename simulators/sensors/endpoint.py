@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Protocol
 
-from simulators import coap
+from simulators import wire
 
 FIXED_MESSAGE_ID = 1
 
@@ -39,7 +39,7 @@ class Timing:
 class Sendable(Protocol):
     """A request, or a block of one, before it gets its Message ID and Token."""
 
-    def datagram(self, message_id: int, token: bytes, kind: int = coap.CON) -> bytes:
+    def datagram(self, message_id: int, token: bytes, kind: int = wire.CON) -> bytes:
         """Build the message."""
 
 
@@ -57,7 +57,7 @@ class Endpoint(asyncio.DatagramProtocol):
         self._token = 0
         self._transport: asyncio.DatagramTransport | None = None
         self._expected: bytes | None = None
-        self._answer: asyncio.Future[coap.Message | None] | None = None
+        self._answer: asyncio.Future[wire.Message | None] | None = None
 
     async def open(self, target: tuple[str, int]) -> int:
         """Open the socket, and give its port."""
@@ -76,14 +76,14 @@ class Endpoint(asyncio.DatagramProtocol):
         self._message_id = FIXED_MESSAGE_ID - 1
         self._token = 0
 
-    def prepare(self, request: Sendable, kind: int = coap.CON) -> bytes:
+    def prepare(self, request: Sendable, kind: int = wire.CON) -> bytes:
         """Assign the next Message ID and Token to the request; from now on only its answer is heard."""
         self._message_id = (self._message_id + 1) % (1 << 16)
         self._token = (self._token + 1) % (1 << 32)
         self._expected = self._token.to_bytes(4, "big")
         return request.datagram(self._message_id, self._expected, kind)
 
-    async def exchange(self, datagram: bytes, enter: Entry, *, again: bool = False) -> coap.Message | None:
+    async def exchange(self, datagram: bytes, enter: Entry, *, again: bool = False) -> wire.Message | None:
         """Send and retransmit one datagram with exponential backoff; None where no answer comes."""
         seconds = self._timing.ack_timeout_seconds * self._random.uniform(1.0, self._timing.ack_random_factor)
         for _ in range(1 + self._timing.max_retransmit):
@@ -95,7 +95,7 @@ class Endpoint(asyncio.DatagramProtocol):
             seconds *= 2
         return None
 
-    async def say(self, datagram: bytes, seconds: float) -> coap.Message | None:
+    async def say(self, datagram: bytes, seconds: float) -> wire.Message | None:
         """Send a datagram once, and wait so long for its answer."""
         if self._transport is None:
             raise RuntimeError("the sensor's socket is not open")
@@ -104,22 +104,22 @@ class Endpoint(asyncio.DatagramProtocol):
         timer = loop.call_later(seconds, _give_up, answer)
         try:
             self._transport.sendto(datagram)
-            heard: coap.Message | None = await answer
+            heard: wire.Message | None = await answer
             return heard
         finally:
             timer.cancel()
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        message = coap.parse(data)
+        message = wire.parse(data)
         if message is None:
             return
-        if message.type == coap.CON and self._transport is not None:
-            self._transport.sendto(coap.empty_ack(message.message_id))
+        if message.type == wire.CON and self._transport is not None:
+            self._transport.sendto(wire.empty_ack(message.message_id))
         # An empty ACK promises nothing: the sensor goes on until it has the answer.
-        if message.code != coap.EMPTY and message.token == self._expected and self._answer and not self._answer.done():
+        if message.code != wire.EMPTY and message.token == self._expected and self._answer and not self._answer.done():
             self._answer.set_result(message)
 
 
-def _give_up(answer: asyncio.Future[coap.Message | None]) -> None:
+def _give_up(answer: asyncio.Future[wire.Message | None]) -> None:
     if not answer.done():
         answer.set_result(None)

@@ -8,10 +8,10 @@ from collections import deque
 from random import Random
 
 from contract.event import Event
-from simulators.coap import Request
+from simulators.payloads import Voice
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
-from simulators.voice import Voice
+from simulators.wire import Request
 
 PATH = "/api/v1/events"
 ANSWER_SECONDS_MAX = 10.0

@@ -11,11 +11,11 @@ import asyncio
 from random import Random
 
 from contract.event import Event
-from simulators import coap
+from simulators import wire
+from simulators.payloads import Kind, Voice, kind_of
 from simulators.scenario import Bug, FleetPlan, Sort
 from simulators.sensors.endpoint import Endpoint, Entry
 from simulators.sensors.field import Field
-from simulators.voice import Kind, Voice, kind_of
 
 INCOMPLETE = 0x88
 """4.08: a block is missing; begin again with the first (RFC 7959 section 2.9.2)."""
@@ -73,13 +73,13 @@ class Reporter:
     def _entry(self, mark: int, time: int | None) -> Entry:
         return lambda again: self._field.ledger.sent(mark, again=again, time=time)
 
-    async def _in_blocks(self, event: Event, enter: Entry) -> coap.Message | None:
+    async def _in_blocks(self, event: Event, enter: Entry) -> wire.Message | None:
         """Send the blocks one after the other; what counts as the event's transmission is the last one's."""
-        answer: coap.Message | None = None
+        answer: wire.Message | None = None
         for block in self.voice.request(event).blocks(self._plan.block_bytes):
             datagram = self.endpoint.prepare(block)
             answer = await self.endpoint.exchange(datagram, _no_entry if block.more else enter)
-            if answer is None or answer.code != coap.CONTINUE:
+            if answer is None or answer.code != wire.CONTINUE:
                 return answer
         return answer
 
@@ -93,17 +93,17 @@ def _no_entry(again: bool) -> None:
     """Leave a block that completes nothing out of the ledger."""
 
 
-def is_done(answer: coap.Message | None) -> bool:
+def is_done(answer: wire.Message | None) -> bool:
     """Whether the answer says that the events are on disk."""
-    return answer is not None and answer.code >> 5 == SUCCESS_CLASS and answer.code != coap.CONTINUE
+    return answer is not None and answer.code >> 5 == SUCCESS_CLASS and answer.code != wire.CONTINUE
 
 
-def is_refused(answer: coap.Message | None) -> bool:
+def is_refused(answer: wire.Message | None) -> bool:
     """Whether the answer says that these bytes will never be taken."""
     return answer is not None and answer.code >> 5 == CLIENT_ERROR_CLASS and answer.code != INCOMPLETE
 
 
-def pause_seconds(answer: coap.Message | None, field: Field, random: Random) -> float:
+def pause_seconds(answer: wire.Message | None, field: Field, random: Random) -> float:
     """Choose how long to wait before the next try; a gateway that is full may ask for more, up to our own bound."""
     limit = field.timing.pause_seconds_max
     return random.uniform(0.0, limit) if answer is None else min(answer.max_age_seconds, limit)

@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from contract.event import Event
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
-from simulators.sensors.zigbee_house import BASE_TOPIC, CONNECT_SECONDS_MAX, NOT_DATA
+from simulators.sensors.zigbee_network import BASE_TOPIC, CONNECT_SECONDS_MAX, NOT_DATA
 
 
 class Zigbee2MqttWitness:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from agent.admission import Admission, ForbiddenError
+from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode import decode
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
-from agent.settings import DevicesSettings, IdentitySettings
 from agent.store.port import Outcome, Submission
 from tests.store.stores import HandClock
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
-from agent.store.reader import read_packed
+from agent.store.read.events import read_packed
+from agent.store.schema import database
 from tests.support.bad_sectors import BadSectors
 from tests.support.posting_gateway import PostingGateway
 

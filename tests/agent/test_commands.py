@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import command_line, terminal
+from agent import terminal
+from agent.cli import main
 from agent.terminal import Colour, paint
 
 CONFIGURATION = """\
@@ -44,7 +45,7 @@ def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
         with pytest.raises(SystemExit) as end:
-            command_line.main()
+            main.main()
         said = capsys.readouterr()
         return int(end.value.code or 0), said.out, said.err
 
@@ -144,7 +145,7 @@ def test_a_store_that_is_not_ours_to_read_is_no_traceback(
 def start(file: Path, folder: Path) -> tuple[int, str]:
     """Run the agent on a folder that cannot hold a store, and return its status and what it says."""
     done = subprocess.run(
-        (sys.executable, "-m", "agent.command_line", "run", "--config", str(file)),
+        (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file)),
         env={**os.environ, "ONCEGATE_GATEWAY__STATE_DIR": str(folder)},
         capture_output=True,
         text=True,

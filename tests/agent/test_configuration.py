@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.configuration import ConfigurationError, Source, load, parse
+from agent.config.load import ConfigurationError, Source, load, parse
+from agent.config.settings import MqttSettings, Settings
+from agent.config.subscriptions import Subscription
 from agent.delivery import Media
-from agent.mqtt.topics import Subscription
-from agent.settings import MqttSettings, Settings
 
 MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9092"}}
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import cells
+from agent.store.files import sqlite_cells
+from agent.store.files.sqlite_pages import Pages
 from agent.store.layout import FILE_NAME, PAGE_BYTES
-from agent.store.pages import Pages
 from contract.event import Event
-from simulators.parts.process import Process
+from simulators.services.process import Process
 from tests.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
 
@@ -62,7 +62,7 @@ def damage_a_page_of(store: Path) -> None:
 
 
 def events(configuration: Path) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "agent.command_line", "events", "--config", str(configuration)]
+    command = [sys.executable, "-m", "agent.cli.main", "events", "--config", str(configuration)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in lines.splitlines()]
 
@@ -94,7 +94,7 @@ def _page_of(path: Path, position: int) -> int:
     with closing(Pages(path)) as pages:
         versions, fetch = next(pages.looks())
         for number, page in versions:
-            for row in cells.rows(number, page, fetch):
+            for row in sqlite_cells.rows(number, page, fetch):
                 if row[0] == position and len(row) == 3 and isinstance(row[2], bytes):
                     return number
     raise AssertionError(f"no commit at position {position}")

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent import configuration, files
-from agent.configuration import ConfigurationError
-from agent.forward.client import given_properties
-from agent.forward.error import KafkaSettingsError
+from agent.config import files, load
+from agent.config.load import ConfigurationError
+from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings
+from agent.forward.errors import KafkaSettingsError
+from agent.forward.kafka.client import given_properties
+from agent.http.auth.tls import open_tls
+from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpSettingsError
-from agent.http.tls import open_tls
-from agent.http.tokens import read_tokens
 from agent.mqtt.client import look
 from agent.mqtt.error import MqttError
-from agent.settings import HttpSettings, KafkaSettings, MqttSettings
 from contract.files import BYTES_MAX, read
 from tests.agent.odd_files import ODD, outcome
 
@@ -34,7 +34,7 @@ def _mqtt(settings: MqttSettings) -> None:
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
-    "oncegate.toml": (lambda path: configuration.load(path, {}), ConfigurationError),
+    "oncegate.toml": (lambda path: load.load(path, {}), ConfigurationError),
     "http.token_file": (read_tokens, HttpSettingsError),
     "http.tls_certificate": (_tls, HttpSettingsError),
     "kafka.properties_file": (
@@ -86,4 +86,4 @@ def test_a_configuration_that_python_cannot_read_is_named(tmp_path: Path, text: 
     file = tmp_path / "oncegate.toml"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match="not TOML"):
-        configuration.load(file, {})
+        load.load(file, {})

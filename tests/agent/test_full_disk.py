@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.clock import SystemClock
-from agent.settings import IdentitySettings, StoreSettings
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.port import Batch, Offsets

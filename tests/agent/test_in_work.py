@@ -10,12 +10,12 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.coap.server import CoapServer
+from agent.config.settings import CoapSettings, IdentitySettings
 from agent.decode.delivery_body import EVENTS_MAX
 from agent.delivery import VIAS, Answer, Delivery, Media, Status
-from agent.in_work import BYTES_MAX
 from agent.pipeline import Pipeline
-from agent.settings import CoapSettings, IdentitySettings
 from agent.store.port import Outcome, Submission
+from agent.telemetry.in_work import BYTES_MAX
 from tests.coap.sensor import CHANGED, Sensor, post
 from tests.support.waiting import until
 

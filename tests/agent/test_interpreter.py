@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from agent.interpreter import LARGE_BYTES
+from agent.runtime import LARGE_BYTES
 
 # glibc, left alone, takes blocks as large as one that was let go from its heap, and keeps them.
 _PROGRAM = f"""
 import ctypes, sys
-from agent.interpreter import give_memory_back
+from agent.runtime import give_memory_back
 
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.journal import RATE_MESSAGES, RATE_SECONDS, JournalHandler, RateLimit
+from agent.systemd.journal import RATE_MESSAGES, RATE_SECONDS, JournalHandler, RateLimit
 
 
 @pytest.fixture

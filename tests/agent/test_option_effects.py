@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from agent.clock import SystemClock
-from agent.forward.receipts import JITTER, Receipts
-from agent.identity import identify
+from agent.config.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
+from agent.forward.receipts.poller import JITTER, Receipts
+from agent.identity.identify import identify
 from agent.mqtt import client
-from agent.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import Clock as Trust
-from simulators.parts.process import Command, Process
+from simulators.services.process import Command, Process
 from tests.store.stores import HandClock, accept, make_store, stored_events, submit
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_until
@@ -45,7 +45,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
         "ONCEGATE_HTTP__BIND": "[::1]:0",
         "ONCEGATE_STORE__MAX_BYTES": "3MiB",
     }
-    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(file))
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
     process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
     yield process
     process.kill()

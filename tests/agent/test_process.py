@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import Epochs, read_packed
+from agent.store.read.events import Epochs, read_packed
+from agent.store.schema import database
 from contract.event import Label
-from simulators import coap
-from simulators.parts.process import Process
+from simulators import wire
+from simulators.services.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
@@ -53,7 +53,7 @@ class Client:
 
     def send(self) -> None:
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (self.next, self.next)
-        self._socket.send(coap.Request(body, 50).datagram(self.next % 65536, self.next.to_bytes(4, "big")))
+        self._socket.send(wire.Request(body, 50).datagram(self.next % 65536, self.next.to_bytes(4, "big")))
         self.next += 1
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Client:
     def receive(self) -> bool:
         """Take one answer; False where none comes."""
         try:
-            message = coap.parse(self._socket.recv(2048))
+            message = wire.parse(self._socket.recv(2048))
         except (TimeoutError, ConnectionRefusedError):
             return False
         assert message is not None
@@ -175,7 +175,7 @@ def test_while_kafka_is_away_no_client_of_kafka_runs(agent: Process, connect: Co
 
 def test_commands_answer_with_exit_codes(configuration: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.command_line", *arguments]
+        command = [sys.executable, "-m", "agent.cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("check", "--config", str(configuration)).returncode == 0
@@ -194,7 +194,7 @@ def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
     port = start(agent)
     other = configuration.with_name("other.toml")
     other.write_text(configuration.read_text().replace("[::1]:0", f"[::1]:{port}").replace('/state"', '/state2"'))
-    command = [sys.executable, "-m", "agent.command_line", "run", "--config", str(other)]
+    command = [sys.executable, "-m", "agent.cli.main", "run", "--config", str(other)]
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (second.returncode, str(port) in second.stderr) == (1, True)
     assert "Traceback" not in second.stderr
@@ -202,7 +202,7 @@ def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
 
 def test_a_missing_configuration_is_wrong_usage(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.command_line", *arguments]
+        command = [sys.executable, "-m", "agent.cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert run("status", "--config", str(tmp_path / "none.toml")).returncode == 2
@@ -214,7 +214,7 @@ def test_status_and_events_read_beside_the_running_agent(agent: Process, connect
     wait_until(client.receive, "an answer")
 
     def read(*arguments: str) -> str:
-        command = [sys.executable, "-m", "agent.command_line", *arguments, "--config", str(configuration)]
+        command = [sys.executable, "-m", "agent.cli.main", *arguments, "--config", str(configuration)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     status = json.loads(read("status", "--json"))

@@ -15,7 +15,7 @@ import pytest
 
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
-from simulators.parts.process import Process
+from simulators.services.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
@@ -60,7 +60,7 @@ def test_a_pager_that_waits_costs_no_event_and_no_room(tmp_path: Path) -> None:
         '[coap]\nenabled = false\n[http]\nbind = "127.0.0.1:0"\n'
         f'[store]\nmax_bytes = {MAX_BYTES}\nwhen_full = "drop-oldest"\n'
     )
-    command = (sys.executable, "-m", "agent.command_line", "events", "--limit", "1000000", "--config")
+    command = (sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000000", "--config")
     with agent_process(configuration) as agent, closing(start(agent)) as connection:
         backlog = BACKLOG_PACKS * PACK
         for first in range(0, backlog, PACK):

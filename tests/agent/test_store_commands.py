@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import command_line
-from agent.forward.held import Held, write_held
-from agent.forward.hold import Hold
-from agent.store import database, disk
+from agent.cli import main
+from agent.forward.delivery.held import Held, write_held
+from agent.forward.receipts.hold import Hold
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database, disk_space
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
@@ -57,7 +57,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     def command(*arguments: str) -> tuple[int, list[str]]:
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
         with pytest.raises(SystemExit) as end:
-            command_line.main()
+            main.main()
         assert isinstance(end.value.code, int)
         return end.value.code, capsys.readouterr().out.splitlines()
 
@@ -119,7 +119,7 @@ def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) ->
 
 
 def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 100_000)
+    monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 100_000)
 
     async def hold() -> tuple[list[str], list[str], int]:
         clock, path = HandClock(), folder / FILE_NAME
@@ -134,7 +134,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     before, held, log_bytes = asyncio.run(hold())
     lines = [line for line in held if "held by a program that reads the store" in line]
     assert f"fuser -v {folder / FILE_NAME}" in lines[0]
-    assert log_bytes > disk.LOG_BYTES_EXPECTED
+    assert log_bytes > disk_space.LOG_BYTES_EXPECTED
     assert not any("held by" in line for line in [*before, *run("status")[1]])
 
 

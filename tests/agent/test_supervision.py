@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.notify import PATIENCE_SECONDS
-from simulators.parts.process import Command, Process
+from agent.systemd.notify import PATIENCE_SECONDS
+from simulators.services.process import Command, Process
 from tests.agent.test_damage import damage_a_page_of, store
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
@@ -59,7 +59,7 @@ def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
         '[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
-    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(file))
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
     environment = {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": str(WATCHDOG_SECONDS * 1_000_000)}
     process = Process(Command("agent", command, tmp_path / "agent.log", environment=environment))
     yield process

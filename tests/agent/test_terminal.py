@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import command_line
-from agent.journal import SafeFormatter
+from agent.cli import main
 from agent.store.layout import FILE_NAME
+from agent.systemd.journal import SafeFormatter
 from agent.terminal import json_line, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
@@ -48,7 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     def command(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
         with pytest.raises(SystemExit):
-            command_line.main()
+            main.main()
         captured = capsys.readouterr()
         return captured.out + captured.err
 

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.toml_lines import line_at, lines_of
+from agent.config.toml_lines import line_at, lines_of
 
 TEXT = """# a comment with [brackets] and = signs
 title = "x" # [no table]

@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.session import SETTINGS
-from simulators.parts import jars
-from simulators.parts.kafka import Broker
-from simulators.parts.postgres import Postgres
-from simulators.parts.s3 import S3
+from simulators.services.install import jars
+from simulators.services.kafka import Broker
+from simulators.services.postgres import Postgres
+from simulators.services.s3 import S3
 from tests.cloud.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from simulators.parts.kafka import Broker
-from simulators.parts.postgres import Postgres
-from simulators.parts.process import Command, Process
+from simulators.services.kafka import Broker
+from simulators.services.postgres import Postgres
+from simulators.services.process import Command, Process
 from tests.cloud.gateway import Record, send
 from tests.support.waiting import wait_for_work
 

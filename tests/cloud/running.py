@@ -16,12 +16,12 @@ from deltalake.exceptions import TableNotFoundError
 from psycopg.errors import UndefinedTable
 from psycopg.rows import dict_row
 
-from agent.forward.group import read_receipt
-from simulators.parts import jars
-from simulators.parts.postgres import Postgres
-from simulators.parts.process import Process
-from simulators.parts.s3 import S3
-from simulators.parts.spark import Options, submit
+from agent.forward.receipts.group_offsets import read_receipt
+from simulators.services.install import jars
+from simulators.services.postgres import Postgres
+from simulators.services.process import Process
+from simulators.services.s3 import S3
+from simulators.services.spark import Options, submit
 from tests.cloud.gateway import Record, send
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cloud.delta_sink import TABLE
+from cloud.delta.sink import TABLE
 from tests.cloud.gateway import Record, now
 
 _SCHEMA = (

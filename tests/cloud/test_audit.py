@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import audit_account as account
-from cloud import audit_report
 from cloud.audit import audit
-from cloud.audit_findings import Findings
-from cloud.audit_settings import parse
-from cloud.delta_sink import QUARANTINE, TABLE
-from cloud.delta_table import DeltaTable
-from cloud.kafka_admin import KafkaAdmin
-from cloud.records import Spans, read_records
-from cloud.rows import decode
+from cloud.auditing import account, report
+from cloud.auditing.findings import Findings
+from cloud.auditing.settings import parse
+from cloud.delta.sink import QUARANTINE, TABLE
+from cloud.delta.table import DeltaTable
 from cloud.settings import KafkaSettings
+from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.records import Spans, read_records
+from cloud.table.rows import decode
 from contract.event import Event, gateway_device
 from contract.receipt import Receipt
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway, Record, readings, send
 from tests.cloud.tables import topic as topic_of
@@ -163,9 +162,9 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     assert {(one.status, one.first) for one in broken.wrong} == {("unwritten", 14), ("missing", 13)}
     assert broken.read == 4
     assert f"unwritten: partition 0 offset 13 fingerprint {dict(more[3].headers)['ce_id'].decode()}" in "\n".join(
-        audit_report.lines(broken)
+        report.lines(broken)
     )
-    page = audit_report.page(broken)
+    page = report.page(broken)
     assert "Not whole: 2 labels missing, 1 records unwritten." in page
 
     # Both come after all, and the next epoch says where this one ended.
@@ -201,7 +200,7 @@ def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_
         assert not found.is_whole
         assert found.counts == {"accepted": 12, "vanished": 3}
         assert [(one.status, one.first, one.last) for one in found.wrong] == [("vanished", 3, 4), ("vanished", 9, 9)]
-        assert "Not whole: 3 labels missing." in audit_report.page(found)
+        assert "Not whole: 3 labels missing." in report.page(found)
     side.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
     side.spark.sql(f"DELETE FROM {table} WHERE gateway = 'gw-2'")
     assert side.audit().counts == {"accepted": 10, "vanished": 5}

@@ -9,16 +9,16 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.batch import BatchWriter
-from cloud.checkpoint import Checkpoint
-from cloud.commits import CLAIM_ONLY, Commit, Offsets
-from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta_table import DeltaTable
-from cloud.devices import Devices
-from cloud.receipts import Receipts
-from cloud.records import Spans, read_records
-from cloud.topic_log import TopicLog
-from cloud.watching import Nobody
+from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
+from cloud.delta.table import DeltaTable
+from cloud.stream.batch import BatchWriter
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.observer import Nobody
+from cloud.stream.receipts import Receipts
+from cloud.stream.records import Spans, read_records
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import CLAIM_ONLY, Commit, Offsets
+from cloud.table.devices import Devices
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.tables import topic
 

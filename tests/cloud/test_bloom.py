@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloud import bloom
-from cloud.bloom_filter import Rotating, hashes, shape
-from cloud.bloom_index import ExactIndex
-from cloud.bloom_topic import Recorded
-from simulators.parts.kafka import Broker
+from cloud.bloom_shadow.filter import Rotating, hashes, shape
+from cloud.bloom_shadow.index import ExactIndex
+from cloud.bloom_shadow.topic import Recorded
+from simulators.services.kafka import Broker
 from tests.cloud.gateway import Gateway, readings, send, without_header
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.checkpoint import Checkpoint
-from cloud.claim import claim_table, is_first_start
-from cloud.commits import CLAIM_ONLY, Commit
-from cloud.delta_sink import DeltaSink, open_delta
-from cloud.devices import Devices
+from cloud.delta.sink import DeltaSink, open_delta
 from cloud.errors import StopError
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.claim import claim_table, is_first_start
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.checkpoint import Checkpoint
-from cloud.clock import REMIND_SECONDS, wait_for_clock
 from cloud.errors import StopError
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.clock import REMIND_SECONDS, wait_for_clock
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract.record import Clock
-from simulators.parts.spark_cluster import SparkCluster
+from simulators.services.spark_cluster import SparkCluster
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
 

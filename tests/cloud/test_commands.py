@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cloud import maintenance
-from simulators.parts.process import Process
-from simulators.parts.spark import Options, submit
+from simulators.services.process import Process
+from simulators.services.spark import Options, submit
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
 

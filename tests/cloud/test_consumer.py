@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
-from cloud.consumer_table import Commit
 from cloud.errors import KafkaError
-from cloud.unbounded_calls import within
+from cloud.plain_consumer.table import Commit
+from cloud.platform.unbounded_calls import within
 from tests.cloud.consuming import WAIT_SECONDS_MAX, ConsumerSide
 from tests.cloud.gateway import Gateway, readings, without_header
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud import delta_history
-from cloud.commits import CLAIM_ONLY, Kept, to_json
-from cloud.delta_history import DeltaHistory
-from cloud.delta_sink import TABLE
-from cloud.delta_table import DeltaTable
+from cloud.delta import history as delta_history
+from cloud.delta.history import DeltaHistory
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
+from cloud.table.commits import CLAIM_ONLY, Kept, to_json
 from tests.cloud.tables import append_as_another
 from tests.cloud.test_look_up import COMMIT
 

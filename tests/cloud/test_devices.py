@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.devices import Devices
 from cloud.errors import StopError
-from cloud.records import Spans, read_records
-from cloud.rows import decode
+from cloud.stream.records import Spans, read_records
+from cloud.table.devices import Devices
+from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import topic

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud import disk
-from cloud.checkpoint import Checkpoint
 from cloud.errors import FlushError, StopError
+from cloud.platform import disk
+from cloud.stream.checkpoint import Checkpoint
 
 
 def test_what_cannot_be_flushed_is_named(tmp_path: Path) -> None:

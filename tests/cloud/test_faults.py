@@ -256,9 +256,9 @@ def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
     cloud: CloudSide, spark: SparkSession, tmp_path: Path, time: str
 ) -> None:
     """The same topic through the naive way, beside the same way on processing time."""
-    from cloud.records import Spans, read_records
     from cloud.settings import KafkaSettings
-    from cloud.source import read_topic
+    from cloud.stream.records import Spans, read_records
+    from cloud.stream.source import read_topic
 
     slow, quick = lagging(EVENTS)
     cloud.send(slow, 0)

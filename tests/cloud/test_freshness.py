@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cloud.freshness import Horizon, is_fresh
+from cloud.table.freshness import Horizon, is_fresh
 
 pytestmark = pytest.mark.spark
 

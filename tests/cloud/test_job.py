@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from contract.event import Event
 from contract.record import Clock
-from simulators.parts import ports
-from simulators.parts.kafka import Broker
+from simulators.services import ports
+from simulators.services.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide

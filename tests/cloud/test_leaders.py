@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud import job
-from cloud.checkpoint import Checkpoint
 from cloud.settings import Settings, parse
-from cloud.sink import Written
-from cloud.stopping import StopRequest
-from simulators.parts.kafka import Broker
+from cloud.stream.checkpoint import Checkpoint
+from cloud.stream.shutdown import StopRequest
+from cloud.table.sink import Written
+from simulators.services.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, send
 

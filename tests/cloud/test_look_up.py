@@ -11,16 +11,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import census, lookup, maintenance, quarantine, reuse
-from cloud.commits import CLAIM_ONLY, Commit, Kept, to_json
-from cloud.delta_sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta_table import DeltaTable, excludes_writers
-from cloud.devices import Devices
+from cloud import maintenance
+from cloud.delta import quarantine
+from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
+from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
-from cloud.freshness import Horizon
-from cloud.lookup import Search
-from cloud.records import Spans, read_records
-from cloud.rows import decode
+from cloud.stream.records import Spans, read_records
+from cloud.table import counts as census
+from cloud.table import id_reuse, lookup
+from cloud.table.commits import CLAIM_ONLY, Commit, Kept, to_json
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon
+from cloud.table.lookup import Search
+from cloud.table.rows import decode
 from contract.event import Event
 from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway, Record
@@ -146,7 +149,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
     ]
     survivors = late(spark, again)
     found = lookup.find(survivors, table.rows(), Search(3))
-    reused = reuse.reused_ids(survivors, found.rows, 7 * 86400, has_equals=False)
+    reused = id_reuse.reused_ids(survivors, found.rows, 7 * 86400, has_equals=False)
     assert found.count == 3
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
 
@@ -164,10 +167,10 @@ def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spar
     survivors = read.dropDuplicates(["key"])
     counts = census.count(survivors, ALL_LATE)
     assert counts.has_equals
-    nothing = read.limit(0).withColumn("accepted", reuse.accepted())
-    reused = reuse.reused_ids(survivors, nothing, 7 * 86400, has_equals=True)
+    nothing = read.limit(0).withColumn("accepted", id_reuse.accepted())
+    reused = id_reuse.reused_ids(survivors, nothing, 7 * 86400, has_equals=True)
     assert sorted(row["kafka_offset"] for row in reused.collect()) == [3, 4]
-    assert sorted(row["kafka_offset"] for row in reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
+    assert sorted(row["kafka_offset"] for row in id_reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
 
 
 @pytest.mark.parametrize("horizon", [None, 60_000])

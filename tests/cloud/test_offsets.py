@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from cloud import offsets
-from cloud.batch import check_clock, next_commit
-from cloud.checkpoint import Planned
-from cloud.commits import Commit, parse, to_json
 from cloud.errors import StopError
-from cloud.offsets import Standing, compare
-from cloud.receipts import Receipts
 from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
+from cloud.stream import offsets
+from cloud.stream.batch import check_clock, next_commit
+from cloud.stream.checkpoint import Planned
+from cloud.stream.offsets import Standing, compare
+from cloud.stream.receipts import Receipts
+from cloud.table.commits import Commit, parse, to_json
 from contract.receipt import Receipt
 
 LAST = Commit(

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
-from cloud.commits import CLAIM_ONLY, Commit
-from cloud.devices import Devices
 from cloud.errors import SinkError, StopError
-from cloud.freshness import Horizon
-from cloud.postgres_connection import connected, read_connection
-from cloud.postgres_sink import PostgresSink, open_postgres
-from cloud.records import Spans, read_records
-from cloud.sink import Written
+from cloud.postgres.connection import connected, read_connection
+from cloud.postgres.sink import PostgresSink, open_postgres
+from cloud.stream.records import Spans, read_records
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon
+from cloud.table.sink import Written
 from contract.event import Event
-from simulators.parts.postgres import Postgres
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import topic
 

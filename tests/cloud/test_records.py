@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cloud.records import COLUMNS, Spans, read_records
+from cloud.stream.records import COLUMNS, Spans, read_records
 from contract.event import Event
 from contract.record import HEADERS
 from tests.cloud.gateway import Gateway, Record, without_header

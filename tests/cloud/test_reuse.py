@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud import lookup, reuse
-from cloud.commits import Commit
-from cloud.delta_sink import TABLE
-from cloud.delta_table import DeltaTable
-from cloud.records import Spans, read_records
-from cloud.rows import decode
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
+from cloud.stream.records import Spans, read_records
+from cloud.table import id_reuse, lookup
+from cloud.table.commits import Commit
+from cloud.table.rows import decode
 from contract.event import Event
 from contract.record import Clock
 from tests.cloud.gateway import Gateway, Record
@@ -46,7 +46,7 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     found = lookup.find(copy, table.rows(), lookup.Search(1))
 
     assert found.count == 1
-    assert reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
+    assert id_reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
     again = read(spark, record(*later, "gw-2"), FIRST + 30 * DAY, 1)
     found = lookup.find(again, table.rows(), lookup.Search(1))
 
-    reused = reuse.reused_ids(again, found.rows, RETENTION_SECONDS, has_equals=False)
+    reused = id_reuse.reused_ids(again, found.rows, RETENTION_SECONDS, has_equals=False)
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 1)]
 
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from cloud.records import Spans, read_records
-from cloud.rows import SCHEMA, decode
+from cloud.stream.records import Spans, read_records
+from cloud.table.rows import SCHEMA, decode
 from contract.event import Event
 from contract.record import json_text
 from tests.cloud.gateway import Gateway, Record

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts.spark import submit
+from simulators.services.spark import submit
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
 STANDSTILL_SECONDS_MAX = 180.0
@@ -14,7 +14,7 @@ NOT_ASKED = 3
 JOB = f"""
 import sys
 from cloud.session import open_session
-from cloud.stopping import StopRequest
+from cloud.stream.shutdown import StopRequest
 
 stop = StopRequest()
 stop.listen(open_session())

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from cloud.commits import Commit
 from cloud.errors import KafkaError, StopError
-from cloud.kafka_admin import KafkaAdmin
-from cloud.receipts import Receipts
 from cloud.settings import KafkaSettings
-from cloud.topic_log import TopicLog
-from simulators.parts.kafka import Broker
+from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import Commit
+from simulators.services.kafka import Broker
 from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, readings, send
 from tests.cloud.running import PARTITIONS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.coap.credentials import Credential
-from agent.coap.oscore_serving import Freshness, OscoreServing
+from agent.coap.oscore.credentials import Credential
+from agent.coap.oscore.serving import Freshness, OscoreServing
 from tests.coap.protected import CREDENTIAL
 from tests.coap.sensor import CON, POST, Sensor, datagram
 

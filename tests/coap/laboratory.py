@@ -11,8 +11,8 @@ from typing import Self, TypeVar
 
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
+from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
-from agent.settings import CoapSettings
 from tests.coap.recorder import DURABLE
 from tests.coap.sensor import CON, EMPTY, RST, Heard, Sensor, datagram
 

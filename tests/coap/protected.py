@@ -13,8 +13,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 from aiocoap.oscore import FilesystemSecurityContext  # type: ignore[import-untyped]
 
-from agent.coap.credentials import Credential
-from agent.credentials_command import sensor_side
+from agent.cli.credentials import sensor_side
+from agent.coap.oscore.credentials import Credential
 from tests.coap.sensor import BODY, Sensor
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from agent.coap.exchange import Now
-from agent.coap.oscore_serving import OscoreServing
+from agent.coap.oscore.serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
-from agent.settings import CoapSettings
+from agent.config.settings import CoapSettings
 from tests.coap.recorder import Recorder
 
 BODY_BYTES_MAX = 4_096

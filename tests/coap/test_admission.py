@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent.coap.server import CoapServer
+from agent.config.settings import CoapSettings, DevicesSettings, IdentitySettings
 from agent.pipeline import Pipeline
-from agent.settings import CoapSettings, DevicesSettings, IdentitySettings
 from tests.coap.sensor import Sensor, post
 from tests.store.stores import HandClock, make_store, stored_events
 

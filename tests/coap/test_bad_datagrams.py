@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from simulators.parts.process import Process
+from simulators.services.process import Process
 from tests.coap.sensor import BLOCK1, CON, GET, NON, POST, PUT, URI_PATH, datagram
 from tests.mqtt.agents import stored
 from tests.support.agent_process import agent_process

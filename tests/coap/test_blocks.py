@@ -6,8 +6,16 @@ from itertools import count
 
 import pytest
 
-from agent.coap.blocks import ASSEMBLIES_MAX, Block, Blocks, BlockSizeError, IncompleteError, TooLargeError, Whole
 from agent.coap.message import uint
+from agent.coap.slow_path.blocks import (
+    ASSEMBLIES_MAX,
+    Block,
+    Blocks,
+    BlockSizeError,
+    IncompleteError,
+    TooLargeError,
+    Whole,
+)
 from agent.delivery import Answer, Status
 from tests.coap.recorder import DURABLE, Recorder
 from tests.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Heard, Sensor, post

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.coap.credentials import CredentialFiles, create_credential, read_credentials
 from agent.coap.errors import CredentialsError
+from agent.coap.oscore.credentials import CredentialFiles, create_credential, read_credentials
 from tests.agent.odd_files import ODD, outcome
 from tests.docs.pages import ROOT, blocks
 
@@ -265,7 +265,7 @@ def test_the_command_prints_the_sensors_side_and_check_names_a_bad_file(tmp_path
     )
 
     def oncegate(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = (sys.executable, "-m", "agent.command_line", *arguments, "--config", str(configuration))
+        command = (sys.executable, "-m", "agent.cli.main", *arguments, "--config", str(configuration))
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     made = oncegate("credentials", DEVICE)

@@ -10,8 +10,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
+from simulators.link.profile import weather
 from simulators.link.udp import Link
-from simulators.link.weather import weather
 from simulators.scenario import LinkPlan
 from tests.coap.recorder import Recorder
 from tests.coap.serving import serving

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.coap.budget import Budget
-from agent.coap.memory import Memory
+from agent.coap.response_cache import Memory
 
 
 def test_an_answer_is_recalled_within_its_lifetime() -> None:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.coap.resource import IN_WORK_MAX
+from agent.coap.slow_path.resource import IN_WORK_MAX
 from agent.coap.tuning import Tuning
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import (

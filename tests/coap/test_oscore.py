@@ -11,9 +11,9 @@ import pytest
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
-from agent.coap.credentials import Credential
 from agent.coap.message import Option, write_options
-from agent.coap.oscore_serving import OscoreServing
+from agent.coap.oscore.credentials import Credential
+from agent.coap.oscore.serving import OscoreServing
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
 from tests.coap.laboratory import GENEROUS

@@ -13,8 +13,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.credentials import Credential
 from agent.coap.message import Option, write_options
+from agent.coap.oscore.credentials import Credential
 from tests.coap.claims import (
     BAD_REQUEST,
     INCOMPLETE,

@@ -17,7 +17,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.coap.oscore_serving import Freshness, OscoreServing
+from agent.coap.oscore.serving import Freshness, OscoreServing
 from agent.coap.server import CoapServer
 from tests.coap.laboratory import GENEROUS
 from tests.coap.protected import CREDENTIAL, ProtectedSensor, sensor_folder

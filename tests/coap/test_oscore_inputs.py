@@ -15,8 +15,8 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.coap.aiocoap_bridge import PROTECTED_ANSWERS_MAX
-from agent.coap.credentials import Credential
+from agent.coap.oscore.credentials import Credential
+from agent.coap.slow_path.bridge import PROTECTED_ANSWERS_MAX
 from tests.coap.claims import (
     BAD_OPTION,
     BAD_REQUEST,
@@ -156,7 +156,7 @@ async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
     answers_kept: int,
     bytes_max: int,
 ) -> None:
-    monkeypatch.setattr("agent.coap.aiocoap_bridge.PROTECTED_ANSWERS_MAX", answers_kept)
+    monkeypatch.setattr("agent.coap.slow_path.bridge.PROTECTED_ANSWERS_MAX", answers_kept)
     recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as stranger, Sensor(server.port) as socket:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped] # aiocoap carries no types
 
-from agent.coap.credentials import create_credential
+from agent.coap.oscore.credentials import create_credential
 from tests.coap.protected import ProtectedSensor, posted_by_aiocoap, sensor_folder
 from tests.coap.sensor import Sensor, post
 from tests.mqtt.agents import stored

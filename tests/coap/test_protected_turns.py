@@ -11,9 +11,9 @@ import pytest
 from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
-from agent.coap import oscore
-from agent.coap.blocks import ASSEMBLIES_MAX
-from agent.coap.oscore import SecurityContext
+from agent.coap.oscore import contexts
+from agent.coap.oscore.contexts import SecurityContext
+from agent.coap.slow_path.blocks import ASSEMBLIES_MAX
 from agent.pace import TURN_SECONDS_MAX
 from tests.coap.laboratory import GENEROUS
 from tests.coap.protected import ProtectedSensor, sensor_folder
@@ -93,7 +93,7 @@ async def challenged(sensor: ProtectedSensor, socket: Sensor) -> bytes:
 async def test_requests_that_wait_to_be_opened_are_bounded_in_bytes(
     tmp_path: Path, sensor: ProtectedSensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oscore, "WAITING_BYTES_MAX", 200)
+    monkeypatch.setattr(contexts, "WAITING_BYTES_MAX", 200)
     turns = LoopTurns()
     async with serving(Recorder(), GENEROUS, oscore=offering(tmp_path)) as server:
         with SteppedLoop() as clock, Sensor(server.port) as socket:

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.coap.sender_numbers import BLOCK, LEAP_SHARE, NUMBER_END, NoNumberError, NumbersExhaustedError, SenderNumbers
+from agent.coap.oscore.sequence_numbers import (
+    BLOCK,
+    LEAP_SHARE,
+    NUMBER_END,
+    NoNumberError,
+    NumbersExhaustedError,
+    SenderNumbers,
+)
 from agent.coap.tuning import Tuning
 
 

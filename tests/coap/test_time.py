@@ -10,7 +10,7 @@ from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 
 from agent.coap.message import Option, write_options
-from agent.coap.oscore_serving import OscoreServing
+from agent.coap.oscore.serving import OscoreServing
 from agent.delivery import Answer, Status
 from tests.coap.protected import CREDENTIAL, ProtectedSensor, sensor_folder
 from tests.coap.recorder import Recorder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
-from agent.settings import CoapSettings
-from agent.store.known import EXCHANGE_LIFETIME_MS, PROOFS_MAX
+from agent.config.settings import CoapSettings
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, PROOFS_MAX
 from tests.coap.recorder import Recorder
 from tests.coap.sensor import CHANGED, Sensor, post
 from tests.coap.stepped_loop import SteppedLoop

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.coap import resource
 from agent.coap.server import CoapServer
+from agent.coap.slow_path import resource
 from agent.coap.tuning import Tuning
+from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.pace import TURN_SECONDS_MAX
-from agent.settings import CoapSettings
 from tests.coap.sensor import BODY, CHANGED, Sensor, post
 from tests.coap.stepped_loop import SteppedLoop
 from tests.support.loop_turns import LoopTurns

@@ -7,7 +7,7 @@ from pathlib import Path
 import cbor2
 import pytest
 
-from agent import fingerprint_command
+from agent.cli import fingerprint
 from contract.record import json_text
 from tests.contract.vectors import VECTORS, Vector
 
@@ -17,8 +17,8 @@ FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 
 def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    fingerprint_command.add_arguments(parser)
-    return fingerprint_command.run(parser.parse_args(arguments))
+    fingerprint.add_arguments(parser)
+    return fingerprint.run(parser.parse_args(arguments))
 
 
 def give(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:

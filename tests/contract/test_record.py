@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.decode.json_form import read
+from agent.decode.json import read
 from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
 from contract.fingerprint import fingerprint
 from contract.moment import rfc3339

@@ -4,7 +4,7 @@ import cbor2
 import pytest
 from hypothesis import given
 
-from agent.decode import Undecodable, cbor_form
+from agent.decode import Undecodable, cbor
 from agent.delivery import Media
 from contract.event import Value
 from contract.values import DEPTH_MAX, Invalid
@@ -15,13 +15,13 @@ from tests.decode.deliveries import deliver, only, reason_of
 
 @given(maps(values), randoms)
 def test_any_encoding_of_a_value_is_read_as_the_value(entries: dict[str, Value], random: Random) -> None:
-    assert cbor_form.read(forms.cbor_form(entries, random)) == entries
+    assert cbor.read(forms.cbor_form(entries, random)) == entries
 
 
 @given(maps(values))
 def test_we_read_what_cbor2_writes(entries: dict[str, Value]) -> None:
     body = cbor2.dumps(entries)
-    assert cbor_form.read(body) == cbor2.loads(body) == entries
+    assert cbor.read(body) == cbor2.loads(body) == entries
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_we_read_what_cbor2_writes(entries: dict[str, Value]) -> None:
     ],
 )
 def test_item_is_read(item: str, value: object) -> None:
-    read = cbor_form.read(bytes.fromhex(item))
+    read = cbor.read(bytes.fromhex(item))
     assert read == value
     assert type(read) is type(value)
 
@@ -162,15 +162,15 @@ def test_what_is_not_well_formed_is_undecodable(body: str) -> None:
 @pytest.mark.parametrize("kind", [0x40, 0x60])
 @pytest.mark.parametrize("form", ["values", "keys", "bignums"])
 def test_the_chunks_of_all_strings_of_a_body_count_as_its_items(form: str, kind: int, strings: int) -> None:
-    chunks = cbor_form.ITEMS_MAX // strings + 1
+    chunks = cbor.ITEMS_MAX // strings + 1
     string = bytes((kind | 31,)) + bytes((kind,)) * chunks + b"\xff"
     body = {
         "values": b"\x9f" + string * strings + b"\xff",
         "keys": b"\xbf" + (string + b"\0") * strings + b"\xff",
         "bignums": b"\x9f" + (b"\xc2" + string) * strings + b"\xff",
     }[form]
-    with pytest.raises(Undecodable, match=f"more than {cbor_form.ITEMS_MAX} items"):
-        cbor_form.read(body)
+    with pytest.raises(Undecodable, match=f"more than {cbor.ITEMS_MAX} items"):
+        cbor.read(body)
 
 
 @pytest.mark.parametrize("body", ["01", "6161", "4101", "f6", "f5", "fb3fb999999999999a"])
@@ -181,7 +181,7 @@ def test_other_items_are_undecodable(body: str) -> None:
 
 def test_a_foreign_tag_around_everything_rejects_it() -> None:
     assert "tag 1 " in reason_of(deliver(b"\xc1\x81\xa0", Media.CBOR))
-    assert cbor_form.read(b"\xc1\x81\xa0") == Invalid("CBOR tag 1 has no place in an event")
+    assert cbor.read(b"\xc1\x81\xa0") == Invalid("CBOR tag 1 has no place in an event")
 
 
 def test_a_self_described_event_is_read() -> None:
@@ -191,4 +191,4 @@ def test_a_self_described_event_is_read() -> None:
 @given(maps(values, max_size=3), randoms)
 def test_split_cuts_where_the_items_are(entries: dict[str, Value], random: Random) -> None:
     body = forms.cbor_form([entries, 1, entries], random)
-    assert [cbor_form.read(piece) for piece in cbor_form.split(body)] == [entries, 1, entries]
+    assert [cbor.read(piece) for piece in cbor.split(body)] == [entries, 1, entries]

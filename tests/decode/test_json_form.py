@@ -1,6 +1,6 @@
 import pytest
 
-from agent.decode import Undecodable, json_form
+from agent.decode import Undecodable, json
 from agent.delivery import Media
 from contract.values import DEPTH_MAX, Invalid
 from tests.decode.deliveries import deliver, only, reason_of
@@ -103,10 +103,10 @@ def test_duplicate_field_in_the_only_event_rejects_it() -> None:
 
 @pytest.mark.parametrize("text", ['[{"a": 1}]', ' [ {"a": 1} , [] ,\t"x]" ]', "[]", '[1,"é"]'])
 def test_split_cuts_where_the_items_are(text: str) -> None:
-    items = json_form.read(text.encode())
-    assert [json_form.read(piece) for piece in json_form.split(text.encode())] == items
+    items = json.read(text.encode())
+    assert [json.read(piece) for piece in json.split(text.encode())] == items
 
 
 def test_constant_outside_an_event_is_a_rejected_event() -> None:
-    assert json_form.read(b"NaN") == Invalid("NaN is not a number in JSON")
+    assert json.read(b"NaN") == Invalid("NaN is not a number in JSON")
     assert "NaN" in reason_of(deliver(b"NaN", Media.JSON))

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.config.settings import IdentitySettings
 from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, Media
-from agent.identity import identify
-from agent.settings import IdentitySettings
+from agent.identity.identify import identify
 from benchmarks.bodies import BODY_BYTES, nasty_bodies
 from contract.record import Clock
 from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text

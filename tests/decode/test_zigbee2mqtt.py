@@ -10,7 +10,7 @@ from agent.decode.zigbee2mqtt import urn
 from agent.delivery import Delivery, Media
 from contract.event import Event
 from contract.fingerprint import fingerprint
-from simulators.sensors.zigbee_house import models
+from simulators.sensors.zigbee_network import models
 
 DEVICE = "urn:dev:mac:00158d0001234567"
 MOMENT = 1_763_706_012_345

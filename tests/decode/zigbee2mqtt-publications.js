@@ -1,5 +1,5 @@
 // Print what Zigbee2MQTT's real converters make of a report, for device models of many makers, no two of which say the same keys.
-// Run, with the modules of simulators/parts/zigbee2mqtt.py:
+// Run, with the modules of simulators/services/zigbee2mqtt.py:
 //   ONCEGATE_NODE_MODULES=… node zigbee2mqtt-publications.js > ../../simulators/sensors/zigbee-models.json
 'use strict';
 

@@ -4,9 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from agent import configuration, configuration_document
-from agent.store import database
+from agent.config import load, reference
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database
 from tests.docs.pages import ROOT, blocks
 
 DOCS = ROOT / "docs"
@@ -20,7 +20,7 @@ def test_every_commit_waits_for_the_flush(tmp_path: Path) -> None:
 
 
 def test_the_reference_of_the_configuration_is_the_settings() -> None:
-    assert (DOCS / "configuration.md").read_text() == configuration_document.document()
+    assert (DOCS / "configuration.md").read_text() == reference.document()
 
 
 def test_every_configuration_in_the_documents_is_taken() -> None:
@@ -34,7 +34,7 @@ def test_every_configuration_in_the_documents_is_taken() -> None:
     examples = [example for page in pages for example in blocks(page, "toml")]
     assert examples
     for example in examples:
-        configuration.parse(tomllib.loads(example), configuration.Source("example"), {})
+        load.parse(tomllib.loads(example), load.Source("example"), {})
 
 
 def test_every_dependency_of_a_gateway_has_its_line() -> None:

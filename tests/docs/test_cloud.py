@@ -2,7 +2,7 @@
 
 import re
 
-from cloud.metrics import Metrics
+from cloud.stream.metrics import Metrics
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "cloud.md").read_text()

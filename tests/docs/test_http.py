@@ -5,8 +5,8 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
+from agent.http.auth.tokens import Role, read_tokens
 from agent.http.limits import Limits
-from agent.http.tokens import Role, read_tokens
 from tests.docs.pages import ROOT, blocks
 from tests.http.serving import EVENT, FINGERPRINT, serving
 

@@ -4,7 +4,7 @@ import json
 import math
 import re
 
-from agent.forward.topic import create_command
+from agent.forward.kafka.topic import create_command
 from contract import topics
 from tests.docs.pages import ROOT
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.configuration import SECTIONS, key_of
+from agent.config.load import SECTIONS, key_of
 from tests.docs.pages import ROOT
 
 EFFECTS = "tests/agent/test_option_effects.py"

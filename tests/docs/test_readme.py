@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts.process import Command, Process
+from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
 
 README = ROOT / "README.md"
@@ -20,7 +20,7 @@ FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Process]:
     (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
-    command = (sys.executable, "-m", "agent.command_line", "run", "--config", "oncegate.toml")
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", "oncegate.toml")
     environment = {"ONCEGATE_COAP__BIND": "[::1]:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0", "PYTHONPATH": str(ROOT)}
     process = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, environment))
     process.start()
@@ -47,7 +47,7 @@ def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
 
 def oncegate(*arguments: str, folder: Path, given: str = "") -> str:
     return subprocess.run(
-        [sys.executable, "-m", "agent.command_line", *arguments],
+        [sys.executable, "-m", "agent.cli.main", *arguments],
         input=given,
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts.process import Process
+from simulators.services.process import Process
 from tests.docs.pages import ROOT
 from tests.support.agent_process import agent_process
 
@@ -78,7 +78,7 @@ def link(agent: Process, lose: Lose) -> Iterator[int]:
 
 
 def events(folder: Path) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "agent.command_line", "events", "--limit", "1000"]
+    command = [sys.executable, "-m", "agent.cli.main", "events", "--limit", "1000"]
     done = subprocess.run(
         [*command, "--config", str(folder / "oncegate.toml")], capture_output=True, text=True, check=True, cwd=ROOT
     )

@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
 
-from agent.doctor import receipts
-from agent.doctor.finding import Condition, Finding
-from agent.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
-from agent.settings import KafkaSettings, ReceiptSettings
+from agent.cli.doctor import receipts
+from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
+from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.status import EventCounts, Status
 from contract import topics
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.kafka_side import KafkaSide
 from tests.store.stores import HandClock, make_store
 from tests.support.waiting import wait_until
@@ -137,7 +137,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
     )
 
     def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "agent.command_line", "doctor", "--config", str(file), *arguments]
+        command = [sys.executable, "-m", "agent.cli.main", "doctor", "--config", str(file), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     async def pin(table: str) -> None:

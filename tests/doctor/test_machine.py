@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.doctor.examination import examine
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
+from agent.cli.doctor.ports import check_ports
+from agent.cli.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
 from agent.clock import SystemClock
-from agent.doctor.examination import examine
-from agent.doctor.finding import Condition
-from agent.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
-from agent.doctor.ports import check_ports
-from agent.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
-from agent.settings import (
+from agent.config.settings import (
     CoapSettings,
     GatewaySettings,
     HttpSettings,
@@ -23,8 +23,8 @@ from agent.settings import (
     Settings,
     StoreSettings,
 )
-from agent.store import database
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
 from contract.record import Clock as Trust
@@ -57,13 +57,13 @@ MOUNTS = """\
 def test_a_mount_that_breaks_the_promise_is_named(
     folder: str, condition: Condition, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.doctor.machine.existing", lambda path: path)
+    monkeypatch.setattr("agent.cli.doctor.machine.existing", lambda path: path)
     (finding,) = check_mount(Path(folder), MOUNTS)
     assert (finding.condition, text in finding.text) == (condition, True), finding
 
 
 def test_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.doctor.machine.existing", lambda path: path)
+    monkeypatch.setattr("agent.cli.doctor.machine.existing", lambda path: path)
     (finding,) = check_mount(Path("/tmp/x"), "\n".join(MOUNTS.splitlines()[:2]))
     assert finding.condition is Condition.WRONG
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.doctor.finding import Condition, Finding
-from agent.doctor.mqtt import check_mqtt, judge_mosquitto
-from agent.settings import MqttSettings
-from simulators.parts.mosquitto import Mosquitto
-from simulators.parts.zigbee2mqtt import Zigbee2Mqtt
+from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.mqtt import check_mqtt, judge_mosquitto
+from agent.config.settings import MqttSettings
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import wait_until
 
@@ -136,7 +136,7 @@ def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mos
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
             wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
-            command = [sys.executable, "-m", "agent.command_line", "doctor", "--json", "--config", str(configuration)]
+            command = [sys.executable, "-m", "agent.cli.main", "doctor", "--json", "--config", str(configuration)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     findings = [json.loads(line) for line in done.stdout.splitlines()]
     of_mqtt = [finding for finding in findings if finding["check"] in ("mqtt", "zigbee2mqtt")]

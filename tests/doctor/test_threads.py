@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.doctor.finding import Condition
-from agent.doctor.threads import check_threads, tasks_max
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.threads import check_threads, tasks_max
 
 UNIT = Path(__file__).parents[2] / "systemd" / "oncegate.service"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from simulators import coap
-from simulators.parts.mosquitto import Mosquitto
-from simulators.parts.process import Command, Process
+from simulators import wire
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
 from tests.mqtt.agents import accepted, rejected
 from tests.mqtt.publisher import Publisher
 from tests.support.memory_group import memory_group
@@ -60,7 +60,7 @@ def _datagrams(port: int, body: Callable[[int], bytes]) -> Callable[[threading.E
             while not stop.is_set():
                 number += 1
                 with suppress(OSError):  # the kernel may refuse for want of room
-                    stranger.send(coap.Request(body(number), 50).datagram(number % 65_536, number.to_bytes(4, "big")))
+                    stranger.send(wire.Request(body(number), 50).datagram(number % 65_536, number.to_bytes(4, "big")))
 
     return flood
 
@@ -108,7 +108,7 @@ def _acked(port: int, body: bytes) -> bool:
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
         sensor.connect(("::1", port))
         sensor.settimeout(5.0)
-        sensor.send(coap.Request(body, 50).datagram(7, b"mine"))
+        sensor.send(wire.Request(body, 50).datagram(7, b"mine"))
         with suppress(OSError):
             return sensor.recv(1_500)[1] == 0x44
     return False
@@ -128,7 +128,7 @@ def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_pa
             f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\nversion = "{version}"\n'
             '[[mqtt.subscriptions]]\ntopic = "plant/{device}"\nformat = "json"\n'
         )
-        command = group.wrap((sys.executable, "-m", "agent.command_line", "run", "--config", str(file)))
+        command = group.wrap((sys.executable, "-m", "agent.cli.main", "run", "--config", str(file)))
         agent = stack.enter_context(Process(Command("agent", command, tmp_path / "agent.log")))
         log = tmp_path / "agent.log"
         wait_until(lambda: "mqtt=connected" in log.read_text(), "the agent is at the broker")

@@ -14,11 +14,11 @@ from simulators import ledger
 from simulators.evidence import delta
 from simulators.evidence.row import Row
 from simulators.ledger import Line, Told
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
-from simulators.voice import Kind, kind_of
+from simulators.payloads import Kind, kind_of
 from tests.support.waiting import wait_until
 
 RUN_SECONDS_MAX = 400

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.kafka_side import KafkaSide
 
 

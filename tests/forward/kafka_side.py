@@ -27,12 +27,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     PartitionMetadata,
 )
 
-from agent.forward.client import LastError
-from agent.forward.error import SessionError
-from agent.forward.metadata import raw_metadata
-from agent.forward.topic import LeaderEpochs, TopicWatch, topic_id
-from agent.forward.transaction import GROUP_PREFIX, Marker, parse_marker
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.transaction import GROUP_PREFIX, Marker, parse_marker
+from agent.forward.errors import SessionError
+from agent.forward.kafka.client import LastError
+from agent.forward.kafka.metadata import raw_metadata
+from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, topic_id
 from contract import topics
 from contract.receipt import Receipt
 from tests.support.waiting import Progress, wait_until

@@ -20,11 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agent import configuration
-from agent.forward import at_most_once, exactly_once
-from agent.forward.at_most_once import AtMostOnceSession, _Ledger
-from agent.forward.exactly_once import TransactionalSession
-from agent.forward.transactional import Transactions
+from agent.config import load
+from agent.forward.delivery import at_most_once, exactly_once
+from agent.forward.delivery.at_most_once import AtMostOnceSession, _Ledger
+from agent.forward.delivery.exactly_once import TransactionalSession
+from agent.forward.delivery.transactional import Transactions
 from agent.service import serve
 from agent.store.event_store import EventStore
 
@@ -75,7 +75,7 @@ BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (Eve
 
 def main() -> None:
     """Live and die."""
-    settings = configuration.load(Path(sys.argv[1]))
+    settings = load.load(Path(sys.argv[1]))
     kills, seed = int(sys.argv[2]), int(sys.argv[3])
     random = Random(seed)
     logging.basicConfig(level=logging.INFO)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from random import Random
 
 from agent.clock import SystemClock
+from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import Forwarder
-from agent.forward.receipts import Receipts
-from agent.settings import KafkaSettings, ReceiptSettings
+from agent.forward.receipts.poller import Receipts
 from agent.store.port import Outbox
 from agent.telemetry.links import Links
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from agent.forward.account import Account, read_account
-from agent.forward.held import Held, read_held, write_held
-from agent.forward.oversized import REASON
+from agent.forward.delivery.held import Held, read_held, write_held
+from agent.forward.delivery.in_doubt import Account, read_account
+from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import assert_each_once
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, sequence

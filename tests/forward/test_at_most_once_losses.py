@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from agent.forward.at_most_once import AtMostOnceSession
-from agent.settings import KafkaSettings
-from simulators.parts import ports
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.at_most_once import AtMostOnceSession
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
 from tests.forward.answer_link import AnswerLink, Request
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide, sequence
@@ -109,7 +109,7 @@ def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missin
         return answer
 
     monkeypatch.setattr(owner, method, deadly)
-    monkeypatch.setattr("agent.forward.at_most_once.FLIGHT_EVENTS_MAX", EVENTS)
+    monkeypatch.setattr("agent.forward.delivery.at_most_once.FLIGHT_EVENTS_MAX", EVENTS)
     with forwarding(kafka.settings(MODE), outbox):
         wait_until(killed.is_set, "the broker is killed")
         broker.start()

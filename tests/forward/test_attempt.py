@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from agent.forward.attempt import attempt
-from agent.forward.error import UnreachableError
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka.attempt import attempt
 
 
 def test_an_answer_is_given_and_an_error_raised() -> None:
@@ -27,7 +27,7 @@ def test_a_call_that_hangs_is_left_behind() -> None:
 
 
 def test_a_call_that_hangs_does_not_keep_the_agent_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.forward.attempt.STOP_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("agent.forward.kafka.attempt.STOP_SECONDS_MAX", 0.2)
     never, stop = threading.Event(), threading.Event()
     stop.set()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.settings import IdentitySettings, StoreSettings
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.status import read_status
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from contract.event import Event
-from simulators.parts.process import Process
+from simulators.services.process import Process
 from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.test_kills import stored_labels
 from tests.store.stores import HandClock, accept

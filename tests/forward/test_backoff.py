@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.backoff import BACKOFF_SECONDS_FIRST, BACKOFF_SECONDS_MAX, Backoff
+from agent.backoff import BACKOFF_SECONDS_FIRST, BACKOFF_SECONDS_MAX, Backoff
 
 
 @given(seed=st.integers(), attempts=st.integers(1, 100))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from agent.forward.client import LastError, producer_config, wait_for
-from agent.forward.error import KafkaSettingsError, UnreachableError
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import KafkaSettingsError, UnreachableError
+from agent.forward.kafka.client import LastError, producer_config, wait_for
 
 FIXED: dict[str, str | None] = {"acks": "all", "transactional.id": None}
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.parts.cluster import Cluster
+from simulators.services.cluster import Cluster
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide, sequence

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide, sequence
@@ -177,7 +177,7 @@ def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
     with lines(broker, cuts) as made:
         send_bursts(made, count=1)
         with monkeypatch.context() as patch:
-            patch.setattr("agent.forward.confirmation.CONFIRM_MS", 10**9)
+            patch.setattr("agent.forward.delivery.confirmation.CONFIRM_MS", 10**9)
             for line in made:
                 line.outbox.append(*readings((BURSTS - 1) * BURST_EVENTS, BURST_EVENTS))
             for line in made:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.decision import PartitionView, Rules, Verdict, View, choose_table, decide
+from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, choose_table, decide
 from agent.store.port import Batch, Offsets
 from contract.receipt import Receipt
 

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from agent.clock import SystemClock
+from agent.forward.delivery.transaction import read_intent
 from agent.forward.forwarder import Forwarder
-from agent.forward.link import CLONED, REACHABLE
-from agent.forward.transaction import read_intent
+from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, OutboxError
 from agent.telemetry.links import LinkName, Links

@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 
-from agent.forward.mode import Way
-from agent.forward.recovery import end_what_hangs
-from agent.forward.transaction import Intent, Marker
+from agent.forward.delivery.session import Way
+from agent.forward.delivery.transaction import Intent, Marker
+from agent.forward.delivery.transaction_recovery import end_what_hangs
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import PARTITIONS, KafkaSide
@@ -104,7 +104,8 @@ def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: st
     assert_each_once(kafka, outbox)
 
 
-# A broker that comes back may call a transaction committed and leave it open in the topic (agent/forward/recovery.py).
+# A broker that comes back may call a transaction committed and leave it open in the topic
+# (agent/forward/delivery/transaction_recovery.py).
 @pytest.mark.parametrize(
     "end",
     [Broker.stop, Broker.kill, *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)]],

@@ -15,13 +15,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ConfigResource,
 )
 
-from agent.doctor.finding import Condition
-from agent.doctor.kafka import Connection, check_broker
-from agent.settings import KafkaSettings
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.kafka import Connection, check_broker
+from agent.config.settings import KafkaSettings
 from agent.telemetry.links import LinkName, Links
-from simulators.parts import ports
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
 from tests.forward.certificates import Authority
 from tests.forward.checks import assert_each_once
 from tests.forward.events import readings

@@ -18,10 +18,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
     ResourceType,
 )
 
-from agent.settings import KafkaSettings
-from simulators.parts import ports, programs
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from agent.config.settings import KafkaSettings
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.install import programs
+from simulators.services.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import KafkaSide

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agent.forward.transaction import GROUP_PREFIX
-from agent.settings import KafkaSettings
-from simulators.parts import ports
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.transaction import GROUP_PREFIX
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
 from tests.forward.answer_link import AnswerLink
 from tests.forward.checks import assert_each_once, assert_nothing_lost
 from tests.forward.events import readings

@@ -12,13 +12,13 @@ from random import Random
 import pytest
 
 from agent.clock import SystemClock
-from agent.forward.error import KafkaSettingsError
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import KafkaSettingsError
 from agent.forward.forwarder import Forwarder
-from agent.settings import KafkaSettings
 from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide, header, headers, sequence

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from agent.forward.client import LastError
-from agent.forward.group import Group, read_receipt
+from agent.forward.kafka.client import LastError
+from agent.forward.receipts.group_offsets import Group, read_receipt
 from contract.receipt import Receipt
 
 TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.settings import IdentitySettings, StoreSettings
+from agent.config.settings import IdentitySettings, StoreSettings
 from agent.status import read_status
-from agent.store import database, tables
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
-from agent.store.reader import Epochs
+from agent.store.read.events import Epochs
+from agent.store.schema import database, tables
 from contract.event import Event
 from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.mortal_agent import BATCHES_MAX, EVENTS_PER_BATCH

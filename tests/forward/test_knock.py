@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.client import REQUEST_SECONDS_MAX
-from agent.forward.error import UnreachableError
-from agent.forward.knock import PORT, knock, parse
-from simulators.parts import ports
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX
+from agent.forward.kafka.connect import PORT, knock, parse
+from simulators.services import ports
 
 NOBODY = "127.0.0.1:1"
 
@@ -62,7 +62,7 @@ def test_the_reason_names_the_server(servers: str, reason: str) -> None:
 
 
 def test_a_server_that_does_not_answer_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.forward.knock.REQUEST_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("agent.forward.kafka.connect.REQUEST_SECONDS_MAX", 0.1)
 
     with pytest.raises(UnreachableError, match=f"{silent}: no answer"):
         knock(silent, threading.Event())

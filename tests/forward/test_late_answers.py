@@ -8,14 +8,14 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from agent.forward.account import Account
-from agent.forward.at_least_once import AtLeastOnce
-from agent.forward.client import producer_config
-from agent.forward.exactly_once import ExactlyOnce
-from agent.settings import KafkaSettings
-from simulators.parts import ports
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.at_least_once import AtLeastOnce
+from agent.forward.delivery.exactly_once import ExactlyOnce
+from agent.forward.delivery.in_doubt import Account
+from agent.forward.kafka.client import producer_config
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
 from tests.forward.answer_link import AnswerLink, Request
 from tests.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.forward.events import readings

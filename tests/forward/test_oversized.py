@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from agent.forward import oversized
-from agent.forward.error import UnreachableError
-from agent.forward.held import read_held
-from agent.forward.link import UNREACHABLE
-from agent.forward.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery import oversized
+from agent.forward.delivery.held import read_held
+from agent.forward.delivery.oversized import HELD_MAX, REASON, RETRY_MS, Oversized
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka.health import UNREACHABLE
 from agent.store.facts import OVERSIZED
 from agent.store.port import Batch, StoredEvent
 from agent.telemetry.links import LinkName
 from contract.event import Event
 from contract.record import encode_tail
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import assert_each_once, assert_nothing_lost
 from tests.forward.events import device, readings
 from tests.forward.kafka_side import KafkaSide
@@ -123,7 +123,7 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
 def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up(
     broker: Broker, kafka: KafkaSide, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.forward.topic.REQUEST_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("agent.forward.kafka.topic.REQUEST_SECONDS_MAX", 1.0)
     outbox = MemoryOutbox()
     outbox.append(*readings(10), LARGE)
 

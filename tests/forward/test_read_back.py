@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.decision import Decision, PartitionView, Verdict, View
-from agent.forward.read_back import Found, Reign, overrule, to_read_back
+from agent.forward.receipts.rules import Decision, PartitionView, Verdict, View
+from agent.forward.receipts.truncation import Found, Reign, overrule, to_read_back
 from agent.store.port import Batch, LabelRange, Offsets
 
 PROCESSED = Decision(Verdict.PROCESSED)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.forward.hold import read_hold
-from agent.forward.link import FAILING
-from agent.forward.receipts import FLOWING, HELD
-from agent.settings import KafkaSettings
+from agent.config.settings import KafkaSettings
+from agent.forward.kafka.health import FAILING
+from agent.forward.receipts.hold import read_hold
+from agent.forward.receipts.poller import FLOWING, HELD
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
-from simulators.parts.kafka import Broker
+from simulators.services.kafka import Broker
 from tests.forward.checks import wait_until_forwarded
 from tests.forward.events import readings
 from tests.forward.kafka_side import GROUP, KafkaSide

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.records import encode, read_front
+from agent.forward.kafka.record import encode, read_front
 from agent.store.port import StoredEvent
 from contract.event import Event, Label
 from contract.record import Clock, Shared, encode_tail

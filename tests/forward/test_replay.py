@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.replay_command import Tally
+from agent.cli.replay import Tally
 from agent.status import read_status
-from agent.store import database
-from agent.store.kept import positions_of
 from agent.store.layout import FILE_NAME
+from agent.store.read.kept import positions_of
+from agent.store.schema import database
 from contract.event import Event
 from tests.forward.kafka_side import KafkaSide, header
 from tests.forward.running import GATEWAY
@@ -39,7 +39,7 @@ def configure(folder: Path, bootstrap_servers: str, topic: str = "t") -> Path:
 
 
 def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agent.command_line", "replay", "--config", str(configuration), *arguments]
+    command = [sys.executable, "-m", "agent.cli.main", "replay", "--config", str(configuration), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

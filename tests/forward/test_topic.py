@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from agent.forward.client import LastError
-from agent.forward.error import TopicMissingError, UnreachableError
-from agent.forward.topic import TopicWatch
+from agent.forward.errors import TopicMissingError, UnreachableError
+from agent.forward.kafka.client import LastError
+from agent.forward.kafka.topic import TopicWatch
 
 
 class FakeAdmin:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.group import NOBODY
-from agent.forward.read_back import Found
-from agent.forward.transaction import Intent, Marker, parse_marker, read_intent
+from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
+from agent.forward.receipts.group_offsets import NOBODY
+from agent.forward.receipts.truncation import Found
 from agent.store.port import Batch, Offsets
 from contract.event import Label
 

@@ -8,10 +8,10 @@ from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.forward.decision import PartitionView, Rules, Verdict, View, decide
-from agent.forward.error import LeaderChangedError
-from agent.forward.read_back import Found, Reign, overrule, to_read_back
-from agent.forward.window import Flight
+from agent.forward.delivery.in_flight import Flight
+from agent.forward.errors import LeaderChangedError
+from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
+from agent.forward.receipts.truncation import Found, Reign, overrule, to_read_back
 from agent.store.port import Batch, LabelRange
 from contract.receipt import Receipt
 

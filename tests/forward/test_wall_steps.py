@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.forward.error import ClockSetBackError
-from agent.forward.wall_steps import STEP_MS_MAX, WallSteps
-from simulators.parts.kafka import Broker
-from simulators.parts.process import Command, Process
+from agent.forward.errors import ClockSetBackError
+from agent.forward.kafka.wall_steps import STEP_MS_MAX, WallSteps
+from simulators.services.kafka import Broker
+from simulators.services.process import Command, Process
 from tests.forward.kafka_side import KafkaSide
 from tests.store.stores import HandClock
 from tests.support.steppable_clock import SteppableClock
@@ -47,7 +47,7 @@ class Gateway:
             f'[http]\nbind = "127.0.0.1:0"\n[receipts]\npoll_seconds = 0.3\n[kafka]\ndelivery = "{delivery}"\n'
             f'bootstrap_servers = "{kafka.bootstrap_servers}"\ntopic = "{kafka.topic}"\n'
         )
-        command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(file))
+        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
         self.process = Process(Command("agent", command, folder / "agent.log", environment=self.clock.environment))
         self._sent = 0
 

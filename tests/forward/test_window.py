@@ -5,9 +5,9 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.error import LeaderChangedError, RenewalError, SessionError
-from agent.forward.topic import LeaderEpochs
-from agent.forward.window import Flight, Window
+from agent.forward.delivery.in_flight import Flight, Window
+from agent.forward.errors import LeaderChangedError, RenewalError, SessionError
+from agent.forward.kafka.topic import LeaderEpochs
 from agent.store.port import Batch, Offsets
 
 

@@ -10,16 +10,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from agent.config.settings import DevicesSettings, GatewaySettings, HttpSettings, IdentitySettings
 from agent.delivery import Receive
 from agent.http.limits import Limits
 from agent.http.server import HttpServer
 from agent.observation import observe
 from agent.pipeline import Pipeline
-from agent.settings import DevicesSettings, GatewaySettings, HttpSettings, IdentitySettings
-from agent.store import database
 from agent.store.event_store import EventStore
+from agent.store.schema import database
+from agent.telemetry.activity import LastWords
 from agent.telemetry.links import Links
-from agent.watch import LastWords
 from tests.http.client import Client
 from tests.store.stores import GATEWAY, HandClock, make_store
 

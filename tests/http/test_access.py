@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.http.access import open_access
+from agent.config.settings import HttpSettings
+from agent.http.auth.access import open_access
+from agent.http.auth.tokens import Role, read_tokens
 from agent.http.errors import BindError, HttpSettingsError
-from agent.http.tokens import Role, read_tokens
-from agent.settings import HttpSettings
 from tests.http.client import Raw, post_bytes
 from tests.http.serving import EVENT, serving, token_file
 from tests.store.stores import stored_events

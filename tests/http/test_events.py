@@ -8,9 +8,9 @@ from pathlib import Path
 import cbor2
 import pytest
 
+from agent.config.settings import DevicesSettings
 from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.http.reply import MEDIA_TYPES
-from agent.settings import DevicesSettings
 from tests.http.client import Raw, post_bytes
 from tests.http.serving import EVENT, FINGERPRINT, POST, serving
 from tests.store.stores import FaultyConnection, open_faulty, stored_events

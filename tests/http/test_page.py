@@ -14,11 +14,11 @@ import pytest
 
 from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
-from agent.watch import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
+from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
 from contract.event import Event
 from contract.record import Clock as Trust
 from contract.record import Shared
-from simulators.parts import browser
+from simulators.services import browser
 from tests.http.serving import EVENT, FINGERPRINT, serving, token_file
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"

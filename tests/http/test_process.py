@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import read_packed
-from simulators.parts.process import Process
+from agent.store.read.events import read_packed
+from agent.store.schema import database
+from simulators.services.process import Process
 from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
@@ -144,7 +144,7 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
     ):
         configuration.write_text(text.replace('bind = "127.0.0.1:0"', "") + line + "\n")
         for verb in ("check", "run"):
-            command = [sys.executable, "-m", "agent.command_line", verb, "--config", str(configuration)]
+            command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(configuration)]
             said = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (said.returncode, message in said.stderr, "Traceback" in said.stderr) == (2, True, False)
 
@@ -153,7 +153,7 @@ def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:
     port = start(agent)
     other = configuration.with_name("other.toml")
     other.write_text(configuration.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}").replace('/state"', '/2"'))
-    command = [sys.executable, "-m", "agent.command_line", "run", "--config", str(other)]
+    command = [sys.executable, "-m", "agent.cli.main", "run", "--config", str(other)]
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (second.returncode, f"127.0.0.1:{port}" in second.stderr, "Traceback" in second.stderr) == (1, True, False)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.settings import HttpSettings
+from agent.http.auth.tls import open_tls
 from agent.http.errors import HttpSettingsError
 from agent.http.limits import Limits
-from agent.http.tls import open_tls
-from agent.settings import HttpSettings
 from tests.http.client import Client, Raw, post_bytes
 from tests.http.serving import EVENT, serving
 from tests.support.waiting import until

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.config.identity_rules import IdentityRule
+from agent.config.settings import DevicesSettings, IdentitySettings, StoreSettings
 from agent.delivery import Answer, Delivery, Media
-from agent.identity_rules import IdentityRule
 from agent.pipeline import Pipeline
-from agent.settings import DevicesSettings, IdentitySettings, StoreSettings
 from agent.store.event_store import EventStore
 from agent.store.port import StoredEvent
 from tests.store.stores import GATEWAY, HandClock, stored_events

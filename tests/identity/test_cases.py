@@ -8,9 +8,9 @@ from pathlib import Path
 import cbor2
 import pytest
 
+from agent.config.identity_rules import IdentityRule
+from agent.config.settings import DevicesSettings
 from agent.delivery import Media, Status
-from agent.identity_rules import IdentityRule
-from agent.settings import DevicesSettings
 from contract.record import Shared
 from tests.identity.gateway import DEVICE, gateway
 from tests.store.stores import HandClock, crash_image

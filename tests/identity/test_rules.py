@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.configuration import ConfigurationError, Source, parse
-from agent.identity import rule_for
-from agent.identity_rules import IdentityRule, read_rules
+from agent.config.identity_rules import IdentityRule, read_rules
+from agent.config.load import ConfigurationError, Source, parse
+from agent.identity.identify import rule_for
 from contract.fingerprint import IDENTITY_FIELDS
 from tests.docs.pages import ROOT, blocks
 from tests.identity.gateway import DEVICE, gateway
@@ -82,7 +82,7 @@ async def test_the_command_computes_what_the_gateway_stores(tmp_path: Path) -> N
     event = {"device": DEVICE, "id": 7, "time": 1_763_706_000_000, "data": {"t": 21.5}}
     async with gateway(tmp_path, HandClock(), IdentityRule("*", fields)) as taken:
         stored = (await taken.take(event)).fingerprints[0].hex()
-    command = (sys.executable, "-m", "agent.command_line", "fingerprint", "--fields", ",".join(fields))
+    command = (sys.executable, "-m", "agent.cli.main", "fingerprint", "--fields", ",".join(fields))
     run = partial(subprocess.run, input=json.dumps(event), capture_output=True, text=True, check=True)
     printed = (await asyncio.to_thread(run, command)).stdout
     assert printed == f"{stored}\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.identity_warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
+from agent.identity.warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
 from agent.store.port import Candidate, Outcome
 from contract.event import Event
 from contract.record import Clock, Shared

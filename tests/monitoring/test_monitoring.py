@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts import debian
+from simulators.services.install import debian
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "monitoring"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.status import read_status
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import read_packed
-from simulators.parts.process import Process
+from agent.store.read.events import read_packed
+from agent.store.schema import database
+from simulators.services.process import Process
 from tests.support.agent_process import agent_process
 
 

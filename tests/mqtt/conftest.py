@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 from tests.mqtt.publisher import Publisher
 
 

@@ -10,11 +10,11 @@ from random import Random
 from typing import TypedDict, Unpack
 
 from agent.clock import SystemClock
+from agent.config.settings import MqttSettings
+from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Delivery, Respond, Status
 from agent.mqtt.reception import Tuning
 from agent.mqtt.subscriber import Subscriber
-from agent.mqtt.topics import Subscription
-from agent.settings import MqttSettings
 from agent.telemetry.links import Links
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import until_count, wait_until

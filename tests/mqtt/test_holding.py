@@ -6,14 +6,14 @@ import asyncio
 import json
 import tracemalloc
 
+from agent.config.settings import MqttSettings
+from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
 from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.mqtt.packets import Message
 from agent.mqtt.reception import Reception, Tuning
 from agent.mqtt.routes import Routes
-from agent.mqtt.topics import TOPIC_BYTES_MAX, Subscription
 from agent.mqtt.zigbee_names import STRANGERS_MAX, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
-from agent.settings import MqttSettings
 from tests.coap.stepped_loop import SteppedLoop
 from tests.mqtt.gateway import DURABLE, Recorder
 from tests.mqtt.learning import learn

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agent.config.subscriptions import Subscription
 from agent.delivery import Delivery, Media, Respond
 from agent.mqtt.connection import READS_PER_TURN
-from agent.mqtt.topics import Subscription
 from agent.pace import TURN_SECONDS_MAX
 from tests.coap.stepped_loop import SteppedLoop
 from tests.mqtt.gateway import DURABLE, Recorder, running

@@ -16,11 +16,11 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from agent.config.subscriptions import Subscription
 from agent.decode import REJECTED_BYTES_MAX
 from agent.delivery import Media
-from agent.mqtt.topics import Subscription
 from agent.mqtt.zigbee_names import LIST_BYTES_MAX
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 from tests.mqtt.gateway import Options, Recorder, begin_session, running
 from tests.mqtt.publisher import SECONDS_MAX, Publisher
 from tests.mqtt.raw_broker import PUBLISH, SUBACK, packet, publish, raw_broker

@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 from tests.mqtt.agents import accepted, agent, rejected, stored
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import wait_for_count, wait_until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.subscriptions import Subscription
 from agent.delivery import Media
-from agent.mqtt.topics import Subscription
-from simulators.parts import programs
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.install import programs
+from simulators.services.mosquitto import Mosquitto
 from tests.mqtt.gateway import Recorder, running
 from tests.support.waiting import wait_until
 

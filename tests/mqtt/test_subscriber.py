@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Media, Status
 from agent.mqtt.reception import Tuning
-from agent.mqtt.topics import Subscription
-from simulators.parts.mosquitto import Mosquitto
+from simulators.services.mosquitto import Mosquitto
 from tests.mqtt.gateway import DURABLE, GATEWAY, Options, Recorder, begin_session, running, wait_for_state
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import wait_until

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agent.config.subscriptions import Subscription, base_topic, read_subscriptions
 from agent.delivery import Media
-from agent.mqtt.topics import Subscription, base_topic, read_subscriptions
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mqtt.turns import Turns
+from agent.mqtt.ack_order import Turns
 
 
 @given(st.permutations(list(range(1, 9))), st.sets(st.integers(1, 8)))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts import zigbee2mqtt
-from simulators.parts.mosquitto import Mosquitto
-from simulators.parts.zigbee2mqtt import FIRST_TEMPERATURE, Zigbee2Mqtt, ieee_address
+from simulators.services import zigbee2mqtt
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.zigbee2mqtt import FIRST_TEMPERATURE, Zigbee2Mqtt, ieee_address
 from tests.mqtt.agents import accepted, agent, stored
 from tests.mqtt.publisher import Publisher
 from tests.support.waiting import wait_for_count, wait_until

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agent.mqtt.topics import TOPIC_BYTES_MAX
+from agent.config.subscriptions import TOPIC_BYTES_MAX
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, Kind, ZigbeeNames
 from tests.mqtt.learning import learn
 

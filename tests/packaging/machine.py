@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from simulators.parts import programs
-from simulators.parts.process import Command, Process
+from simulators.services.install import programs
+from simulators.services.process import Command, Process
 from tests.packaging.roots import Root
 from tests.support.waiting import wait_until
 

@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from simulators.parts import programs
-from simulators.parts.error import PartError
+from simulators.services.error import PartError
+from simulators.services.install import programs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import read_packed
-from simulators import coap
-from simulators.parts import ports, programs
+from agent.store.read.events import read_packed
+from agent.store.schema import database
+from simulators import wire
+from simulators.services import ports
+from simulators.services.install import programs
 from tests.packaging.machine import STATE_MEGABYTES, Machine
 from tests.packaging.roots import Root
 from tests.support.hanging import hung
@@ -43,8 +44,8 @@ class Sensor:
         number, self.next = self.next, self.next + 1
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"x":"%s"}}' % (number, b"x" * size)
         try:
-            self._socket.send(coap.Request(body, 50).datagram(number, number.to_bytes(4, "big")))
-            message = coap.parse(self._socket.recv(2048))
+            self._socket.send(wire.Request(body, 50).datagram(number, number.to_bytes(4, "big")))
+            message = wire.parse(self._socket.recv(2048))
         except (TimeoutError, ConnectionRefusedError):
             return ""
         assert message is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.event import Event
-from simulators.parts import programs
+from simulators.services.install import programs
 from tests.packaging.roots import CHECKOUT, Root
 from tests.store.stores import HandClock, accept, batch, make_store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts import jars, java
-from simulators.parts.error import PartError
-from simulators.parts.jar import Coordinates, Jar, parse_coordinates, read_lock, write_lock
+from simulators.services.error import PartError
+from simulators.services.install import jars, java
+from simulators.services.install.jar import Coordinates, Jar, parse_coordinates, read_lock, write_lock
 
 GOOD = b"the bytes that were pinned"
 COORDINATES = Coordinates("org.example", "part", "1.0")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from simulators.parts.postgres import Postgres
+from simulators.services.postgres import Postgres
 
 
 def test_what_is_committed_survives_a_kill(tmp_path: Path) -> None:

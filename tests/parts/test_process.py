@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts import session
-from simulators.parts.error import PartError, PartTimeoutError
-from simulators.parts.process import Command, Process
+from simulators.services import session
+from simulators.services.error import PartError, PartTimeoutError
+from simulators.services.process import Command, Process
 from tests.support.waiting import wait_until
 
 # A child with a child of its own, which ignores SIGTERM.
@@ -18,7 +18,7 @@ FAMILY = "trap '' TERM; sleep 1000 & echo started; wait; wait"
 PARENT = """
 import sys, threading
 from pathlib import Path
-from simulators.parts.process import Command, Process
+from simulators.services.process import Command, Process
 process = Process(Command("child", ("/bin/sh", "-c", sys.argv[1]), Path(sys.argv[2])))
 starter = threading.Thread(target=process.start)  # ends at once: a thread's end must not end the child
 starter.start()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulators.parts import debian, programs
-from simulators.parts.error import PartError
+from simulators.services.error import PartError
+from simulators.services.install import debian, programs
 
 
 @pytest.mark.parametrize("program", programs.PACKAGES)

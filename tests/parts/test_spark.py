@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from contract import topics
-from simulators.parts import session, spark
-from simulators.parts.kafka import Broker
+from simulators.services import session, spark
+from simulators.services.kafka import Broker
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Happened, Refused, Sent
-from simulators.oracle.casebook import AHEAD
+from simulators.oracle.evidence_database import AHEAD
 from tests.simulators.changes import (
     altered,
     choose,

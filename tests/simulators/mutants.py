@@ -32,16 +32,16 @@ def ack_before_commit() -> None:
 
 def fingerprint_forgotten() -> None:
     """Recognise no event that is on disk."""
-    from agent.store.fingerprints import Fingerprints
+    from agent.store.fingerprints.index import Fingerprints
 
     Fingerprints.position = lambda *_: None  # type: ignore[method-assign]
 
 
 def fingerprint_remembered_before_commit() -> None:
     """Remember an event before its commit, on a disk some of whose commits fail."""
-    from agent.store.committer import Committer
-    from agent.store.decision import Decision
     from agent.store.port import Outcome, Submission
+    from agent.store.write.committer import Committer
+    from agent.store.write.decision import Decision
 
     remembered: set[bytes] = set()
     random = Random(1)
@@ -67,7 +67,7 @@ def fingerprint_remembered_before_commit() -> None:
 
 def sequence_reused() -> None:
     """Go on in the epoch that the store knows, so that an older copy of it gives its labels again."""
-    from agent.store.committer import Committer
+    from agent.store.write.committer import Committer
 
     opened = Committer.open
 
@@ -85,9 +85,9 @@ def key_too_wide() -> None:
     """Put the moment of receipt into the fingerprint."""
     from hashlib import blake2b
 
-    from agent import identity
+    from agent.identity import identify
 
-    module: Any = identity
+    module: Any = identify
     real = module.fingerprint
 
     def with_moment(*arguments: Any, **named: Any) -> bytes:
@@ -115,14 +115,14 @@ def late_event_dropped() -> None:
     """Write what is fresh, and forget what would have to be looked up."""
     from pyspark.sql import functions as F
 
-    from cloud import lookup
+    from cloud.table import lookup
 
     lookup.without_found = lambda survivors, found: survivors.filter(F.col("fresh"))
 
 
 def receipt_before_commit() -> None:
     """Commit the receipts of a batch, and then write it."""
-    from cloud import batch
+    from cloud.stream import batch
 
     write = batch.BatchWriter._write
 
@@ -136,9 +136,10 @@ def receipt_before_commit() -> None:
 
 def copies_not_dropped_in_the_cloud() -> None:
     """Write every record that comes."""
-    from cloud import job, lookup, reuse
+    from cloud import job
+    from cloud.table import id_reuse, lookup
 
     module: Any = job
     module.drop_duplicates = lambda records, *_: records
     lookup.without_found = lambda survivors, found: survivors
-    reuse.first_of_each = lambda good: good
+    id_reuse.first_of_each = lambda good: good

@@ -17,9 +17,9 @@ from contract.event import Event
 from simulators.judge.place import Place
 from simulators.judge.there import judge_there
 from simulators.ledger import Ledger
-from simulators.parts import programs
 from simulators.report import page
 from simulators.report.page import Arrivals
+from simulators.services.install import programs
 
 pytestmark = pytest.mark.heavy
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Line
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict, sentence

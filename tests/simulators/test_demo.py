@@ -19,7 +19,7 @@ from simulators.demo import command, options, report
 from simulators.demo.run import Evidence, complete
 from simulators.demo.summary import Kill, Outage, Summary
 from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import BROKEN, Verdict
 from simulators.report.timeline import timeline, transmissions_per_event
@@ -190,7 +190,7 @@ def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
     job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
 
     def after(*lines: str) -> tuple[str, bool, bool]:
-        (tmp_path / "job.log").write_text("".join(f"2026-01-01 INFO cloud.batch {line}\n" for line in lines))
+        (tmp_path / "job.log").write_text("".join(f"2026-01-01 INFO cloud.stream.batch {line}\n" for line in lines))
         return job.stage(), job.in_a_batch, job.has_committed
 
     assert after() == ("starting", False, False)
@@ -234,5 +234,5 @@ def test_the_command_line_explains_itself() -> None:
 
 
 def _simulators(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "simulators.command_line", *arguments]
+    command = [sys.executable, "-m", "simulators.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

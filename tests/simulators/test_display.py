@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
+from simulators.display import Display
 from simulators.oracle.verdict import Verdict, Violation
-from simulators.run.display import Display
 from simulators.run.options import parse
 from simulators.run.run import targets
-from simulators.run.terminal import show
+from simulators.terminal import show
 
 NAMES = ("coap://[fd00::1]:5683", "urn:dev:[/bold]:7", "[red]")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from contract.event import Event
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from simulators.voice import device_name, devices_of
+from simulators.payloads import device_name, devices_of
 from tests.simulators.tables import write_table
 from tests.simulators.truth import NOW, TABLE, row_of, rows
 

@@ -10,7 +10,7 @@ import pytest
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Happened, Line, Refused, Sent, Told
-from simulators.oracle.casebook import AHEAD, RESTORED
+from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.oracle.findings import Scope
 from tests.simulators.truth import NOW, audit, row_of, rows, sent_and_acked
 

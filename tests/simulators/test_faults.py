@@ -22,7 +22,7 @@ from simulators.link.faults import (
     TooLarge,
     play,
 )
-from simulators.link.weather import weather
+from simulators.link.profile import weather
 from simulators.scenario import LinkPlan, Outage
 
 MANY = 20_000

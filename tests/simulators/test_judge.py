@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from contract.event import Event
-from simulators import command_line, ledger
+from simulators import cli, ledger
 from simulators.evidence.row import Row
 from simulators.judge.standstill import WAIT_SECONDS_MAX, Passing, stands_still
 from simulators.ledger import Ledger
-from simulators.voice import device_name, devices_of
+from simulators.payloads import device_name, devices_of
 from tests.simulators.tables import write_table
 from tests.simulators.tiny_gateway import tiny_gateway
 from tests.simulators.truth import row_of, rows_of
@@ -95,7 +95,7 @@ def _judge(monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str) -> int:
     table = ("--table", str(folder / "table"), "--standstill", "0")
     monkeypatch.setattr(sys, "argv", ["oncegate-sim", "judge", str(folder), *(options or table)])
     with pytest.raises(SystemExit) as ended:
-        command_line.main()
+        cli.main()
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
@@ -191,7 +191,7 @@ async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_pa
     ledger_file = folder / "ledger.jsonl"
     async with tiny_gateway() as gateway:
         target = ("--target", f"coap://[::1]:{gateway.address[1]}", "--table", str(table), "--standstill", "5")
-        command = (sys.executable, "-m", "simulators.command_line", "run", str(tmp_path / "small.toml"))
+        command = (sys.executable, "-m", "simulators.cli", "run", str(tmp_path / "small.toml"))
         process = await asyncio.create_subprocess_exec(
             *command, *target, "--folder", str(folder), stdout=asyncio.subprocess.PIPE
         )

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any, cast
 
 from simulators.link.faults import Delay, Flight, Loss
+from simulators.link.profile import CLEAR, Weather, weather
 from simulators.link.udp import Link
-from simulators.link.weather import CLEAR, Weather, weather
 from simulators.scenario import LinkPlan
 from tests.simulators.tiny_gateway import tiny_gateway
 from tests.support.waiting import until_count

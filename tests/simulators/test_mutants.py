@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from simulators.display import Display
 from simulators.oracle.verdict import Verdict
-from simulators.run.display import Display
+from simulators.payloads import Kind
 from simulators.run.options import Options
-from simulators.run.parts import Seams
 from simulators.run.play import Stop
 from simulators.run.run import run
+from simulators.run.services import Seams
 from simulators.scenario import Fault, FleetPlan, LinkPlan, Part, Scenario, Sort, What
-from simulators.voice import Kind
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
 

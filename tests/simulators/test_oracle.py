@@ -10,13 +10,13 @@ import pytest
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict, from_document, sentence
-from simulators.voice import Kind, kind_of
+from simulators.payloads import Kind, kind_of
 from tests.simulators.truth import ALL, NOW, TABLE, TRUTH, audit, row_of, rows, sent_and_acked
 
 

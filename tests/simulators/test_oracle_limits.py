@@ -7,7 +7,7 @@ import pytest
 from contract.event import Event, Value
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
-from simulators.oracle.casebook import RESTORED
+from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
 from tests.simulators.truth import audit, row_of, rows, sent_and_acked
 

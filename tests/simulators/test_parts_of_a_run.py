@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from simulators.display import Display
+from simulators.errors import RunError
 from simulators.ledger import Ledger
-from simulators.parts.kafka import Broker
-from simulators.parts.mosquitto import Mosquitto
-from simulators.parts.process import Command, Process
 from simulators.run import faults
-from simulators.run.display import Display
-from simulators.run.error import RunError
 from simulators.run.gateway import Gateway
 from simulators.run.job import Job
-from simulators.run.parts import Parts
+from simulators.run.services import Parts
 from simulators.scenario import Fault, Part, What
+from simulators.services.kafka import Broker
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
 
 SECONDS_MAX = 30.0
 FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do sleep 0.02; done"

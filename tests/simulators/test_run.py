@@ -14,9 +14,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cloud.postgres_statements import Statements
+from cloud.postgres.statements import Statements
 from contract.event import Event
-from simulators import command_line, ledger
+from simulators import cli, ledger
+from simulators.errors import RunError
 from simulators.evidence.postgres import PostgresError
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic
@@ -24,14 +25,13 @@ from simulators.judge.place import Place
 from simulators.judge.there import judge_there
 from simulators.ledger import Acked, Begun, Ledger, Told
 from simulators.oracle.verdict import Verdict
-from simulators.parts.postgres import Postgres
+from simulators.payloads import device_name, devices_of
 from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
 from simulators.run import folder
-from simulators.run.error import RunError
 from simulators.run.options import Options, parse
-from simulators.voice import device_name, devices_of
+from simulators.services.postgres import Postgres
 from tests.simulators.tables import write_table
 from tests.simulators.tiny_gateway import tiny_gateway
 from tests.simulators.truth import row_of
@@ -55,7 +55,7 @@ def _command(tmp_path: Path, port: int, seconds: float) -> list[str]:
     target = f"coap://[::1]:{port}"
     places = ("--ledger", str(tmp_path / "out.jsonl"), "--folder", str(tmp_path / "run"))
     run = ("run", str(tmp_path / "small.toml"), "--target", target, "--seed", "7", *places)
-    return [sys.executable, "-m", "simulators.command_line", *run]
+    return [sys.executable, "-m", "simulators.cli", *run]
 
 
 async def _run(command: Sequence[str], interrupt_when: Path | None = None) -> tuple[int | None, str]:
@@ -172,7 +172,7 @@ def test_wrong_usage_says_why(arguments: list[str], complaint: str, capsys: pyte
 def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["oncegate-sim", "scenarios"])
     with pytest.raises(SystemExit) as ended:
-        command_line.main()
+        cli.main()
     assert ended.value.code == 0
     assert "three-days-offline  A gateway comes back" in capsys.readouterr().out
 
@@ -293,7 +293,7 @@ def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch
     file = _ledger(tmp_path)
     monkeypatch.setattr(sys, "argv", ["oncegate-sim", "report", str(file)])
     with pytest.raises(SystemExit) as ended:
-        command_line.main()
+        cli.main()
     assert ended.value.code == 0
     assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
     assert "No table was looked at" in (tmp_path / "report.html").read_text()
@@ -319,7 +319,7 @@ def test_a_verdict_that_is_broken_names_all_that_is() -> None:
 def test_without_the_packages_of_the_simulators_one_sentence_says_what_to_install() -> None:
     hidden = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['run', '--help']; "
     done = subprocess.run(
-        [sys.executable, "-c", hidden + "from simulators.command_line import main; main()"],
+        [sys.executable, "-c", hidden + "from simulators.cli import main; main()"],
         capture_output=True,
         text=True,
         check=False,

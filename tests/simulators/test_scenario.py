@@ -6,7 +6,7 @@ import pytest
 
 from simulators import strict_toml
 from simulators.scenario import Bug, Part, Scenario, Sort, What, find, shipped
-from simulators.sensors import zigbee_house
+from simulators.sensors import zigbee_network
 from simulators.strict_toml import TomlError
 
 NAMES = (
@@ -47,7 +47,7 @@ def test_together_they_play_every_sort_bug_part_and_fault() -> None:
 
 def test_the_house_has_thirty_real_models() -> None:
     house = find("zigbee-house").fleets[0]
-    models = {model["model"] for model in zigbee_house.models()}
+    models = {model["model"] for model in zigbee_network.models()}
     assert min(house.sensors, len(models)) >= 30
 
 

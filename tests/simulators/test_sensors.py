@@ -17,14 +17,14 @@ import pytest
 from contract.event import Event
 from simulators import fleet
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
+from simulators.link.profile import weather
 from simulators.link.udp import Link
-from simulators.link.weather import weather
-from simulators.parts import ports
+from simulators.payloads import Form, Kind, Nature, Voice
 from simulators.scenario import Bug, FleetPlan, LinkPlan, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Ways
 from simulators.sensors.reporter import Reporter
-from simulators.voice import Form, Kind, Nature, Voice
+from simulators.services import ports
 from tests.simulators.tiny_gateway import (
     BAD_REQUEST,
     UNAVAILABLE,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from simulators import fleet
 from simulators.ledger import Acked, Ledger, Sent, Told, read
+from simulators.link.profile import line
 from simulators.link.tcp import StreamLink
-from simulators.link.weather import line
+from simulators.payloads import Form
 from simulators.scenario import FleetPlan, LinkPlan, Outage, Sort
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Ways
-from simulators.voice import Form
 
 SECONDS_MAX = 60
 

@@ -21,12 +21,12 @@ from simulators.evidence.topic import Topic, TopicError
 from simulators.judge.place import Place
 from simulators.judge.there import judge_there, note_topic
 from simulators.ledger import Ledger
-from simulators.oracle.casebook import GAP
-from simulators.parts import ports
-from simulators.parts.broker_settings import Listener
-from simulators.parts.kafka import Broker
+from simulators.oracle.evidence_database import GAP
+from simulators.payloads import device_name, devices_of
 from simulators.run.options import parse
-from simulators.voice import device_name, devices_of
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
 from tests.simulators.tables import columns
 from tests.simulators.truth import row_of
 from tests.support.waiting import wait_until

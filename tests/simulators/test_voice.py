@@ -8,7 +8,7 @@ from agent.decode import decode
 from agent.delivery import Delivery, Media
 from contract.event import Event
 from simulators.oracle.statement import canonical
-from simulators.voice import Form, Kind, Voice, kind_of, nature
+from simulators.payloads import Form, Kind, Voice, kind_of, nature
 
 NOW = 1_763_706_000_123
 SENSORS = 12

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
+from simulators.display import Display
 from simulators.judge.standstill import Passing
-from simulators.run.display import Display
 from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Stop
 from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, receipts

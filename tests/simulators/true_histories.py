@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Sent, Told
-from simulators.oracle.casebook import RESTORED
+from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
-from simulators.voice import Kind, kind_of
+from simulators.payloads import Kind, kind_of
 from tests.simulators.truth import NOW
 
 DEVICES = (Kind.ID, Kind.TIME, Kind.NEITHER, Kind.ID)

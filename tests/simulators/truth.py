@@ -8,11 +8,11 @@ from random import Random
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Line, Sent, Told
-from simulators.oracle.casebook import Casebook
+from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
-from simulators.voice import Voice, nature
+from simulators.payloads import Voice, nature
 
 SENSORS = 12
 EVENTS_EACH = 25

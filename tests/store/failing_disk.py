@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from agent.store import database, log_file
+from agent.store.files import write_ahead_log
+from agent.store.schema import database
 
 _OK, _FULL, _IOERR_WRITE, _IOERR_FSYNC, _IOERR_TRUNCATE = 0, 13, 778, 1034, 1546
 _OPEN_MAIN_DB, _OPEN_WAL = 0x100, 0x80000
@@ -105,7 +106,7 @@ class FailingDisk:
         calls = dict(vars(os))
         calls["ftruncate"] = self._checked(Operation.TRUNCATE, os.ftruncate)
         calls["fsync"] = self._checked(Operation.FLUSH, os.fsync)
-        monkeypatch.setattr(log_file, "os", SimpleNamespace(**calls))
+        monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**calls))
 
     def _checked(self, operation: Operation, call: Callable[..., None]) -> Callable[..., None]:
         def checked(*arguments: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
-from agent.store import log_file
+from agent.store.files import write_ahead_log
 
 _names = itertools.count()
 
@@ -108,7 +108,7 @@ class Recording:
             self.note(Sync(self._suffix_of(file)))
 
         calls = {**vars(os), "pwrite": write, "ftruncate": truncate, "fsync": sync}
-        patch.setattr(log_file, "os", SimpleNamespace(**calls))
+        patch.setattr(write_ahead_log, "os", SimpleNamespace(**calls))
 
     def note(self, step: Step) -> None:
         """Record a step of a process that lives; end it where it is time to."""

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from agent.identity import identify
-from agent.settings import IdentitySettings, StoreSettings
-from agent.store import database
+from agent.config.settings import IdentitySettings, StoreSettings
+from agent.identity.identify import identify
 from agent.store.event_store import EventStore
-from agent.store.fingerprints import SEGMENT_EVENTS
+from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.layout import FILE_NAME
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
-from agent.store.room import Room
+from agent.store.schema import database
+from agent.store.write.capacity import Room
 from contract.event import Event
 from contract.record import Clock as Trust
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import read_packed
-from simulators import coap
-from simulators.parts.process import Command, Process
-from simulators.parts.programs import require
+from agent.store.read.events import read_packed
+from agent.store.schema import database
+from simulators import wire
+from simulators.services.install.programs import require
+from simulators.services.process import Command, Process
 from tests.support.waiting import wait_until
 
 BOOT_1970 = f"-{int(time.time()) - 60}"
@@ -37,7 +37,7 @@ class Gateway:
         self.folder = folder
         self._clock_file = folder / "clock"
         self._environment = _faked(library, self._clock_file) if library else {}
-        self._module = ("agent.command_line",) if library else ("tests.support.stepped_clock", str(self._clock_file))
+        self._module = ("agent.cli.main",) if library else ("tests.support.stepped_clock", str(self._clock_file))
         self._configuration = folder / "oncegate.toml"
         self._configuration.write_text(
             f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[identity]\nretention = "{retention}"\n'
@@ -70,8 +70,8 @@ class Gateway:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
             sensor.connect(("::1", self._port))
             sensor.settimeout(60)
-            sensor.send(coap.Request(body, 50).datagram(self._number, self._number.to_bytes(4, "big")))
-            answer = coap.parse(sensor.recv(2048))
+            sensor.send(wire.Request(body, 50).datagram(self._number, self._number.to_bytes(4, "big")))
+            answer = wire.parse(sensor.recv(2048))
         assert answer is not None
         assert answer.code_text == "2.04"
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent.store import database, use_mark
 from agent.store.errors import DamagedStoreError
+from agent.store.files import use_mark
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store, stored_events
 from tests.store.test_log_taken_away import (

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store import database, housekeeping, known_rows
 from agent.store.errors import DamagedStoreError
+from agent.store.fingerprints import rows
 from agent.store.layout import FILE_NAME
-from agent.store.verification import verify
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from agent.store.write import maintenance
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store
 from tests.support.waiting import until
@@ -17,9 +19,9 @@ from tests.support.waiting import until
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
 
 
-def listed(folder: Path) -> list[known_rows.Duplicate]:
+def listed(folder: Path) -> list[rows.Duplicate]:
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
-        return known_rows.latest_duplicates(connection, 100)
+        return rows.latest_duplicates(connection, 100)
 
 
 @pytest.mark.parametrize("sent_together", [1, 2])
@@ -29,7 +31,7 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
         await accept(store, clock, *[ONE] * sent_together)
         if sent_together == 1:
             await accept(store, clock, ONE)
-    assert listed(tmp_path) == [known_rows.Duplicate(clock.wall(), 2)]
+    assert listed(tmp_path) == [rows.Duplicate(clock.wall(), 2)]
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
@@ -37,7 +39,7 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
 async def test_copies_are_counted_soon_though_no_new_event_comes(
     tmp_path: Path, at_the_door: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "MARKS_MS", 20)
+    monkeypatch.setattr(maintenance, "MARKS_MS", 20)
     clock = HandClock()
     counted = 0
     async with make_store(tmp_path, clock) as store:
@@ -59,13 +61,13 @@ async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Pat
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        for _ in range(known_rows.REPEATS_MAX):
+        for _ in range(rows.REPEATS_MAX):
             await accept(store, clock, ONE)
         store.set_fact("name", "a write that carries copies")
         await accept(store, clock, TWO)
     copies = [copy.position for copy in listed(tmp_path)]
-    assert copies == [2] * (known_rows.REPEATS_MAX - 1) + [3]
-    assert read_status(tmp_path, GATEWAY).duplicates == known_rows.REPEATS_MAX + 1
+    assert copies == [2] * (rows.REPEATS_MAX - 1) + [3]
+    assert read_status(tmp_path, GATEWAY).duplicates == rows.REPEATS_MAX + 1
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.coverage import Coverage, Ranges
+from agent.store.ranges import Coverage, Ranges
 from tests.store.stores import batch
 
 SPANS = st.tuples(st.integers(1, 60), st.integers(0, 9)).map(lambda pair: (pair[0], pair[0] + pair[1]))

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database, gaps, use_mark
 from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.files import swap, use_mark
+from agent.store.files.sqlite_pages import Log
+from agent.store.files.use_mark import Noted, UseMark
+from agent.store.format.packing import PackedEvent, pack
 from agent.store.layout import FILE_NAME, PAGE_BYTES
-from agent.store.packing import PackedEvent, pack
-from agent.store.pages import Log
-from agent.store.use_mark import Noted, UseMark
+from agent.store.schema import database, gaps
 from tests.store.damaged import EXTRA, Original, check, copy, event, make_original, survivors
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
 
@@ -87,7 +88,7 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
     in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
     assert in_log <= found.new.keys()
     assert found.gap_events
-    assert {path.name.endswith("-wal") for path in aside.set_aside(folder / FILE_NAME)} == {True, False}
+    assert {path.name.endswith("-wal") for path in swap.set_aside(folder / FILE_NAME)} == {True, False}
 
 
 async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
@@ -133,7 +134,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert wanted in gap.tail
         assert not store.failed.done()
         assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
-    assert not list(aside.set_aside(folder / FILE_NAME))
+    assert not list(swap.set_aside(folder / FILE_NAME))
     async with make_store(folder, clock) as store:
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
@@ -238,11 +239,11 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
 
     path = tmp_path / FILE_NAME
     path.touch()
-    aside.suspect(path, "a reason")
+    swap.suspect(path, "a reason")
     UseMark(path, "boot-1").note(1, None)
     assert use_mark.noted(path) == Noted(1, "boot-1")
     monkeypatch.setattr(Path, "read_text", fail)
-    assert aside.suspicion(path)
+    assert swap.suspicion(path)
     assert use_mark.lacks_log(path)
     use_mark.note_lost_log(path)
     assert use_mark.noted(path) is None
@@ -290,7 +291,7 @@ async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
     found = await survivors(folder)
     check(original, found)
     assert not found.gap_events
-    assert len(list(aside.set_aside(file))) == 2
+    assert len(list(swap.set_aside(file))) == 2
 
 
 def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp_path: Path) -> None:
@@ -316,14 +317,14 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
 
     monkeypatch.setattr(os, "fsync", fsync)
     if in_place:
-        aside.suspect(path, "a reason")
-        assert aside.suspicion(path) == "a reason"
+        swap.suspect(path, "a reason")
+        assert swap.suspicion(path) == "a reason"
         assert flushed == [(f"{path.name}.suspect", len("a reason")), (tmp_path.name, 1)]
     else:
         path.write_bytes(b"old")
-        new = aside.prepare(path)
+        new = swap.prepare(path)
         new.write_bytes(b"salvaged")
-        aside.finish(path, new, "T")
+        swap.finish(path, new, "T")
         assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2), (tmp_path.name, 2)]
         assert path.read_bytes() == b"salvaged"
 
@@ -336,10 +337,10 @@ def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_t
     flushed: list[set[str]] = []
     monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
     for part in ("", "-wal", "-shm"):
-        aside.beside(path, part).write_bytes(b"old")
-    new = aside.prepare(path)
+        swap.beside(path, part).write_bytes(b"old")
+    new = swap.prepare(path)
     new.write_bytes(b"salvaged")
-    aside.finish(path, new, "T")
+    swap.finish(path, new, "T")
     damaged = {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
     assert flushed[-2:] == [{f"{path.name}.salvaged-T", *damaged}, {path.name, *damaged}]
 

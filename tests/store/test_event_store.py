@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store import database
 from agent.store.errors import StoreError
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, Submission
+from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.store.stores import (

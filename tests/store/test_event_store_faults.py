@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
-from agent.store.decision import STORE_FULL
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
+from agent.store.schema import database
+from agent.store.write.decision import STORE_FULL
 from contract.event import Event
 from tests.store.stores import (
     FaultyConnection,

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agent.store import database
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import Reject
-from agent.store.verification import verify
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
 from contract.event import Event
 from tests.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events, submit
 

@@ -13,19 +13,20 @@ from typing import Any, cast
 import apsw
 import pytest
 
-from agent.settings import StoreSettings
-from agent.store import aside, database
-from agent.store.committer import Answers, Committer
+from agent.config.settings import StoreSettings
 from agent.store.errors import StoreError
-from agent.store.fingerprints import IndexBounds
-from agent.store.housekeeping import Housekeeping
-from agent.store.known import Spans
+from agent.store.files import swap
+from agent.store.fingerprints.index import IndexBounds
+from agent.store.fingerprints.transient import Spans
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
-from agent.store.opening import load
+from agent.store.memory import load
 from agent.store.port import Outcome, Submission
-from agent.store.reader import Epochs, read_packed
-from agent.store.recovery import open_store
-from agent.store.verification import verify
+from agent.store.read.events import Epochs, read_packed
+from agent.store.recovery.open import open_store
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from agent.store.write.committer import Answers, Committer
+from agent.store.write.maintenance import Housekeeping
 from contract.event import Event, Label
 from tests.store.stores import GATEWAY, HandClock, batch, candidate
 
@@ -229,7 +230,7 @@ def test_a_disk_that_fails_at_any_operation_costs_no_acked_event(
             assert not work.acked or disk.failed  # the opening or the closing failed, and said so
         disk.fails_from = 1 << 30
         failed += disk.failed
-        if work.path.exists() and work.path.stat().st_size and not aside.suspicion(work.path):
+        if work.path.exists() and work.path.stat().st_size and not swap.suspicion(work.path):
             check(work)
         else:
             assert not work.acked

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.filter_slices import PLANE_FILTERS, Slices
-from agent.store.filters import HASHES, Bloom, Filters, filter_bytes
-from agent.store.fingerprints import DEFAULT_BOUNDS, SEGMENT_EVENTS, IndexBounds
-from agent.store.recent import Recent
+from agent.store.fingerprints.filter_slices import PLANE_FILTERS, Slices
+from agent.store.fingerprints.filters import HASHES, Bloom, Filters, filter_bytes
+from agent.store.fingerprints.index import DEFAULT_BOUNDS, SEGMENT_EVENTS, IndexBounds
+from agent.store.fingerprints.memtable import Recent
 
 EVENTS = 16
 PLANE_BYTES = PLANE_FILTERS * filter_bytes(EVENTS)

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store import database, sealing, segments
-from agent.store.fingerprints import Fingerprints, IndexBounds
-from agent.store.known import FORGOTTEN
-from agent.store.recent import MOMENT_MS, Recent
-from agent.store.sealing import Sealing
-from agent.store.segments import ENTRIES_PER_ROW, Entry
+from agent.store.fingerprints import sealing, segments
+from agent.store.fingerprints.index import Fingerprints, IndexBounds
+from agent.store.fingerprints.memtable import MOMENT_MS, Recent
+from agent.store.fingerprints.sealing import Sealing
+from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Entry
+from agent.store.fingerprints.transient import FORGOTTEN
+from agent.store.schema import database
 
 few_bytes = st.integers(0, 3).map(lambda value: bytes(15) + bytes([value]))
 fingerprint = st.one_of(st.binary(min_size=16, max_size=16), few_bytes).filter(lambda value: value != FORGOTTEN)

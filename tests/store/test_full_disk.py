@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database, disk
 from agent.store.errors import NoRoomError, StoreError
+from agent.store.files import swap
 from agent.store.layout import FILE_NAME
-from agent.supervision import wait_for_room
+from agent.store.schema import database, disk_space
+from agent.systemd.supervision import wait_for_room
 from contract.event import Event
 from tests.store.damaged import Original, check, copy, make_original, survivors
 from tests.store.failing_disk import Error, FailingDisk, Fault, Operation
@@ -52,7 +53,7 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event(100))).duplicates == 1
         assert store.counts()[2] == 51
-    assert not any(aside.set_aside(image / FILE_NAME))
+    assert not any(swap.set_aside(image / FILE_NAME))
 
 
 async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
@@ -61,9 +62,9 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
     async with make_store(tmp_path, clock, keep_processed_seconds=10**9) as store:
         for number in range(700):
             await accept(store, clock, *(event(10 * number + place) for place in range(5)))
-        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES - 1)
-        assert (await accept(store, clock, event(10**6))).refusal == disk.DISK_FULL
-        assert store.trouble() == disk.DISK_FULL
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
+        assert (await accept(store, clock, event(10**6))).refusal == disk_space.DISK_FULL
+        assert store.trouble() == disk_space.DISK_FULL
         assert (await accept(store, clock, event(0))).duplicates == 1
         store.mark_forwarded(batch(1, 3_501))
         store.mark_processed(store.forwarded())
@@ -77,7 +78,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
 ) -> None:
     folder = copy(original, tmp_path / "image")
     path = folder / FILE_NAME
-    aside.suspect(path, "the test says so")
+    swap.suspect(path, "the test says so")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     system = FailingDisk()
     monkeypatch.setattr(database, "open_for_service", system.connect)
@@ -105,7 +106,7 @@ async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     error: type[StoreError],
 ) -> None:
     folder = copy(original, tmp_path / "image")
-    aside.suspect(folder / FILE_NAME, "the test says so")
+    swap.suspect(folder / FILE_NAME, "the test says so")
     system = FailingDisk()
     monkeypatch.setattr(database, "open_for_service", system.connect)
 
@@ -134,9 +135,9 @@ async def test_what_an_interrupted_salvage_has_left_gives_its_room_back(original
 async def test_it_waits_for_room_and_tries_again_when_there_is_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agent.supervision.ROOM_SECONDS", 0.01)
+    monkeypatch.setattr("agent.systemd.supervision.ROOM_SECONDS", 0.01)
     free = iter([900, 900, 1_000, 900_000, 10_000_000])
-    monkeypatch.setattr(disk, "free_bytes", lambda path: next(free))
+    monkeypatch.setattr(disk_space, "free_bytes", lambda path: next(free))
     await asyncio.wait_for(wait_for_room(NoRoomError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
     assert next(free) == 10_000_000, "far less than all may be enough, but a little more is not worth a trial"
     assert "store=waiting" in caplog.text

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database, gaps, segments
-from agent.store.declaration import LABEL_RANGES_MAX, declarations
 from agent.store.errors import DamagedStoreError
-from agent.store.gaps import GAPS_MAX, Gap
-from agent.store.known import Spans
+from agent.store.files import swap
+from agent.store.fingerprints import segments
+from agent.store.fingerprints.transient import Spans
 from agent.store.layout import FILE_NAME
-from agent.store.opening import load
+from agent.store.memory import load
+from agent.store.schema import database, gaps
+from agent.store.schema.gaps import GAPS_MAX, Gap
+from agent.store.write.declaration import LABEL_RANGES_MAX, declarations
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
 from tests.store.test_event_store import NAMELESS, ONE, PROOF, TWO
@@ -40,13 +42,13 @@ async def test_more_holes_than_are_remembered_are_salvaged_once_and_all_declared
             await accept(store, clock, Event("d", id=number))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM events WHERE first_position % 2 = 0 AND first_position < 56")
-    aside.suspect(tmp_path / FILE_NAME, "the test says so")
+    swap.suspect(tmp_path / FILE_NAME, "the test says so")
     for life in range(3):
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, Event("d", id=f"later {life}"))
             events = stored_events(store)
             assert not store.failed.done()
-            assert not aside.suspicion(tmp_path / FILE_NAME)
+            assert not swap.suspicion(tmp_path / FILE_NAME)
             assert sum(b'"device":"d"' in event.tail for event in events) == 60 - 26 + 1 + life
             documents = [json.loads(b"{" + event.tail + b"}") for event in events]
             declared = [gap["data"]["count"] for gap in documents if gap["type"] == "gateway.gap"]
@@ -99,7 +101,7 @@ async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path)
     async with make_store(tmp_path, clock) as store:
         with pytest.raises(DamagedStoreError, match="facts"):
             store.fact("receipts.table")
-        assert aside.suspicion(path)
+        assert swap.suspicion(path)
     async with make_store(tmp_path, clock) as store:
         assert store.fact("receipts.table") is None
         await accept(store, clock, TWO)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.known import PROOFS_MAX, Proofs
+from agent.store.fingerprints.transient import PROOFS_MAX, Proofs
 
 LIFETIME_MS, COUNT_MAX = 100, 5
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.status import read_status
-from agent.store import database, tables
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
+from agent.store.schema import database, tables
 from contract.event import Event
 from tests.store.stores import (
     GATEWAY,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import database
 from agent.store.errors import StoreError
+from agent.store.files.lock import lock
 from agent.store.layout import FILE_NAME
-from agent.store.lock import lock
+from agent.store.schema import database
 
 HELD_SECONDS = 0.03
 """Far longer than the question takes."""

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.store import database, log_file
 from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
+from agent.store.files import write_ahead_log
+from agent.store.files.sqlite_pages import _sum
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
-from agent.store.pages import _sum
+from agent.store.schema import database
 from contract.event import Event
 from tests.store.stores import FaultyConnection, HandClock, accept, make_store, open_faulty, stored_events
 
@@ -249,7 +250,7 @@ async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a
     events = [Event("d", id=number) for number in range(3)]
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, events[0])
-        monkeypatch.setattr(log_file, "os", SimpleNamespace(**{**vars(os), "pread": unreadable}))
+        monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**{**vars(os), "pread": unreadable}))
         assert (await accept(store, clock, events[1])).refusal
         monkeypatch.undo()
         assert (await accept(store, clock, events[2])).refusal

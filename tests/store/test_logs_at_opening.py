@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside, database
+from agent.store.files import swap
 from agent.store.layout import FILE_NAME
+from agent.store.schema import database
 from contract.event import Event
 from tests.store.stores import HandClock, accept, crash_image, make_store
 
@@ -31,7 +32,7 @@ async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, 
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     (killed / LOG).write_bytes(bytes(length))
     async with make_store(killed, clock) as store:
-        assert not any(aside.set_aside(killed / FILE_NAME))
+        assert not any(swap.set_aside(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert not store.failed.done()
 
@@ -43,5 +44,5 @@ async def test_a_log_whose_header_alone_is_zeros_is_damage(tmp_path: Path, clock
     with (killed / LOG).open("r+b") as file:
         file.write(bytes(32))
     async with make_store(killed, clock) as store:
-        assert any(aside.set_aside(killed / FILE_NAME))
+        assert any(swap.set_aside(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0))).duplicates == 1

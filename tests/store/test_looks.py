@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import disk
 from agent.store.errors import DamagedStoreError
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
+from agent.store.schema import disk_space
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store
 from tests.store.test_log_taken_away import (
@@ -76,7 +76,7 @@ async def test_a_log_of_which_others_have_cut_off_what_no_longer_counts_is_no_da
 async def test_an_older_copy_of_the_log_is_not_written_into_the_file_to_make_room(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 0)
+    monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 0)
     async with make_store(tmp_path, clock) as store:
         for number in range(40):
             await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))

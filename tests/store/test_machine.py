@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.store import database
-from agent.store.gaps import Gap
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome
+from agent.store.schema import database
+from agent.store.schema.gaps import Gap
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.store.stores import FaultyConnection, HandClock, accept, batch, crash_image, make_store, stored_events
@@ -166,7 +166,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def tails(self) -> list[bytes]:
         """Read all events of the file, whatever their state."""
-        from agent.store.reader import read_packed
+        from agent.store.read.events import read_packed
 
         connection = database.open_for_reading(self.folder / FILE_NAME)
         try:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.compression import BLOCK_EVENTS, EVENTS_MIN, MARK, compress, expand
 from agent.store.errors import DamagedEventError
-from agent.store.packing import PackedEvent, pack, unpack, unpack_readable
+from agent.store.format.compression import BLOCK_EVENTS, EVENTS_MIN, MARK, compress, expand
+from agent.store.format.packing import PackedEvent, pack, unpack, unpack_readable
 from contract.record import Clock, Shared
 
 EVENTS = st.builds(

@@ -12,18 +12,19 @@ from typing import cast
 
 import pytest
 
-from agent.settings import StoreSettings
-from agent.store import aside, database, tables
-from agent.store.committer import Answers, Committer
-from agent.store.fingerprints import IndexBounds
-from agent.store.housekeeping import Housekeeping
-from agent.store.known import Spans
+from agent.config.settings import StoreSettings
+from agent.store.files import swap
+from agent.store.files.write_ahead_log import LogFile
+from agent.store.fingerprints.index import IndexBounds
+from agent.store.fingerprints.transient import Spans
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
-from agent.store.log_file import LogFile
-from agent.store.opening import Memory, load
+from agent.store.memory import Memory, load
 from agent.store.port import Submission
-from agent.store.reader import read_packed
-from agent.store.recovery import open_store
+from agent.store.read.events import read_packed
+from agent.store.recovery.open import open_store
+from agent.store.schema import database, tables
+from agent.store.write.committer import Answers, Committer
+from agent.store.write.maintenance import Housekeeping
 from contract.event import Event
 from tests.store.power_cuts import Image, images
 from tests.store.recording import Ack, KilledError, Recording, Step
@@ -140,7 +141,7 @@ def broken(image: Image, folder: Path) -> str:
         Path(f"{path}{suffix}").write_bytes(content)
     connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())
     with closing(connection):
-        if any(aside.set_aside(path)):
+        if any(swap.set_aside(path)):
             return "a power cut was taken for damage"
         verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if verdict != "ok":

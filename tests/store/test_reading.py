@@ -11,14 +11,16 @@ from random import Random
 
 import pytest
 
-from agent.events_command import read_duplicates, read_events
-from agent.store import database, inspection, kept, tables
-from agent.store.database import moment
-from agent.store.kept import Kept, read_all, read_kept
+from agent.cli.events import read_duplicates, read_events
+from agent.store.files.sqlite_pages import Log
 from agent.store.layout import FILE_NAME, PAGE_BYTES
-from agent.store.pages import Log
-from agent.store.reading import read_only
-from agent.store.verification import verify
+from agent.store.read import kept
+from agent.store.read.connection import read_only
+from agent.store.read.kept import Kept, read_all, read_kept
+from agent.store.recovery import inspect
+from agent.store.recovery.verify import verify
+from agent.store.schema import database, tables
+from agent.store.schema.database import moment
 from contract.event import Event
 from tests.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
 
@@ -49,7 +51,7 @@ async def test_a_reader_cannot_write(tmp_path: Path) -> None:
 
 
 def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
-    code = "import sys, agent.command_line, agent.service; print('sqlite_utils' in sys.modules)"
+    code = "import sys, agent.cli.main, agent.service; print('sqlite_utils' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
@@ -146,7 +148,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                 pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:
-            patch.setattr(inspection, "Log", SlowLog)
+            patch.setattr(inspect, "Log", SlowLog)
             assert not verify(path).findings
         assert max(pages) == 50
 

@@ -19,11 +19,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.store import aside, database
+from agent.store.files import swap
+from agent.store.format.packing import unpack_readable
 from agent.store.layout import FILE_NAME
-from agent.store.packing import unpack_readable
 from agent.store.port import StoredEvent
-from agent.store.reader import Epochs, stored
+from agent.store.read.events import Epochs, stored
+from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.store.failing_disk import Error, FailingDisk, Fault, Operation
@@ -169,11 +170,11 @@ class RecoveryMachine(RuleBasedStateMachine):
     def kill(self, *, reads: bool, salvaged: bool) -> None:
         self.end()
         if salvaged:
-            aside.suspect(self.folder / FILE_NAME, "the test says so")
+            swap.suspect(self.folder / FILE_NAME, "the test says so")
         if reads:
             self.open_reader()
         self.start()
-        assert any(aside.set_aside(self.folder / FILE_NAME)) == salvaged, "a healthy store is called damaged"
+        assert any(swap.set_aside(self.folder / FILE_NAME)) == salvaged, "a healthy store is called damaged"
         self.adopt()
 
     def kill_and_damage(self, name: str, chance: Random, *, cut: bool) -> None:
@@ -181,7 +182,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         commits = self.commits()
         self.end()
         _damage(self.folder / name, chance, cut=cut)
-        aside.suspect(self.folder / FILE_NAME, "the test says so")
+        swap.suspect(self.folder / FILE_NAME, "the test says so")
         self.start()
         self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
         # Damage to the end of a log looks like a commit that a power cut has torn: nothing can tell.

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from agent.store import aside
 from agent.store.event_store import EventStore
+from agent.store.files import swap
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
-from agent.store.verification import verify
+from agent.store.recovery.verify import verify
 from contract.event import Event
 from tests.store.failing_disk import Error, FailingDisk, Fault, Operation
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
@@ -86,9 +86,9 @@ async def test_what_was_refused_never_takes_the_place_of_what_is_acked_after_it(
         before = stored_events(store)
         image = crash_image(tmp_path / "live", tmp_path / "killed")
     if salvaged:
-        aside.suspect(image / FILE_NAME, "a bad sector elsewhere")
+        swap.suspect(image / FILE_NAME, "a bad sector elsewhere")
     async with make_store(image, clock) as store:
-        assert any(aside.set_aside(image / FILE_NAME)) == salvaged
+        assert any(swap.set_aside(image / FILE_NAME)) == salvaged
         after_restart = stored_events(store)
         assert [event for event in after_restart if event.position <= before[-1].position] == before
         assert readings(after_restart).keys() == sensors.acked

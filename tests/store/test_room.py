@@ -7,12 +7,12 @@ from time import monotonic
 
 import pytest
 
-from agent.store import database, disk
-from agent.store.decision import STORE_FULL
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
-from agent.store.room import DROPPED, Room
+from agent.store.schema import database, disk_space
+from agent.store.write.capacity import DROPPED, Room
+from agent.store.write.decision import STORE_FULL
 from contract.event import Event
 from tests.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events
 
@@ -141,7 +141,7 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
         return [record.message.split()[0] for record in caplog.records if "store=log" in record.message]
 
     clock = HandClock()
-    monkeypatch.setattr(disk, "LOG_BYTES_EXPECTED", 200_000)
+    monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 200_000)
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, event(0))
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store import aside
+from agent.store.files import swap
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store
@@ -36,7 +36,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_proofs_that_it
         assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its proof"
         for table in lost:
             assert connection.execute(f"DELETE FROM {table}").rowcount
-    aside.suspect(path, "the test says so")
+    swap.suspect(path, "the test says so")
 
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
         assert (await accept(store, clock, nameless, proof=PROOF)).duplicates == 1

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from agent.status import read_status
-from agent.store import aside, database, segments
 from agent.store.event_store import EventStore
-from agent.store.fingerprints import DEFAULT_BOUNDS
-from agent.store.gaps import Gap
-from agent.store.known import Spans
+from agent.store.files import swap
+from agent.store.fingerprints import segments
+from agent.store.fingerprints.index import DEFAULT_BOUNDS
+from agent.store.fingerprints.transient import Spans
 from agent.store.layout import FILE_NAME
-from agent.store.opening import load
-from agent.store.tracing import fingerprint_at, trace
-from agent.store.verification import verify
+from agent.store.memory import load
+from agent.store.read.trace import fingerprint_at, trace
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from agent.store.schema.gaps import Gap
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.store.stores import (
@@ -174,7 +176,7 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
         store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         connection.execute("DELETE FROM forgotten")
-    aside.suspect(tmp_path / FILE_NAME, "the test says so")
+    swap.suspect(tmp_path / FILE_NAME, "the test says so")
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
 
@@ -306,7 +308,7 @@ async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tup
             f"UPDATE {table} SET service = service + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
         )
         connection.commit()
-    aside.suspect(path, "the test says so")
+    swap.suspect(path, "the test says so")
     async with make_store(folder, clock, segment_events=SEGMENT) as store:
         kept = {item.position for item in stored_events(store)}
         assert len(kept) > 90

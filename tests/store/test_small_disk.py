@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from agent.store import database, disk, segments
 from agent.store.event_store import EventStore
+from agent.store.fingerprints import segments
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
+from agent.store.schema import database, disk_space
 from contract.event import Event
 from tests.store.stores import HandClock, accept, batch, make_store, stored_events
 from tests.support.small_disk import small_disk
@@ -72,7 +73,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             # Facts stand for all that is written besides events: marks, deletes, sealing.
             with pytest.raises(OutboxError):
                 write_facts(store)
-            assert disk.free_bytes(path) > 0
+            assert disk_space.free_bytes(path) > 0
             if ends_while_it_serves:
                 reading.close()
                 assert not store.trial()
@@ -92,16 +93,16 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
     async with make_store(tmp_path, clock, segment_events=32) as store:
         for number in range(20):
             await accept(store, clock, Event("d", id=number))
-        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES + (64 << 10))
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES + (64 << 10))
         for number in range(20, 60):
             if (await accept(store, clock, Event("d", id=number))).refusal:
                 break
-        monkeypatch.setattr(disk, "free_bytes", lambda path: disk.RESERVE_BYTES - 1)
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
         before = sealed(tmp_path)
         for _ in range(100):
             store.trouble()  # a turn of the writer, which seals
         assert sealed(tmp_path) == before
-        monkeypatch.setattr(disk, "free_bytes", lambda path: 1 << 40)
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: 1 << 40)
         for number in range(60, 100):
             assert (await accept(store, clock, Event("d", id=number))).accepted == 1
         for _ in range(500):
@@ -134,5 +135,5 @@ async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp
 
 def take_all_but(filler: Path, bytes_left: int) -> None:
     with filler.open("ab", buffering=0) as file:
-        while (room := disk.free_bytes(filler) - bytes_left) > 0:
+        while (room := disk_space.free_bytes(filler) - bytes_left) > 0:
             file.write(bytes(min(room, 1 << 20)))

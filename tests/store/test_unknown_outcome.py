@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agent.store import database
 from agent.store.event_store import EventStore
-from agent.store.gaps import Gap
 from agent.store.layout import FILE_NAME
 from agent.store.port import OutboxError
-from agent.store.verification import verify
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from agent.store.schema.gaps import Gap
 from contract.event import Event
 from tests.store.stores import HandClock, accept, crash_image, make_store, stored_events
 

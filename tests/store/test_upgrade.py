@@ -12,12 +12,13 @@ from typing import cast
 import pytest
 
 from agent.status import read_status
-from agent.store import aside, database
 from agent.store.errors import StoreError
-from agent.store.known import Spans
+from agent.store.files import swap
+from agent.store.fingerprints.transient import Spans
 from agent.store.layout import FILE_NAME
-from agent.store.recovery import open_store
-from agent.store.verification import verify
+from agent.store.recovery.open import open_store
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
 from contract.event import Event, Label
 from tests.store.power_cuts import images
 from tests.store.recording import Recording
@@ -109,7 +110,7 @@ def test_no_power_cut_during_an_upgrade_loses_anything(tmp_path: Path, schema: i
             Path(f"{folder / FILE_NAME}{suffix}").write_bytes(content)
         opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Spans())
         with closing(opened):
-            assert not any(aside.set_aside(folder / FILE_NAME)), number
+            assert not any(swap.set_aside(folder / FILE_NAME)), number
             for position, (_, fingerprint) in wanted.items():
                 assert memory.fingerprints.position(fingerprint) == position, number
             assert not verify(folder / FILE_NAME).findings, number

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.store import use_mark
 from agent.store.event_store import EventStore
+from agent.store.files import use_mark
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES
 from contract.event import Event
 from tests.store.stores import HandClock, accept, make_store, stored_events

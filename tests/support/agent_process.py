@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulators.parts.process import Command, Process
+from simulators.services.process import Command, Process
 
 
 @contextmanager
 def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
     """Make an agent with this configuration file; its log stands beside the file."""
-    command = (sys.executable, "-m", "agent.command_line", "run", "--config", str(configuration))
+    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
     process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
     try:
         yield process

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulators.parts import programs
+from simulators.services.install import programs
 
 _SOURCE = Path(__file__).with_suffix(".c")
 

@@ -9,9 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
-from agent.store import database
 from agent.store.layout import FILE_NAME
-from agent.store.reader import read_packed
+from agent.store.read.events import read_packed
+from agent.store.schema import database
 from tests.support.agent_process import agent_process
 
 DEVICE = "urn:dev:mac:0000000000000001"

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulators.parts import programs
+from simulators.services.install import programs
 
 _SOURCE = Path(__file__).with_suffix(".c")
 

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from agent.command_line import main
+from agent.cli.main import main
 
 
 def shift(offset: Path) -> None:

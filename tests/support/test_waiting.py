@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts.error import PartError
-from simulators.parts.process import Command, Process
+from simulators.services.error import PartError
+from simulators.services.process import Command, Process
 from tests.support.waiting import (
     Progress,
     Time,

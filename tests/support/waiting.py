@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simulators.parts.process import Process
+from simulators.services.process import Process
 
 POLL_SECONDS = 0.01
 LOOP_POLL_SECONDS = 0.001

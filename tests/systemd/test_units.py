@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.parts import programs
+from simulators.services.install import programs
 
 FOLDER = Path(__file__).resolve().parents[2] / "systemd"
 EXPOSURE_MAX = 1.5

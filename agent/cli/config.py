@@ -1,0 +1,43 @@
+"""`oncegate config`: the effective configuration, with the origin of each value."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import asdict
+
+from agent import terminal
+from agent.config import origins
+from agent.config.origins import DEFAULT, Setting
+from agent.terminal import Colour
+
+EXAMPLES = """examples:
+  oncegate config                    what is in force, and where each value comes from
+  oncegate config --changed          only what is not a default
+  oncegate config --json | jq -r 'select(.key == "max_bytes").value'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--changed", action="store_true", help="leave the defaults out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the settings; secrets are hidden."""
+    _, settings = origins.read(arguments.config, os.environ)
+    shown = [setting for setting in settings if not arguments.changed or setting.origin != DEFAULT]
+    if arguments.json:
+        for setting in shown:
+            print(json.dumps(asdict(setting), ensure_ascii=False))
+        return 0
+    rows = [(f"{setting.section}.{setting.key}", _written(setting), setting.origin) for setting in shown]
+    colours = [None if setting.origin == DEFAULT else Colour.STRONG for setting in shown]
+    print(terminal.table(rows, ("setting", "value", "origin"), colours))
+    return 0
+
+
+def _written(setting: Setting) -> str:
+    return "" if setting.value is None else json.dumps(setting.value, ensure_ascii=False)

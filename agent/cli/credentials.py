@@ -1,0 +1,43 @@
+"""`oncegate credentials`: make what a sensor needs to speak OSCORE with this gateway."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from agent.coap.oscore.credentials import Credential, create_credential
+from agent.config import load
+from agent.config.load import ConfigurationError
+
+EXAMPLES = """examples:
+  oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json
+  oncegate credentials --relay urn:example:relay-1
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("device", metavar="DEVICE", help="the sensor's URN, such as urn:dev:mac:00158d0001a2b3c4")
+    parser.add_argument("--relay", action="store_true", help="let it speak for other devices than itself")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the gateway's file, and print the sensor's side as JSON; the secret stands nowhere else."""
+    folder = load.load(arguments.config).coap_oscore.credentials_dir
+    if folder is None:
+        raise ConfigurationError("[coap.oscore] credentials_dir: missing; name the folder that shall hold the file")
+    file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
+    print(json.dumps(sensor_side(credential), indent=2))
+    print(f"oncegate: wrote {file}; start the agent again, and give the sensor what stands above", file=sys.stderr)
+    return 0
+
+
+def sensor_side(credential: Credential) -> dict[str, str]:
+    """Give the same context from the sensor's end, as aiocoap's client takes it for a settings.json."""
+    return {
+        "secret_hex": credential.secret.hex(),
+        "salt_hex": credential.salt.hex(),
+        "sender-id_hex": credential.sensor_id.hex(),
+        "recipient-id_hex": credential.gateway_id.hex(),
+    }

@@ -1,0 +1,87 @@
+"""The examination: all checks, one after the other."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite
+from agent.cli.doctor.ports import check_ports
+from agent.cli.doctor.threads import check_threads
+from agent.cli.doctor.wear import check_wear
+from agent.clock import SystemClock
+from agent.config.settings import Settings
+from agent.status import Status, read_status
+from agent.store.errors import StoreError
+from agent.store.files import use_mark
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database
+from agent.store.wear import read_written
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at everything that the settings name; findings come as they are made."""
+    clock = SystemClock()
+    folder = settings.gateway.state_dir
+    yield from check_clock(clock, settings.gateway)
+    yield from check_sqlite()
+    yield from check_mount(folder)
+    yield from check_space(folder, settings.store)
+    yield from check_memory(settings.identity)
+    if not _unreadable(folder / FILE_NAME):
+        yield from check_wear(folder)
+    yield from _check_store(settings)
+    yield from check_ports(settings)
+    yield from _check_kafka(settings, clock.wall())
+    if settings.mqtt.enabled:
+        from agent.cli.doctor.mqtt import check_mqtt  # its client costs time: only where it is used
+
+        yield from check_mqtt(settings.mqtt, settings.gateway.id)
+
+
+def _check_store(settings: Settings) -> Iterator[Finding]:
+    path = settings.gateway.state_dir / FILE_NAME
+    runs = "the agent runs" if database.in_use(path) else "the agent does not run"
+    damaged = sorted(path.parent.glob(f"{path.name}.damaged-*")) if path.parent.exists() else []
+    if reason := _unreadable(path):
+        yield wrong("store", f"{path}: {reason}; {runs}", "see oncegate verify; the agent salvages it when it starts")
+    elif not path.exists():
+        yield warning("store", f"{path}: there is none yet", "systemctl start oncegate")
+    elif damaged:
+        yield warning("store", f"{runs}; a damaged file was set aside: {damaged[-1].name}", "see docs/operations.md")
+    else:
+        yield fine("store", f"{path}; {runs}")
+
+
+def _unreadable(path: Path) -> str:
+    """Return why nothing can be read of a store; empty where it can, or where there is none."""
+    try:
+        if path.exists() or use_mark.lacks_file(path):
+            read_written(path)
+    except (StoreError, sqlite3.Error) as error:
+        return str(error)
+    return ""
+
+
+def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
+    from agent.cli.doctor import kafka, receipts
+
+    connection = kafka.Connection.open(settings.kafka)
+    finding, topic = kafka.check_broker(connection)
+    yield finding
+    if topic is not None:
+        yield from kafka.check_rights(topic)
+        yield from kafka.check_topic(connection, topic)
+        yield from check_threads(kafka.count_brokers(connection))
+        partitions, status = len(topic.partitions), _status(settings)
+        yield from kafka.check_oversized(topic.name, status)
+        yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
+
+
+def _status(settings: Settings) -> Status | None:
+    try:
+        return read_status(settings.gateway.state_dir, settings.gateway.id)
+    except (StoreError, sqlite3.Error):  # said as `store`
+        return None

@@ -1,0 +1,174 @@
+"""Kafka: whether it answers, whether we may do what we must, and whether the topic is as the promise needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks them
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    TopicDescription,
+)
+
+from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
+from agent.forward.kafka.connect import knock
+from agent.forward.kafka.topic import create_command
+from agent.status import Status
+from agent.terminal import count
+from contract import topics
+
+_NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
+"""READ, to read back a record after a change of leader, and for the group's offsets."""
+MESSAGE_BYTES_MIN: Final = 1_000_000
+SIZE_DEFAULT: Final = 1_048_588
+"""Kafka's own default of max.message.bytes."""
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A way to ask: the admin client, and what it last complained about."""
+
+    settings: KafkaSettings
+    admin: AdminClient
+    errors: LastError
+
+    @classmethod
+    def open(cls, settings: KafkaSettings) -> Connection:
+        """Open it; raise KafkaSettingsError."""
+        errors = LastError()
+        return cls(settings, open_admin(settings, errors), errors)
+
+
+def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | None]:
+    """See whether a broker answers and the topic is there; give the topic."""
+    settings = connection.settings
+    try:
+        knock(settings.bootstrap_servers, threading.Event())
+    except UnreachableError as error:
+        return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
+    question = connection.admin.describe_topics(
+        TopicCollection([settings.topic]), include_authorized_operations=True, request_timeout=REQUEST_SECONDS_MAX
+    )[settings.topic]
+    try:
+        topic = wait_for(question, threading.Event())
+    except KafkaException as error:
+        return _unreached(connection, error), None
+    return fine("broker", f"{settings.bootstrap_servers} answers; topic {settings.topic} is there"), topic
+
+
+def _unreached(connection: Connection, error: KafkaException) -> Finding:
+    settings = connection.settings
+    if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        hint = create_command(settings.bootstrap_servers, settings.topic)
+        return wrong("topic", f"topic {settings.topic} does not exist, or we may not see it", hint)
+    if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return wrong("topic", f"we may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it")
+    connection.admin.poll(0)  # only then it tells why
+    reason = connection.errors.text or describe(error)
+    hint = _EXPIRY if "certificate" in reason else "check address, firewall and kafka.properties"
+    return wrong("broker", f"{settings.bootstrap_servers}: {reason}", hint)
+
+
+_EXPIRY: Final = (
+    "see whether a certificate has expired, ours (openssl x509 -noout -enddate -in FILE) or the broker's"
+    " (openssl s_client -connect HOST:PORT | openssl x509 -noout -enddate);"
+    " and whether ssl.ca.location is its authority"
+)
+"""The client and a broker in Java say of an expired certificate only that it cannot be verified."""
+
+
+def count_brokers(connection: Connection) -> int:
+    """Return how many brokers the cluster has; 0 where that cannot be seen."""
+    try:
+        return len(connection.admin.list_topics(connection.settings.topic, REQUEST_SECONDS_MAX).brokers)
+    except KafkaException:
+        return 0
+
+
+def check_oversized(topic: str, status: Status | None) -> Iterator[Finding]:
+    """Report events that wait since Kafka refuses them for their size."""
+    if status is None or not status.oversized:
+        return
+    size = status.oversized_bytes or 0
+    change = f"--entity-type topics --entity-name {topic} --add-config max.message.bytes={max(2 * size, SIZE_DEFAULT)}"
+    hint = f"kafka-configs.sh --alter {change}; where it is above {size} already: message.max.bytes in kafka.properties"
+    text = f"{count(status.oversized, 'event')} refused for their size, the smallest of {size:,} bytes"
+    yield wrong("oversized", f"{text}: given up once refused for kafka.oversized_after", hint)
+
+
+def check_rights(topic: TopicDescription) -> Iterator[Finding]:
+    """See whether we may write to the topic."""
+    allowed = topic.authorized_operations
+    missing = [] if not allowed else [need.name for need in _NEEDED if need not in allowed]
+    if missing:
+        yield wrong("rights", f"topic {topic.name}: we lack {', '.join(missing)}", "grant them: docs/kafka.md")
+    else:
+        yield fine("rights", f"topic {topic.name}: we may describe, read and write")
+
+
+def check_topic(connection: Connection, topic: TopicDescription) -> Iterator[Finding]:
+    """Compare the topic with what the promise needs, setting by setting."""
+    replicas = min(len(partition.replicas) for partition in topic.partitions)
+    yield from check_layout(len(topic.partitions), replicas)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
+    question = connection.admin.describe_configs([resource], request_timeout=REQUEST_SECONDS_MAX)[resource]
+    try:
+        entries = wait_for(question, threading.Event())
+    except KafkaException as error:
+        reason = describe(error)
+        yield warning("topic", f"its settings cannot be seen: {reason}", "grant DESCRIBE_CONFIGS on it: docs/kafka.md")
+        return
+    actual = {name: str(entry.value) for name, entry in entries.items()}
+    yield from check_settings(topic.name, actual, replicas)
+
+
+def check_layout(partitions: int, replicas: int) -> Iterator[Finding]:
+    """See how often and over how many partitions the topic is kept."""
+    text = f"{partitions} partitions, {replicas} replicas"
+    if replicas < topics.REPLICAS:
+        effect = f"with fewer than {topics.REPLICAS} the loss of a broker stops the topic, or loses records"
+        yield warning("topic", f"{text}: {effect}", "add replicas: kafka-reassign-partitions.sh")
+    elif partitions != topics.PARTITIONS:
+        yield warning("topic", f"{text}: {topics.PARTITIONS} are usual; a later change moves devices between them")
+    else:
+        yield fine("topic", text)
+
+
+def check_settings(topic: str, actual: Mapping[str, str], replicas: int) -> Iterator[Finding]:
+    """Judge the topic's settings."""
+    for name, needed in topics.settings(max(replicas, 1)).items():
+        found = actual.get(name, "unknown")
+        if _is_enough(name, found, needed):
+            yield fine("topic", f"{name} = {found}")
+            continue
+        change = f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {name}={needed}"
+        yield wrong("topic", f"{name} = {found}, needed is {needed}: {_WHY[name]}", change)
+    largest = int(actual.get("max.message.bytes", MESSAGE_BYTES_MIN))
+    if largest < MESSAGE_BYTES_MIN:
+        yield warning("topic", f"max.message.bytes = {largest}: a large event could be refused for ever", "raise it")
+
+
+def _is_enough(name: str, found: str, needed: str) -> bool:
+    if name == "retention.ms":
+        return found.lstrip("-").isdigit() and (int(found) < 0 or int(found) >= int(needed))
+    if name == "min.insync.replicas":
+        return found.isdigit() and int(found) >= int(needed)
+    return found == needed
+
+
+_WHY: Final = {
+    "message.timestamp.type": "else Kafka refuses clocks that are ahead, and deletes what clocks of 1970 send",
+    "cleanup.policy": "compaction deletes a device's earlier events",
+    "retention.ms": "an outage of the cloud that is longer loses events",
+    "min.insync.replicas": "else one broker's end may lose acknowledged records",
+    "unclean.leader.election.enable": "a leader that lags behind loses acknowledged records",
+}

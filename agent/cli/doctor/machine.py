@@ -1,0 +1,151 @@
+"""The machine: its clock, the release of SQLite, and the file system that the store lies on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.clock import Clock
+from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettings
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database
+from agent.terminal import size
+from contract.moment import rfc3339
+from contract.record import Clock as Trust
+
+MOUNTS = Path("/proc/self/mountinfo")
+SERVICE_MEMORY = Path("/sys/fs/cgroup/system.slice/oncegate.service/memory.max")
+AGENT_BYTES = 100 << 20
+"""What the agent takes beside its fingerprints under load, page cache of its files not counted."""
+STORE_BYTES_MIN = 1 << 20
+"""A smaller store is full after a few hundred events."""
+_ONE_WRITER_UNTIL = (3, 51, 3)
+"""Older releases may damage a log that two connections reset at once (https://www.sqlite.org/wal.html#walresetbug)."""
+_VOLATILE = {"tmpfs", "ramfs"}
+_REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"}
+_WITHOUT_JOURNAL = {"vfat", "exfat", "ext2", "msdos"}
+_UNSAFE_OPTIONS = {
+    "data=writeback": "after a power cut files may hold what was never written to them",
+    "nobarrier": "a flush does not reach the disk",
+    "barrier=0": "a flush does not reach the disk",
+    "ro": "nothing can be written",
+}
+
+
+def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
+    """See whether the clock counts as good."""
+    now = rfc3339(clock.wall())
+    if settings.clock == "trusted":
+        yield fine("clock", f"{now}; trusted, since gateway.clock says so")
+    elif clock.trust() is Trust.TRUSTED:
+        yield fine("clock", f"{now}; the kernel says that it is synchronised")
+    else:
+        yield warning(
+            "clock",
+            f"{now}; not synchronised: events count as from a clock that may be wrong, and cost the cloud look-ups",
+            'timedatectl set-ntp true, timedatectl timesync-status; or gateway.clock = "trusted" with a good RTC',
+        )
+
+
+def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iterator[Finding]:
+    """See which SQLite is in use."""
+    text = ".".join(map(str, version))
+    if version < _ONE_WRITER_UNTIL:
+        text += "; no other program may write to the store while the agent runs (until 3.51.3 that could damage it)"
+    yield fine("sqlite", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of /proc/self/mountinfo (proc(5)), as far as it counts here."""
+
+    point: str
+    kind: str
+    source: str
+    options: frozenset[str]
+    """Of the mount and of the file system."""
+    device: str
+
+
+def mount_of(folder: Path, mounts: str) -> Mount | None:
+    """Find the mount that a folder lies on; the last of several on one point covers the others."""
+    found: Mount | None = None
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, (kind, source, *options) = left.split(), right.split()
+        point = fields[4].replace("\\040", " ")
+        if folder.is_relative_to(point) and (found is None or len(point) >= len(found.point)):
+            names = frozenset((*fields[5].split(","), *(options[0].split(",") if options else ())))
+            found = Mount(point, kind, source, names, fields[2])
+    return found
+
+
+def check_mount(folder: Path, mounts: str | None = None) -> Iterator[Finding]:
+    """See whether the file system keeps what it says it has written."""
+    place = existing(folder)
+    mount = mount_of(place, MOUNTS.read_text() if mounts is None else mounts)
+    if mount is None:
+        yield warning("mount", f"{folder}: its file system cannot be told")
+        return
+    said = f"{folder} on {mount.point} ({mount.kind}, {mount.source})"
+    unsafe = [f"{option}: {effect}" for option, effect in _UNSAFE_OPTIONS.items() if option in mount.options]
+    if mount.kind in _VOLATILE:
+        yield wrong("mount", f"{said}: gone after a power cut", "set gateway.state_dir to a folder on a disk")
+    elif mount.kind in _REMOTE:
+        yield wrong("mount", f"{said}: SQLite's log needs a local disk", "set gateway.state_dir to a local folder")
+    elif unsafe:
+        yield wrong("mount", f"{said}: {'; '.join(unsafe)}", "mount it without that option")
+    elif mount.kind in _WITHOUT_JOURNAL:
+        yield warning("mount", f"{said}: no journal, so a power cut may damage the file system", "use ext4")
+    else:
+        yield fine("mount", said)
+
+
+def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
+    """See whether the store can grow to its bound."""
+    state = os.statvfs(existing(folder))
+    free = state.f_bavail * state.f_frsize
+    used = database.bytes_on_disk(folder / FILE_NAME)
+    missing = max(0, settings.max_bytes - used)
+    text = f"{size(free)} free; the store has {size(used)} and may grow to {size(settings.max_bytes)}"
+    if settings.max_bytes < STORE_BYTES_MIN:
+        yield warning("space", text, "raise store.max_bytes: as it is, the store is full after a few events")
+    elif free < missing:
+        yield wrong("space", text, "lower store.max_bytes, or make room: a full disk refuses events before its bound")
+    elif free < missing * 1.2:
+        yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or make room")
+    else:
+        yield fine("space", text)
+
+
+def check_memory(settings: IdentitySettings, available_bytes: int | None = None) -> Iterator[Finding]:
+    """Check that the fingerprints fit into memory: the machine's, or what the service may use of it."""
+    available = _memory_bytes() if available_bytes is None else available_bytes
+    text = f"{size(available)} for the agent; fingerprints may take {size(settings.memory_bytes)}"
+    if settings.memory_bytes + AGENT_BYTES > available:
+        hint = "lower identity.memory, or raise MemoryMax: systemctl edit oncegate"
+        yield wrong("memory", f"{text}, the rest about {size(AGENT_BYTES)}", hint)
+    else:
+        yield fine("memory", text)
+
+
+def _memory_bytes() -> int:
+    """Return what the service may use, where it runs with a bound, or else what the machine has."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        bound = SERVICE_MEMORY.read_text().strip()
+    except OSError:  # it does not run, or another way of counting is in use
+        return installed
+    return min(installed, int(bound)) if bound.isdigit() else installed
+
+
+def existing(folder: Path) -> Path:
+    """Give the folder, or the first above it that is there."""
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return folder

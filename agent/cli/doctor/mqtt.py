@@ -1,0 +1,149 @@
+"""MQTT and Zigbee2MQTT: whether what is published can be lost before it reaches us."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage
+
+from agent.cli.doctor.finding import Finding, fine, warning, wrong
+from agent.config.files import read_text
+from agent.config.settings import MqttSettings
+from agent.mqtt import client
+from agent.mqtt.error import MqttError
+
+ANSWER_SECONDS_MAX = 5.0
+VERSION_TOPIC = "$SYS/broker/version"
+MOSQUITTO_FILES = (Path("/etc/mosquitto/mosquitto.conf"), Path("/etc/mosquitto/conf.d"))
+AUTOSAVE_SECONDS_MAX = 60
+_LOCAL = {"localhost", "127.0.0.1", "::1"}
+
+
+def check_mqtt(settings: MqttSettings, gateway: str, files: tuple[Path, ...] = MOSQUITTO_FILES) -> Iterator[Finding]:
+    """See broker and publishers."""
+    info = f"{settings.base_topic}/bridge/info"
+    wanted = [VERSION_TOPIC, *([info] if settings.base_topic else [])]
+    try:
+        heard = _listen(settings, gateway, wanted)
+    except MqttError as error:
+        yield wrong("mqtt", str(error), "check mqtt.host, mqtt.port, mqtt.username, mqtt.password_file and mqtt.tls")
+        return
+    version = heard.get(VERSION_TOPIC, b"").decode(errors="replace")
+    yield fine("mqtt", f"{settings.host}:{settings.port} answers{f' ({version})' if version else ''}")
+    if not version or version.startswith("mosquitto"):
+        yield from _check_mosquitto(settings, files)
+    if settings.base_topic:
+        yield from check_zigbee2mqtt(heard.get(info), settings.base_topic)
+
+
+def _listen(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str, bytes]:
+    """Hear what is retained in some topics, under a name and a session of our own."""
+    heard: dict[str, bytes] = {}
+    refused: list[str] = []
+    over, subscribed = threading.Event(), threading.Event()
+
+    def on_connect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            refused.append(f"{settings.host}:{settings.port} refuses us: {reason}")
+            over.set()
+        else:
+            connected.subscribe([(topic, 0) for topic in topics])
+
+    def on_subscribe(connected: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
+        subscribed.set()
+
+    def on_message(connected: Client, data: Any, message: MQTTMessage) -> None:
+        heard[message.topic] = bytes(message.payload)
+        if len(heard) == len(topics):
+            over.set()
+
+    listener = client.look(settings, gateway)
+    listener.on_connect, listener.on_subscribe, listener.on_message = on_connect, on_subscribe, on_message
+    listener.loop_start()
+    try:
+        over.wait(ANSWER_SECONDS_MAX)
+    finally:
+        listener.disconnect()
+        listener.loop_stop()
+    if refused or not subscribed.is_set():
+        raise MqttError(refused[0] if refused else f"{settings.host}:{settings.port} does not answer")
+    return heard
+
+
+def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterator[Finding]:
+    try:
+        lines = [line for file in files for part in _parts(file) for line in read_text(part).splitlines()]
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    if settings.host not in _LOCAL or not lines:
+        yield warning(
+            "mosquitto",
+            "its settings cannot be read from here; see that it keeps what it has acknowledged",
+            "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md",
+        )
+        return
+    words = (line.split(maxsplit=1) for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    yield from judge_mosquitto({pair[0]: pair[1].strip() if len(pair) > 1 else "" for pair in words})
+
+
+def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the settings of mosquitto.conf(5); what is not said is its default."""
+    if given.get("persistence", "false") != "true":
+        hint = "persistence true in mosquitto.conf"
+        yield wrong("mosquitto", "persistence is off: a restart of the broker forgets what it keeps for us", hint)
+    else:
+        yield fine("mosquitto", "persistence true")
+    autosave = given.get("autosave_interval", "1800")
+    if not autosave.isdigit() or not 0 < int(autosave) <= AUTOSAVE_SECONDS_MAX:
+        text = f"autosave_interval {autosave}: a killed broker loses what came since it last saved"
+        yield warning("mosquitto", text, "autosave_interval 1 in mosquitto.conf")
+    else:
+        yield fine("mosquitto", f"autosave_interval {autosave}")
+    queued = given.get("max_queued_messages", "1000")
+    if queued != "0":
+        text = f"max_queued_messages {queued}: while the agent is away, the broker drops what is more"
+        yield warning("mosquitto", text, "max_queued_messages 0 in mosquitto.conf")
+    else:
+        yield fine("mosquitto", "max_queued_messages 0")
+
+
+def check_zigbee2mqtt(info: bytes | None, base: str) -> Iterator[Finding]:
+    """Judge what Zigbee2MQTT says of its own configuration."""
+    try:
+        config = json.loads(info or b"")["config"]
+        advanced, options = dict(config.get("advanced", {})), dict(config.get("device_options", {}))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        hint = 'start Zigbee2MQTT, compare mqtt.base_topic; without Zigbee2MQTT set it to ""'
+        yield warning("zigbee2mqtt", f"nothing is heard of it in {base}/bridge/info", hint)
+        return
+    seen = advanced.get("last_seen", "disable")
+    if seen not in ("epoch", "ISO_8601"):
+        text = f"advanced.last_seen is {seen}: a message that comes twice is two events"
+        yield warning("zigbee2mqtt", text, "advanced: last_seen: epoch in its configuration.yaml")
+    else:
+        yield fine("zigbee2mqtt", f"advanced.last_seen is {seen}")
+    qos = options.get("qos", 0)
+    lower = sorted(
+        str(device.get("friendly_name", address))
+        for address, device in dict(config.get("devices", {})).items()
+        if device.get("qos", qos) == 0
+    )
+    if qos == 0 or lower:
+        who = f"for {', '.join(lower[:3])}{' and others' if len(lower) > 3 else ''}" if qos else "for all devices"
+        text = f"QoS 0 {who}: the broker keeps nothing of it while the agent is away"
+        yield wrong("zigbee2mqtt", text, "device_options: qos: 1 in its configuration.yaml")
+    else:
+        yield fine("zigbee2mqtt", f"device_options.qos is {qos}")
+    if advanced.get("output", "json") == "attribute":
+        yield wrong("zigbee2mqtt", "advanced.output is attribute, which is not read", "advanced: output: json")
+    if advanced.get("cache_state_send_on_startup", True):
+        text = "it sends old states as if they were news when it starts"
+        yield warning("zigbee2mqtt", text, "advanced: cache_state_send_on_startup: false")
+
+
+def _parts(file: Path) -> list[Path]:
+    return sorted(file.glob("*.conf")) if file.is_dir() else [file] if file.exists() else []

@@ -1,0 +1,72 @@
+"""Pin another table by hand: from then on its receipts count, and no other's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from agent.cli.doctor import kafka, receipts
+from agent.clock import SystemClock
+from agent.config.settings import Settings
+from agent.forward.errors import ForwardError
+from agent.store.errors import StoreError
+from agent.store.event_store import EventStore
+from agent.store.facts import RECEIPTS_TABLE
+from agent.store.files import use_mark
+from agent.store.layout import FILE_NAME
+from agent.store.port import OutboxError
+from agent.store.schema import database
+
+
+class RepinError(Exception):
+    """No table can be pinned; the message says what to do."""
+
+
+def repin(settings: Settings) -> tuple[str | None, str]:
+    """Pin the table whose receipts the group bears now; give the old one and the new."""
+    table = _table(settings)
+    folder = settings.gateway.state_dir
+    if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
+        raise RepinError("there is no store yet: the agent pins the first table that gives a receipt")
+    if database.in_use(folder / FILE_NAME):
+        raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
+    _become_owner(folder)
+    try:
+        return asyncio.run(_pin(settings, table)), table
+    except (StoreError, OutboxError) as error:
+        raise RepinError(str(error)) from error
+
+
+def _table(settings: Settings) -> str:
+    connection = kafka.Connection.open(settings.kafka)
+    finding, topic = kafka.check_broker(connection)
+    if topic is None:
+        raise RepinError(finding.text)
+    try:
+        view = receipts.look(connection, settings.receipts, len(topic.partitions))
+    except ForwardError as error:
+        raise RepinError(str(error)) from error
+    tables = {partition.receipt.table for partition in view.partitions.values() if partition.receipt is not None}
+    if len(tables) != 1:
+        found = f"receipts of {', '.join(sorted(tables))}" if tables else "no receipt"
+        raise RepinError(f"group {settings.receipts.group} bears {found}: expected those of one table")
+    return tables.pop()
+
+
+async def _pin(settings: Settings, table: str) -> str | None:
+    store = EventStore(
+        settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, SystemClock()
+    )
+    async with store:
+        before = await asyncio.to_thread(store.fact, RECEIPTS_TABLE)
+        await asyncio.to_thread(store.set_fact, RECEIPTS_TABLE, table)
+    return before
+
+
+def _become_owner(folder: Path) -> None:
+    """Write as the agent's user, where root runs this: else the agent could not write to its own files any more."""
+    owner = folder.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.setegid(owner.st_gid)
+        os.seteuid(owner.st_uid)

@@ -1,0 +1,75 @@
+"""`oncegate doctor`: look at everything around the gateway; exit 1 where anything is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from agent import terminal
+from agent.cli.doctor.finding import Condition, Finding
+from agent.config import load
+from agent.config.settings import Settings
+from agent.terminal import Colour, count, json_line, paint, printable
+
+WRONG = 1
+EXAMPLES = """examples:
+  oncegate doctor
+  oncegate doctor --json | jq 'select(.condition != "fine")'
+  sudo systemctl stop oncegate && sudo oncegate doctor --repin && sudo systemctl start oncegate
+"""
+_COLOURS = {Condition.FINE: Colour.GOOD, Condition.WARNING: Colour.WARNING, Condition.WRONG: Colour.BAD}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--repin",
+        action="store_true",
+        help="take from now on the receipts of the table that gives them now; the agent has to be stopped",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the findings; 1 where anything is wrong."""
+    from agent.cli.doctor.examination import examine
+
+    settings = load.load(arguments.config)
+    if arguments.repin:
+        return _repin(settings)
+    findings = []
+    for finding in examine(settings):
+        findings.append(finding)
+        if arguments.json:
+            print(json_line({**asdict(finding), "condition": finding.condition.value}), flush=True)
+    if not arguments.json:
+        _show(findings)
+    return WRONG if any(finding.condition is Condition.WRONG for finding in findings) else 0
+
+
+def _show(findings: list[Finding]) -> None:
+    rows, colours = [], []
+    for finding in findings:
+        rows.append((finding.condition.value, finding.check, printable(finding.text)))
+        colours.append(_COLOURS[finding.condition])
+        if finding.hint:
+            rows.append(("", "", f"-> {printable(finding.hint)}"))
+            colours.append(Colour.FAINT)
+    print(terminal.table(rows, colours=colours))
+    number = {condition: sum(finding.condition is condition for finding in findings) for condition in Condition}
+    wrong, warnings = count(number[Condition.WRONG], "thing"), count(number[Condition.WARNING], "warning")
+    colour = Colour.BAD if number[Condition.WRONG] else Colour.GOOD
+    print(paint(f"\n{wrong} wrong, {warnings}, {number[Condition.FINE]} fine", colour))
+
+
+def _repin(settings: Settings) -> int:
+    from agent.cli.doctor.repin import RepinError, repin
+
+    try:
+        before, table = repin(settings)
+    except RepinError as error:
+        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
+        return WRONG
+    print(printable(f"pinned {table}" + ("" if before == table else f" instead of {before or 'none'}")))
+    return 0

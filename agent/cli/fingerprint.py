@@ -1,0 +1,112 @@
+"""`oncegate fingerprint`: the fingerprint of events in a file, for people who write sensor firmware."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from agent.decode import DecodeError, InvalidEvent, Undecodable, cbor, json
+from agent.decode.event_map import to_event
+from agent.decode.query import NO_WORDS
+from agent.terminal import printable
+from contract.event import Label
+from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
+from contract.values import Invalid
+
+EXAMPLES = """examples:
+  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate fingerprint
+  oncegate fingerprint events.cbor
+  oncegate fingerprint --fields device,id event.json
+"""
+LABEL_FIELDS = ("epoch", "sequence")
+STANDARD_INPUT = "-"
+WITHOUT_FINGERPRINT = "-"
+_CHOICES = ", ".join((*IDENTITY_FIELDS, *LABEL_FIELDS))
+_CBOR_FIRST = 0x80
+"""CBOR's arrays, maps and tags begin here and above, JSON's text below."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--fields",
+        type=_read_fields,
+        default=IDENTITY_FIELDS,
+        metavar="A,B",
+        help=f"identity fields, of {_CHOICES} (default: {','.join(IDENTITY_FIELDS)})",
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        default=STANDARD_INPUT,
+        metavar="FILE",
+        help="an event, or an array of events, in JSON or CBOR; - is the standard input (default)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one line for each event: 32 hex digits, or - where only a label could tell it from its twin."""
+    try:
+        lines = _fingerprint_lines(_read_file(arguments.file), arguments.fields)
+    except (OSError, DecodeError) as error:
+        print(f"oncegate fingerprint: {printable(str(error))}", file=sys.stderr)
+        return 1
+    for line in lines:
+        print(line)
+    return 0
+
+
+def _read_fields(text: str) -> tuple[str, ...]:
+    fields = tuple(text.split(","))
+    for name in fields:
+        if name not in IDENTITY_FIELDS and name not in LABEL_FIELDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no identity field; choose from {_CHOICES}")
+    if len({*LABEL_FIELDS} & {*fields}) == 1:
+        raise argparse.ArgumentTypeError("epoch and sequence are one label: name both or neither")
+    return fields
+
+
+def _read_file(name: str) -> bytes:
+    return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+
+
+def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
+    document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
+    if not isinstance(document, list | dict | Invalid):
+        raise Undecodable("the input is neither a map nor an array of maps")
+    if not isinstance(document, list):
+        return [_fingerprint_line(document, fields)]
+    lines: list[str] = []
+    for number, entries in enumerate(document, start=1):
+        try:
+            lines.append(_fingerprint_line(entries, fields))
+        except InvalidEvent as error:
+            raise InvalidEvent(f"event {number}: {error}") from None
+    return lines
+
+
+def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
+    label = None
+    if isinstance(entries, dict):
+        label = _label(entries)
+        entries = {name: value for name, value in entries.items() if name not in LABEL_FIELDS}
+        if entries.get("device") is None:
+            raise InvalidEvent("the event has no device; on the way in it would be the sender's, here nobody sends")
+    event = to_event(entries, NO_WORDS, fallback="")
+    chosen = tuple(name for name in fields if name not in LABEL_FIELDS)
+    if not needs_label(event, chosen):
+        label = label if chosen != fields else None
+    elif label is None:
+        return WITHOUT_FINGERPRINT
+    return fingerprint(event, chosen, label).hex()
+
+
+def _label(entries: dict[str, object]) -> Label | None:
+    """Take the label that stands in the event, as in a record."""
+    epoch, sequence = (entries.get(name) for name in LABEL_FIELDS)
+    if epoch is None and sequence is None:
+        return None
+    if type(epoch) is not str or type(sequence) is not int or sequence < 1:
+        raise InvalidEvent("epoch and sequence go together, as text and as a number from 1")
+    return Label(epoch, sequence)

@@ -1,0 +1,135 @@
+"""`oncegate replay`: send again what is still kept of one epoch."""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+from agent.config import load
+from agent.store.layout import FILE_NAME
+from agent.store.port import StoredEvent
+from agent.store.read.kept import positions_of, read_kept
+from agent.store.read.states import FORWARDED, LOST, NEW, PROCESSED
+from agent.store.schema import database
+from agent.terminal import Colour, count, paint, printable
+
+EXAMPLES = """examples:
+  oncegate status                                        names the latest epoch
+  oncegate replay --epoch 5f1c0d6b6a0f4f1d
+  oncegate replay --epoch 5f1c0d6b6a0f4f1d --from 1200 --to 1300
+
+Labels and fingerprints stay as they are, so the table takes none of them twice; other readers of the topic see them
+again. The agent may go on running. Events are kept for store.keep_processed after their receipt.
+"""
+INCOMPLETE = 1
+_PROGRESS_SECONDS = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--epoch", required=True, metavar="E", help="the epoch, as events and status name it")
+    parser.add_argument("--from", dest="first", type=_sequence, default=1, metavar="N", help="first sequence (1)")
+    parser.add_argument("--to", dest="last", type=_sequence, metavar="M", help="last sequence (the epoch's last)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send what is kept; 1 where not all that was asked for could be sent."""
+    from agent.forward.errors import SessionError  # the Kafka client takes its time to load
+    from agent.forward.replay import send_again
+
+    settings = load.load(arguments.config)
+    with closing(database.open_for_reading(settings.gateway.state_dir / FILE_NAME)) as connection:
+        known = positions_of(connection, arguments.epoch)
+        if known is None:
+            return _fail(f"epoch {arguments.epoch} is not known here; see oncegate status and oncegate events")
+        last = len(known) if arguments.last is None else min(arguments.last, len(known))
+        asked = range(known.start + arguments.first - 1, known.start + last)
+        if not asked:
+            return _fail(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
+        tally = Tally(asked, known.start)
+        try:
+            sent = send_again(settings.kafka, settings.gateway.id, tally.choose(connection), _progress(len(asked)))
+        except SessionError as error:
+            return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
+    print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
+    for line in tally.lines():
+        print(line)
+    beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
+    if beyond:
+        print(f"{count(beyond, 'sequence')} above {len(known):,} asked for, where the epoch ends")
+    return INCOMPLETE if tally.incomplete else 0
+
+
+class Tally:
+    """What becomes of each position that was asked for."""
+
+    def __init__(self, asked: range, epoch_first: int) -> None:
+        self._asked = asked
+        self._epoch_first = epoch_first
+        self._states: Counter[str] = Counter()
+        self._missing: list[tuple[int, int]] = []
+
+    def choose(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
+        """Give the events that are to be sent."""
+        following = self._asked.start
+        for kept in read_kept(connection, self._asked):
+            self._miss(following, kept.event.position)
+            following = kept.event.position + 1
+            self._states[kept.state] += 1
+            if kept.state in (FORWARDED, PROCESSED):
+                yield kept.event
+        self._miss(following, self._asked.stop)
+
+    @property
+    def incomplete(self) -> bool:
+        """Tell whether something can no longer be sent."""
+        return bool(self._missing or self._states[LOST])
+
+    def lines(self) -> Iterator[str]:
+        """Say what was not sent, and why."""
+        if new := self._states[NEW]:
+            yield f"{count(new, 'event')} not yet sent at all: the agent sends them by itself"
+        if lost := self._states[LOST]:
+            yield f"{count(lost, 'event')} given up, and declared by gateway.gap events"
+        if self._missing:
+            total = sum(end - first for first, end in self._missing)
+            ranges = ", ".join(self._sequences(first, end) for first, end in self._missing)
+            yield f"{count(total, 'event')} no longer kept: sequence {ranges}"
+
+    def _miss(self, first: int, end: int) -> None:
+        if first < end:
+            self._missing.append((first, end))
+
+    def _sequences(self, first: int, end: int) -> str:
+        low, high = first - self._epoch_first + 1, end - self._epoch_first
+        return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Say from time to time how far it is, where somebody looks on."""
+    told = time.monotonic()
+
+    def tell(acked: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _PROGRESS_SECONDS:
+            told = time.monotonic()
+            print(f"{acked:,} of at most {total:,}", file=sys.stderr)
+
+    return tell
+
+
+def _fail(text: str) -> int:
+    print(f"{paint('oncegate:', Colour.BAD, sys.stderr)} {printable(text)}", file=sys.stderr)
+    return INCOMPLETE
+
+
+def _sequence(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError("a sequence is a number from 1 on")
+    return number

@@ -1,0 +1,102 @@
+"""`oncegate status`: what the store holds, on one screen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from agent import terminal
+from agent.config import load
+from agent.status import EventCounts, Status, read_status
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database, disk_space
+from agent.terminal import Colour, count, duration, paint, printable, size
+
+EXAMPLES = """examples:
+  oncegate status
+  oncegate status --json | jq .events
+  watch oncegate status
+"""
+_LATE_SECONDS = 3_600
+"""From when on an event that no table has is worth a colour."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the status."""
+    settings = load.load(arguments.config)
+    status = read_status(settings.gateway.state_dir, settings.gateway.id)
+    if arguments.json:
+        print(json.dumps(status.document()))
+        return 0
+    path = settings.gateway.state_dir / FILE_NAME
+    running = database.in_use(path)
+    agent = "runs" if running else "does not run; start it: systemctl start oncegate"
+    share = status.store_bytes / settings.store.max_bytes
+    rows = [
+        ("gateway", printable(status.gateway)),
+        ("agent", agent),
+        ("accepted", f"{count(status.accepted, 'event')}, of sensors, in all the store's life"),
+        ("", f"{count(status.duplicates, 'copy').replace('copys', 'copies')} recognised, {status.rejected:,} rejected"),
+        ("in the store", _states(status.events)),
+        ("oldest", _oldest(status)),
+        (
+            "label",
+            "none yet"
+            if status.epoch is None
+            else f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far",
+        ),
+        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes"),
+    ]
+    if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
+        rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
+    if status.maybe_lost:
+        rows.append(("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when nobody could know"))
+    if status.oversized:
+        rows.append(("too large", _oversized(status)))
+    if status.receipts_held:
+        held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
+        rows.append(("receipts", paint(held, Colour.WARNING)))
+    if status.forwarding_stopped:
+        rows.append(("forwarding", f"stopped: {printable(status.forwarding_stopped)}"))
+    print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
+    if not running:
+        print(paint("events wait at their sensors while the agent does not run", Colour.WARNING))
+    return 0
+
+
+def _states(events: EventCounts) -> str:
+    lost = f", {events.lost:,} lost" if events.lost else ""
+    return f"{events.new:,} new, {events.forwarded:,} forwarded, {events.processed:,} processed{lost}"
+
+
+def _age(moment: int | None) -> str:
+    """Return how long ago a moment was."""
+    return duration(max(0.0, time.time() - (moment or 0) / 1000))
+
+
+def _oversized(status: Status) -> str:
+    """Return how many events Kafka refuses, and what would help."""
+    waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
+    hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
+    return paint(f"{waits}; kept for kafka.oversized_after; {hint}", Colour.WARNING)
+
+
+def _log_held(log_bytes: int, path: Path) -> str:
+    """Return why the log has grown, and what to do."""
+    return f"{size(log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
+
+
+def _oldest(status: Status) -> str:
+    """Say how long the oldest event waits for the table."""
+    if status.oldest_unprocessed is None:
+        return "nothing waits for the table"
+    seconds = max(0.0, time.time() - status.oldest_unprocessed / 1000)
+    text = f"waits for the table since {duration(seconds)}"
+    return paint(text, Colour.WARNING) if seconds > _LATE_SECONDS else text

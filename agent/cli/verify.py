@@ -1,0 +1,39 @@
+"""`oncegate verify`: whether everything in the store is as it should be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from agent.config import load
+from agent.store.layout import FILE_NAME
+from agent.terminal import printable
+
+WRONG = 1
+
+
+EXAMPLES = """examples:
+  oncegate verify
+  oncegate verify --json | jq .findings
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is wrong, a line for each; 1 where anything is."""
+    from agent.store.recovery.verify import verify
+
+    path = load.load(arguments.config).gateway.state_dir / FILE_NAME
+    result = verify(path)
+    if arguments.json:
+        print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
+    else:
+        for finding in result.findings:
+            print(f"{finding.check}: {printable(finding.text)}")
+        print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
+    return WRONG if result.findings else 0

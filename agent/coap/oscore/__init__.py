@@ -1,0 +1,1 @@
+"""OSCORE (RFC 8613): security contexts, credentials, sequence numbers."""

@@ -1,0 +1,300 @@
+"""OSCORE (RFC 8613): requests that prove which device speaks, and answers that only this device can read.
+
+The cryptography is aiocoap's; the state is ours. No replay window is stored: each process begins without one and draws
+a token for each context that no other process knows. An Echo value (RFC 9175) that carries the token proves that a
+request was made for this process; each value counts once, and the window keeps its request from being served twice.
+How much has to be proven is `coap.oscore.freshness`:
+
+- `request`: each request is challenged (4.01 with Echo), and only the one that brings the value back is served. No
+  captured datagram is accepted by any copy of the gateway, whether the agent was killed, its store restored, or its
+  card cloned and both copies run.
+- `answer`: the same, but each answer carries the value for the next request, so a client that keeps it (RFC 9175
+  section 2.3) is not challenged. What one copy has accepted no other accepts. A request that carried one copy's value
+  and was challenged by another, as happens when a device changes between two copies under one address, is accepted by
+  the first where it is played to it.
+- `start`: the first request of a device after each start has to bring the value back (RFC 8613 appendix B.1.2), later
+  ones are judged by the window alone. A second copy that runs has another window, and accepts what the first has
+  accepted since the device last spoke with the second.
+
+Two copies of one process (a virtual machine copied with its memory) share token and window until one starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from typing import Any
+
+from aiocoap import Message, error, interfaces, oscore, resource  # type: ignore[import-untyped] # it carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
+from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
+
+from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE
+from agent.coap.message import PAYLOAD_MARKER, VERSION_1
+from agent.coap.oscore.credentials import Credential
+from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers
+from agent.coap.oscore.serving import Freshness, OscoreServing
+from agent.coap.sanitizer import Verdict, judge
+from agent.pace import Pace
+
+WINDOW = 32
+"""Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
+NUMBER_BYTES, TOKEN_BYTES = 5, 7
+"""An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+WAITING_BYTES_MAX = 4 << 20
+"""Of requests that wait to be opened; more are refused."""
+NUMBERLESS_ENDS_SECONDS = 60.0
+"""Without such a refusal for so long, the next is worth a line in the log again."""
+NUMBERS_FILE = "sender.number"
+ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
+"""Those that every OSCORE stack has (RFC 8613 section 3.2.1)."""
+
+_log = logging.getLogger(__name__)
+
+
+class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityContextUtils):  # type: ignore[misc]
+    """The keys and numbers shared with one sensor."""
+
+    alg_aead = oscore.algorithms[ALGORITHM]
+    hashfun = oscore.hashfunctions[HASH]
+
+    def __init__(self, credential: Credential, numbers: SenderNumbers, freshness: Freshness) -> None:
+        self.credential = credential
+        self._numbers = numbers
+        self._freshness = freshness
+        self.sender_id, self.recipient_id = credential.gateway_id, credential.sensor_id
+        self.id_context = credential.id_context
+        self.derive_keys(credential.salt, credential.secret)
+        self.recipient_replay_window = _empty_window()
+        self.echo_recovery = None  # aiocoap is not to judge freshness
+        self._token = secrets.token_bytes(TOKEN_BYTES)
+        self._spent = _empty_window()
+        """The numbers in the Echo values that have come back."""
+        self._fresh_from: int | None = None
+        """The number of the first request that was proven fresh in this life; what has a lower one may be older."""
+
+    def unprotect(self, message: Message, reference: Any = None) -> Any:
+        """Decrypt a request; raise ReplayErrorWithEcho where it has to be proven fresh and is not.
+
+        A challenge takes a number of our own: another copy may have answered with the request's nonce already.
+        """
+        inner, reference = super().unprotect(message, reference)
+        number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
+        ours = echo is not None and echo[NUMBER_BYTES:] == self._token
+        if ours and self._spend(int.from_bytes(echo[:NUMBER_BYTES], "big")):
+            self._fresh_from = number if self._fresh_from is None else self._fresh_from
+        elif self._has_to_prove(number) or (echo is not None and not ours):
+            reference.can_reuse_nonce = False
+            raise oscore.ReplayErrorWithEcho(self, reference, self._echo(number))
+        return inner, reference
+
+    def echo_for_next(self, reference: Any) -> bytes | None:
+        """Return the Echo value that an answer carries, None where none is kept."""
+        kept = self._freshness is Freshness.ANSWER
+        return self._echo(int.from_bytes(reference.partial_iv, "big")) if kept else None
+
+    def _has_to_prove(self, number: int) -> bool:
+        """Whether a request with this number, that the window has not seen, may be older than this life."""
+        return self._freshness is not Freshness.START or self._fresh_from is None or number < self._fresh_from
+
+    def _echo(self, number: int) -> bytes:
+        return number.to_bytes(NUMBER_BYTES, "big") + self._token
+
+    def _spend(self, number: int) -> bool:
+        """Whether the Echo value with this number comes back for the first time."""
+        first = bool(self._spent.is_valid(number))
+        if first:
+            self._spent.strike_out(number)
+        return first
+
+    def new_sequence_number(self) -> int:
+        """Return a number that this context has never used."""
+        return self._numbers.take()
+
+    def post_seqnoincrease(self) -> None:
+        """Do nothing: the numbers are reserved before they are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A request as the device wrote it, and what its answer needs."""
+
+    request: Message
+    context: SecurityContext
+    reference: Any
+
+
+class Contexts:
+    """The security contexts, by what a request says of its own."""
+
+    def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
+        self.numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
+        self._contexts = {
+            (credential.sensor_id, credential.id_context): SecurityContext(credential, self.numbers, serving.freshness)
+            for credential in serving.credentials
+        }
+
+    def find(self, request: Message) -> SecurityContext | None:
+        """Find the context that a protected request names; raise oscore.DecodeError or IndexError.
+
+        A request to a group is none of ours, and aiocoap's context would stumble over its signature, as it would over
+        a number of more than five bytes, a length that RFC 8613 section 6.1 reserves.
+        """
+        named = oscore.verify_start(request)
+        if oscore.COSE_COUNTERSIGNATURE0 in named or len(named.get(oscore.COSE_PIV, b"")) > NUMBER_BYTES:
+            raise oscore.DecodeError
+        return self._contexts.get((named.get(oscore.COSE_KID), named.get(oscore.COSE_KID_CONTEXT)))
+
+
+class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carries no types
+    """The site behind OSCORE; plain requests reach it only where they are not refused before."""
+
+    def __init__(self, site: resource.Site, contexts: Contexts, tuning: TransportTuning, pace: Pace) -> None:
+        super().__init__()
+        self._site = site
+        self._contexts = contexts
+        self._tuning = tuning
+        self._pace = pace
+        self._waiting_bytes = 0
+        self._in_work = 0
+        self._idle = asyncio.Event()
+        self._numberless_last = -math.inf
+
+    async def needs_blockwise_assembly(self, request: Message) -> bool:
+        """Keep aiocoap from assembling."""
+        return False
+
+    async def render_to_pipe(self, pipe: Any) -> None:
+        """Serve one request."""
+        if pipe.request.opt.oscore is None:
+            await self._site.render_to_pipe(pipe)
+            return
+        self._in_work += 1
+        try:
+            pipe.add_response(await self.render(pipe.request), is_last=True)
+        finally:
+            self._in_work -= 1
+            if not self._in_work:
+                self._idle.set()
+
+    async def finished(self) -> None:
+        """Wait until no protected request is in work."""
+        while self._in_work:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def render(self, request: Message) -> Message:
+        """Open a protected request, serve it, and protect the answer; what cannot be opened is refused in the plain."""
+        try:
+            await self._turn_to_open(len(request.payload))
+            opened = self._open(request)
+            answer = await self._answer(opened)
+            await self._turn_to_protect(needs_number=not opened.reference.can_reuse_nonce)
+            return self._protected(opened, answer)
+        except _RefusedError as refused:
+            return self._message(refused.code, refused.diagnostic)
+        except oscore.ReplayErrorWithEcho as challenge:
+            await self._turn_to_protect(needs_number=True)
+            return self._challenge(challenge)
+
+    async def _turn_to_open(self, request_bytes: int) -> None:
+        """Wait for a turn of the event loop; raise _RefusedError where too much waits."""
+        if self._waiting_bytes >= WAITING_BYTES_MAX:
+            raise _RefusedError(UNAVAILABLE, b"too many requests in work")
+        self._waiting_bytes += request_bytes
+        try:
+            await self._pace.turn()
+        finally:
+            self._waiting_bytes -= request_bytes
+
+    async def _turn_to_protect(self, *, needs_number: bool) -> None:
+        """Wait for a turn, and where numbers are used up, for the disk: many answers may become due at once.
+
+        Where no number can be had, protecting says why.
+        """
+        await self._pace.turn()
+        while needs_number and not self._contexts.numbers.has_some:
+            try:
+                await asyncio.to_thread(self._contexts.numbers.reserve)
+            except NoNumberError:
+                return
+            await self._pace.turn()
+
+    def _open(self, request: Message) -> Opened:
+        """Find the context and decrypt; raise _RefusedError (RFC 8613 section 8.2) or a challenge."""
+        try:
+            context = self._contexts.find(request)
+            if context is None:
+                raise _RefusedError(UNAUTHORIZED, b"Security context not found")
+            inner, reference = context.unprotect(request)
+        except (oscore.DecodeError, IndexError):
+            raise _RefusedError(BAD_OPTION, b"Failed to decode COSE") from None
+        except oscore.ReplayError:
+            raise _RefusedError(UNAUTHORIZED, b"Replay detected") from None
+        except oscore.ReplayErrorWithEcho:
+            raise
+        except (error.Error, ValueError):
+            raise _RefusedError(BAD_REQUEST, b"Decryption failed") from None
+        inner.remote = request.remote.secured(context.credential)
+        return Opened(inner, context, reference)
+
+    async def _answer(self, opened: Opened) -> Message:
+        inner = opened.request
+        verdict = judge(bytes((VERSION_1, inner.code, 0, 0)) + inner.opt.encode() + _marked(inner.payload)).verdict
+        if verdict is not Verdict.PASS:
+            return self._message(BAD_OPTION, b"unknown critical option")
+        try:
+            answer: Message = await self._site.render(inner)
+        except error.RenderableError as refusal:
+            answer = refusal.to_message()
+        return answer
+
+    def _protected(self, opened: Opened, answer: Message) -> Message:
+        """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside."""
+        silence, answer.opt.no_response = answer.opt.no_response, None
+        answer.opt.echo = opened.context.echo_for_next(opened.reference)
+        try:
+            protected: Message = opened.context.protect(answer, opened.reference)[0]
+        except NoNumberError as cause:
+            return self._numberless(opened.context, cause)
+        protected.opt.no_response = silence
+        return protected
+
+    def _challenge(self, challenge: Any) -> Message:
+        """Ask for a proof of freshness, which takes a number of our own."""
+        try:
+            return challenge.to_message()
+        except NoNumberError as cause:
+            return self._numberless(challenge.secctx, cause)
+
+    def _numberless(self, context: SecurityContext, cause: Exception) -> Message:
+        """Refuse in the plain: without a number that was never used nothing may be encrypted."""
+        now = asyncio.get_running_loop().time()
+        if now - self._numberless_last > NUMBERLESS_ENDS_SECONDS:
+            _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+        self._numberless_last = now
+        return self._message(UNAVAILABLE, b"no sequence number")
+
+    def _message(self, code: int, diagnostic: bytes) -> Message:
+        return Message(code=Code(code), payload=diagnostic, max_age=0, transport_tuning=self._tuning)
+
+
+class _RefusedError(Exception):
+    def __init__(self, code: int, diagnostic: bytes) -> None:
+        super().__init__(diagnostic)
+        self.code = code
+        self.diagnostic = diagnostic
+
+
+def _empty_window() -> oscore.ReplayWindow:
+    window = oscore.ReplayWindow(WINDOW, lambda: None)
+    window.initialize_empty()
+    return window
+
+
+def _marked(payload: bytes) -> bytes:
+    return bytes((PAYLOAD_MARKER,)) + payload if payload else b""

@@ -1,0 +1,240 @@
+"""The credentials directory: for each sensor that speaks OSCORE (RFC 8613) one file with what both sides share.
+
+The gateway only reads it; what changes while the agent runs is kept in its state folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import stat
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from agent.coap.errors import CredentialsError
+from agent.config import files
+from agent.decode.error import InvalidEvent
+from agent.decode.event_map import device_name
+from contract.event import DEVICE_RESERVED_PREFIX
+from contract.files import read
+
+SUFFIX = ".toml"
+SECRET_BYTES, SECRET_BYTES_MIN = 16, 16
+SALT_BYTES = 8
+ID_BYTES_MAX = 7
+"""Of a sender or recipient ID with AES-CCM-16-64-128 (RFC 8613 section 3.3)."""
+FILE_BYTES_MAX = 1 << 13
+"""More than twice what the longest credential takes."""
+KEY_CHARACTERS_SHOWN = 64
+NAME_CHARACTERS_MAX = 128
+"""Of a device in its file's name; with digest, suffix and draft it stays below what file systems take."""
+MODE = 0o640
+_KEYS = frozenset({"device", "secret", "salt", "sensor_id", "gateway_id", "id_context", "relay"})
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What one sensor shares with the gateway: the input of its security context (RFC 8613 section 3.2)."""
+
+    device: str
+    """The identity of all that it says."""
+    secret: bytes
+    salt: bytes
+    sensor_id: bytes
+    """The sensor's sender ID, which each of its requests carries as kid."""
+    gateway_id: bytes = b""
+    id_context: bytes | None = None
+    relay: bool = False
+    """Whether it may speak for other devices than itself."""
+
+    @property
+    def name(self) -> str:
+        """A name that gives nothing away and changes with any part of the input."""
+        context = b"" if self.id_context is None else b"+" + self.id_context  # none and an empty one give other keys
+        parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, context)
+        digest = blake2b(digest_size=16, person=b"oncegate-osc-1")
+        for part in parts:
+            digest.update(len(part).to_bytes(2, "big") + part)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFiles:
+    """What a directory holds: the credentials, and what is wrong with the other files."""
+
+    credentials: tuple[Credential, ...]
+    errors: tuple[str, ...]
+
+
+def read_credentials(folder: Path) -> CredentialFiles:
+    """Read all files of a directory; a bad one is named in `errors` and stops none of the others.
+
+    Raises CredentialsError where the directory itself cannot be read.
+    """
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
+    except OSError as error:
+        raise CredentialsError(f"coap.oscore.credentials_dir: {folder} cannot be read: {error.strerror}") from error
+    credentials: list[Credential] = []
+    errors: list[str] = []
+    places: dict[object, str] = {}
+    for path in paths:
+        try:
+            credential = _read(path)
+            for what, key in _unique(credential):
+                if key in places:
+                    raise CredentialsError(f"{_shown(path)}: {what} stands in {places[key]}, too")
+        except CredentialsError as error:
+            errors.append(str(error))
+            continue
+        credentials.append(credential)
+        places.update((key, _shown(path)) for _, key in _unique(credential))
+    return CredentialFiles(tuple(credentials), tuple(errors))
+
+
+def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, Credential]:
+    """Write a new file for a device, under an ID that no other file has; raise CredentialsError."""
+    device = _checked_device(device, "DEVICE")
+    secret, salt = secrets.token_bytes(SECRET_BYTES), secrets.token_bytes(SALT_BYTES)
+    file = folder / _file_name(device)
+    try:
+        with _alone(folder):
+            taken = {credential.sensor_id for credential in read_credentials(folder).credentials}
+            credential = Credential(device, secret, salt, _free_id(taken), relay=relay)
+            _write(file, _written(credential))
+    except FileExistsError as error:
+        raise CredentialsError(f"{file} exists: remove it first, and its secret is worth nothing any more") from error
+    except OSError as error:
+        raise CredentialsError(f"{file} cannot be written: {error.strerror}") from error
+    return file, credential
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a new file, whole or not at all; raise FileExistsError, or another OSError."""
+    draft = file.with_name(f".{file.name}.draft")
+    draft.unlink(missing_ok=True)
+    try:
+        with open(draft, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, MODE)) as opened:
+            os.fchmod(opened.fileno(), MODE)
+            os.fchown(opened.fileno(), -1, file.parent.stat().st_gid)  # the agent reads it by the folder's group
+            opened.write(text)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.link(draft, file)
+        try:
+            files.sync_folder(file.parent)
+        except OSError:
+            file.unlink()
+            raise
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others that make credentials in this folder waiting, so that no two take one ID."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _file_name(device: str) -> str:
+    """Name a device's file: by its URN, and by a digest where that is not all of it."""
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", device)[:NAME_CHARACTERS_MAX]
+    if name.replace("_", ":") != device:
+        name += "-" + blake2b(device.encode(), digest_size=8).hexdigest()
+    return name + SUFFIX
+
+
+def _unique(credential: Credential) -> Iterator[tuple[str, object]]:
+    """Yield what no two files may share: who is meant by a request, and what the keys are derived from.
+
+    With one secret, salt and context for two sensors the gateway would encrypt for both with one key.
+    """
+    yield f"sensor_id {credential.sensor_id.hex()}", (credential.id_context, credential.sensor_id)
+    yield "its secret", (credential.secret, credential.salt, credential.id_context)
+
+
+def _shown(path: Path) -> str:
+    """Return a path for the log; a name that is no text, or has line ends, is escaped."""
+    return str(path) if str(path).isprintable() else ascii(str(path))
+
+
+def _read(path: Path) -> Credential:
+    file = _shown(path)
+    try:
+        content = read(path, FILE_BYTES_MAX)
+        table = files.parse_toml(content.data.decode().replace("\r\n", "\n"))
+    except OSError as error:
+        raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CredentialsError(f"{file}: not TOML: {error}") from error
+    if content.mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise CredentialsError(f"{file}: open to others (mode {stat.S_IMODE(content.mode):o}): chmod 640 {file}")
+    if unknown := set(table) - _KEYS:
+        known = ", ".join(sorted(_KEYS))
+        raise CredentialsError(f"{file}: unknown key {min(unknown)[:KEY_CHARACTERS_SHOWN]!a}; known are {known}")
+    relay = table.get("relay", False)
+    if not isinstance(relay, bool):
+        raise CredentialsError(f"{file}: relay: expected true or false")
+    credential = Credential(
+        _checked_device(table.get("device"), f"{file}: device"),
+        _octets(table, "secret", file, (SECRET_BYTES_MIN, 64)),
+        _octets(table, "salt", file, (0, 64)) if "salt" in table else b"",
+        _octets(table, "sensor_id", file, (0, ID_BYTES_MAX)),
+        _octets(table, "gateway_id", file, (0, ID_BYTES_MAX)) if "gateway_id" in table else b"",
+        _octets(table, "id_context", file, (0, 64)) if "id_context" in table else None,
+        relay,
+    )
+    if credential.sensor_id == credential.gateway_id:
+        raise CredentialsError(f"{file}: sensor_id and gateway_id are equal, so both would encrypt with one key")
+    return credential
+
+
+def _octets(table: dict[str, object], key: str, file: str, lengths: tuple[int, int]) -> bytes:
+    """Read hex digits; the message never holds them."""
+    shortest, longest = lengths
+    try:
+        octets = bytes.fromhex(str(table[key])) if isinstance(table[key], str) else None
+    except (KeyError, ValueError):
+        octets = None
+    if octets is None or not shortest <= len(octets) <= longest:
+        raise CredentialsError(f"{file}: {key}: expected {shortest} to {longest} bytes as text of hex digits")
+    return octets
+
+
+def _checked_device(device: object, place: str) -> str:
+    if not isinstance(device, str):
+        raise CredentialsError(f"{place}: expected the sensor's URN")
+    try:
+        device = device_name(device)
+    except InvalidEvent as error:
+        raise CredentialsError(f"{place}: expected the sensor's URN: {error}") from None
+    if device.lower().startswith(DEVICE_RESERVED_PREFIX):
+        raise CredentialsError(f"{place}: {DEVICE_RESERVED_PREFIX}* are the gateways' own")
+    return device
+
+
+def _free_id(taken: set[bytes]) -> bytes:
+    number = 1
+    while (candidate := number.to_bytes((number.bit_length() + 7) // 8, "big")) in taken:
+        number += 1
+    return candidate
+
+
+def _written(credential: Credential) -> str:
+    device = credential.device.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f'device = "{device}"\nsecret = "{credential.secret.hex()}"\nsalt = "{credential.salt.hex()}"\n'
+        f'sensor_id = "{credential.sensor_id.hex()}"\ngateway_id = "{credential.gateway_id.hex()}"\n'
+        f"relay = {str(credential.relay).lower()}\n"
+    )

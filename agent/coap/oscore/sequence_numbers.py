@@ -1,0 +1,125 @@
+"""The gateway's own sequence numbers under OSCORE: none is ever used twice (RFC 8613 section 7.2.1, B.1.1).
+
+One sequence serves all contexts: a number is fresh for each of them, and one flush to the disk for many devices. The
+numbers are reserved on disk in blocks before the first of a block is used. A store that was restored from a backup, or
+a cloned card, would begin again where it once was; so each process first leaps ahead by a random distance, a share of
+the numbers that are left. Two copies of a gateway that run at once draw from one range some day if each of them takes
+more numbers than lie between their leaps, half a billion at first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from threading import Lock
+
+from agent.config import files
+
+NUMBER_END = (1 << 40) - 1
+"""The first that the protocol does not allow (RFC 8613 section 7.2.1)."""
+BLOCK = 16_384
+"""Reserved at once, by two flushes, which whoever needs a number waits for: at all that `Tuning.protected_per_second`
+lets in, once in 55 s. Each start gives up what is left of a block, which is nothing beside a leap."""
+LEAP_SHARE = 1_024
+"""A leap is shorter than this part of what is left, so starting again and again never uses the numbers up."""
+START_MAX = 1 << 39
+_CHECK_BYTES = 4
+
+_log = logging.getLogger(__name__)
+
+
+class NoNumberError(Exception):
+    """No number can be had now; a later try may bring one."""
+
+
+class NumbersExhaustedError(NoNumberError):
+    """No number is left: all devices need new credentials."""
+
+
+class SenderNumbers:
+    """The numbers, kept in one small file. `reserve` may be called in any thread, `take` in one."""
+
+    def __init__(self, file: Path, random: Random) -> None:
+        self._file = file
+        self._random = random
+        self._reserving = Lock()
+        self._begun = False
+        self._next = 0
+        self._reserved = 0
+        """The end of what is reserved on disk; nothing is, as long as it is not above `_next`."""
+        self._problem = "none is reserved yet"
+        """Why none is, where none is."""
+
+    @property
+    def has_some(self) -> bool:
+        """Whether a number can be taken."""
+        return self._next < self._reserved
+
+    def take(self) -> int:
+        """Return the next number; raise NoNumberError where none is reserved."""
+        if not self.has_some:
+            raise NoNumberError(self._problem)
+        number = self._next
+        self._next += 1
+        return number
+
+    def reserve(self) -> None:
+        """Reserve a block where no number is left, which waits for the disk.
+
+        Raises NoNumberError where that cannot be done, NumbersExhaustedError at the end.
+        """
+        with self._reserving:
+            if self.has_some:
+                return
+            try:
+                if not self._begun:
+                    self._next, self._begun = self._begin(), True
+                self._write(self._next + BLOCK)
+            except (OSError, NumbersExhaustedError) as error:
+                self._problem = str(error)
+                raise error if isinstance(error, NoNumberError) else NoNumberError(self._problem) from error
+            self._reserved = self._next + BLOCK
+
+    def _begin(self) -> int:
+        """Return where this life begins; where nothing sound is on disk, that is anywhere."""
+        try:
+            used = _parsed(files.read_text(self._file))
+        except FileNotFoundError:
+            return self._random.randrange(START_MAX)
+        except ValueError:
+            _log.warning("coap: oscore numbers damaged file=%s action=begin-anywhere", self._file)
+            return self._random.randrange(START_MAX)
+        return used + self._random.randrange(max(1, (NUMBER_END - used) // LEAP_SHARE))
+
+    def _write(self, end: int) -> None:
+        """Have it on disk that all numbers below this one may be used."""
+        if end > NUMBER_END:
+            raise NumbersExhaustedError(f"{self._file}: no number is left; make new credentials, then remove this file")
+        folder = self._file.parent
+        if not folder.is_dir():
+            folder.mkdir(mode=0o750, parents=True)
+            files.sync_folder(folder.parent)
+        written = self._file.with_suffix(".tmp")
+        with written.open("w") as file:
+            file.write(_written(end))
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(self._file)
+        files.sync_folder(folder)
+
+
+def _written(number: int) -> str:
+    check = blake2b(str(number).encode(), digest_size=_CHECK_BYTES, person=b"oncegate-num-1").hexdigest()
+    return f"{number} {check}\n"
+
+
+def _parsed(text: str) -> int:
+    """Return the number that was written; raise ValueError for any other text."""
+    digits = text.partition(" ")[0]
+    number = int(digits) if digits.isascii() and digits.isdigit() else -1
+    if text != _written(number):
+        raise ValueError("not what was written")
+    return number

@@ -1,0 +1,67 @@
+"""What serving OSCORE takes, read and checked before anything is opened."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from importlib.util import find_spec
+from pathlib import Path
+
+from agent.coap.errors import CredentialsError
+from agent.coap.oscore.credentials import Credential, read_credentials
+from agent.config.settings import OscoreSettings
+
+NUMBERS_FOLDER = "oscore"
+"""Below the state folder: the sequence numbers that the gateway has used itself."""
+_NEEDED = ("cryptography", "cbor2", "filelock")
+
+_log = logging.getLogger(__name__)
+
+
+class Freshness(Enum):
+    """What has to be proven fresh by an Echo value of this process: agent/coap/oscore/contexts.py."""
+
+    REQUEST = "request"
+    ANSWER = "answer"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class OscoreServing:
+    """The devices that speak OSCORE."""
+
+    credentials: tuple[Credential, ...]
+    numbers_folder: Path
+    required: bool = False
+    freshness: Freshness = Freshness.ANSWER
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that speak for themselves; what says so without their secret is a stranger."""
+        return frozenset(credential.device for credential in self.credentials if not credential.relay)
+
+
+def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing | None:
+    """Read the credentials directory, None where there is none; files that cannot be used are named in the log.
+
+    Raises CredentialsError where OSCORE cannot be served at all.
+    """
+    if settings.credentials_dir is None:
+        return None
+    check_installed()
+    files = read_credentials(settings.credentials_dir)
+    for error in files.errors:
+        _log.error("coap: credential left out: %s", error)
+    _log.info("coap: oscore devices=%d required=%s", len(files.credentials), settings.required)
+    numbers_folder = state_folder / NUMBERS_FOLDER
+    return OscoreServing(files.credentials, numbers_folder, settings.required, Freshness(settings.freshness))
+
+
+def check_installed() -> None:
+    """Raise CredentialsError where the packages that OSCORE needs are missing."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise CredentialsError(
+            f"coap.oscore: {', '.join(missing)} is missing; install OSCORE's part: pip install 'oncegate[oscore]'"
+        )

@@ -1,0 +1,1 @@
+"""Everything but the plain POST, served by aiocoap."""

@@ -1,0 +1,181 @@
+"""aiocoap behind our socket: it serves what the fast path leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from aiocoap import Context, Message, interfaces  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
+from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
+
+from agent.coap.endpoint import Address, Endpoint
+from agent.coap.oscore.credentials import Credential
+from agent.coap.response_cache import Memory
+from agent.coap.separate import Send
+from agent.coap.tuning import Tuning
+
+PROTECTED_ANSWERS_MAX = 4_096
+"""Answers to protected requests that are kept for their retransmissions."""
+
+_LOGGER = "agent.coap.aiocoap"
+_IN_WORK = b""
+
+
+class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no types
+    """Our times for aiocoap's exchanges."""
+
+    EXCHANGE_LIFETIME = 0.0
+    """aiocoap recognises a retransmission by address and Message ID alone, and would answer a restarted sensor's new
+    request with the old answer; so it is not to try. Our requests may be served again (RFC 7252 section 4.5): blocks
+    and store recognise what was said before."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self.EMPTY_ACK_DELAY = tuning.empty_ack_seconds
+        self.ACK_TIMEOUT = tuning.ack_timeout_seconds
+        self.ACK_RANDOM_FACTOR = tuning.ack_random_factor
+        self.MAX_RETRANSMIT = tuning.retransmits_max
+        self.protected_lifetime_seconds = tuning.exchange_lifetime_seconds
+
+
+class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carries no types
+    """The sensor, as of one datagram: equal to itself alone.
+
+    So aiocoap keeps apart the requests of a sensor that uses a Token again while the first request is in work, or a
+    Message ID after a restart.
+    """
+
+    scheme = "coap"
+    is_multicast = False
+    is_multicast_locally = False
+
+    def __init__(self, endpoint: Endpoint, proof: bytes, host: str, *, received: float | None = None) -> None:
+        self.endpoint = endpoint
+        self.proof = proof
+        self.received = received
+        """When a protected request came; None of a plain one."""
+        self.credential: Credential | None = None
+        """Whose words they are, where OSCORE has proven it."""
+        self._host = host
+
+    def secured(self, credential: Credential) -> Remote:
+        """Return the same sensor, known by its credential."""
+        secured = Remote(self.endpoint, self.proof, self._host, received=self.received)
+        secured.credential = credential
+        return secured
+
+    @property
+    def hostinfo(self) -> str:
+        return self.endpoint.sender.removeprefix("coap://")
+
+    @property
+    def hostinfo_local(self) -> str:
+        return self._host
+
+    @property
+    def uri_base(self) -> str:
+        return self.endpoint.sender
+
+    @property
+    def uri_base_local(self) -> str:
+        return f"coap://{self._host}"
+
+    @property
+    def blockwise_key(self) -> bytes:
+        return self.endpoint.key if self.credential is None else self.endpoint.key + self.credential.name.encode()
+
+
+class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap carries no types
+    """What aiocoap sends through. It serves only: it resolves no name, and knows no remote but those it was given."""
+
+    def __init__(self, send: Send, answered: Memory) -> None:
+        self._send = send
+        self._answered = answered
+        self.awaiting: WeakValueDictionary[tuple[Address, bytes], Remote] = WeakValueDictionary()
+        """Who has been sent a CON; each lives as long as aiocoap waits for its ACK."""
+
+    def send(self, message: Message) -> None:
+        remote: Remote = message.remote
+        if message.mtype is CON:
+            self.awaiting[remote.endpoint.address, message.mid.to_bytes(2, "big")] = remote
+        datagram = message.encode()
+        if remote.received is not None:
+            self._answered.remember(remote.proof, remote.received, datagram)
+        self._send(datagram, remote.endpoint)
+
+    async def recognize_remote(self, remote: object) -> bool:
+        return isinstance(remote, Remote)
+
+    async def determine_remote(self, message: Message) -> None:
+        return None
+
+    async def shutdown(self) -> None:
+        """Do nothing: the socket is not aiocoap's."""
+
+
+class AiocoapBridge:
+    """A server of aiocoap's without a socket. Two of aiocoap's private names are used: the version is pinned."""
+
+    def __init__(self, send: Send, site: interfaces.Resource, tuning: BridgeTuning, address: Address) -> None:
+        self._send = send
+        self._answered = Memory(tuning.protected_lifetime_seconds, PROTECTED_ANSWERS_MAX)
+        self._interface = _Interface(send, self._answered)
+        self._site = site
+        self._tuning = tuning
+        self._host = f"[{address[0]}]:{address[1]}"
+
+    async def open(self) -> None:
+        """Start aiocoap."""
+        logging.getLogger(_LOGGER).setLevel(logging.WARNING)  # below, it logs each request
+        self._context = Context(asyncio.get_running_loop(), serversite=self._site, loggername=_LOGGER)
+
+        async def connect(messages: Any) -> _Interface:
+            self._messages = messages
+            return self._interface
+
+        await self._context._append_tokenmanaged_messagemanaged_transport(connect)
+
+    async def close(self) -> None:
+        """Stop aiocoap; what it has in work is not answered."""
+        await self._context.shutdown()
+
+    @property
+    def next_message_id(self) -> Callable[[], int]:
+        """The supply of Message IDs, which is aiocoap's: one for all that leaves the socket."""
+        supply: Callable[[], int] = self._messages._next_message_id
+        return supply
+
+    def feed(self, datagram: bytes, endpoint: Endpoint, proof: bytes) -> None:
+        """Hand over a datagram that the guard has passed."""
+        self._dispatch(datagram, Remote(endpoint, proof, self._host))
+
+    def feed_protected(self, datagram: bytes, endpoint: Endpoint, proof: bytes, now: float) -> None:
+        """Hand over a datagram that OSCORE protects.
+
+        A retransmission may not reach OSCORE, which would take it for a replay: it is met with silence while the
+        request is in work, and then with the same answer.
+        """
+        answer = self._answered.recall(proof, now)
+        if answer is None:
+            self._answered.remember(proof, now, _IN_WORK)
+            self._dispatch(datagram, Remote(endpoint, proof, self._host, received=now))
+        elif answer != _IN_WORK:
+            self._send(answer, endpoint)
+
+    def forget_answers(self) -> None:
+        """Answer no protected request from memory that has been answered by now."""
+        self._answered.clear()
+
+    def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
+        """Hand over an ACK or Reset, where it is for one of aiocoap's messages."""
+        remote = self._interface.awaiting.get((endpoint.address, datagram[2:4]))
+        if remote is not None:
+            self._dispatch(datagram, remote)
+
+    def _dispatch(self, datagram: bytes, remote: Remote) -> None:
+        message = Message.decode(datagram, remote)
+        message.transport_tuning = self._tuning
+        self._messages.dispatch_message(message)

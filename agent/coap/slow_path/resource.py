@@ -1,0 +1,178 @@
+"""Where the requests end that aiocoap has understood: the same pipeline as the fast path's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from aiocoap import Message, resource  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
+from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
+from aiocoap.numbers.optionnumbers import OptionNumber  # type: ignore[import-untyped]
+
+from agent.coap.answer import (
+    ACCEPTED,
+    BAD_REQUEST,
+    BODY_TOO_LARGE,
+    CONTINUE,
+    INCOMPLETE,
+    TOO_MANY,
+    Reply,
+    accepted_at,
+    reply_to,
+)
+from agent.coap.exchange import Now
+from agent.coap.fast_path import PATHS
+from agent.coap.options import QueryError, media_of, read_query
+from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, IncompleteError, TooLargeError, Whole
+from agent.delivery import Answer, Delivery, Media, Receive, Status
+from agent.pace import Pace
+
+if TYPE_CHECKING:
+    from agent.coap.slow_path.bridge import Remote
+
+IN_WORK_MAX = 1_024
+"""Odd requests in work; more are refused."""
+WAITING_BYTES_MAX = 4 << 20
+"""Of their bodies that wait for their turn; more are refused."""
+
+_RESERVED_SIZE_EXPONENT = 7
+_INCOMPLETE = Reply(INCOMPLETE, b"begin again with block 0")
+_BAD_BLOCK = Reply(BAD_REQUEST, b"payload and Block1 disagree")
+
+
+class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries no types
+    """POST of events; blocks are put together here, since aiocoap would take a body of any size."""
+
+    rt = "oncegate.events"
+    ct = " ".join(str(media.value) for media in Media if media.value >= 0)
+
+    def __init__(
+        self,
+        receive: Receive,
+        body_bytes_max: int,
+        lifetime_seconds: float,
+        tuning: TransportTuning,
+        now: Now,
+        pace: Pace,
+    ) -> None:
+        super().__init__()
+        self._now = now
+        self._receive = receive
+        self._body_bytes_max = body_bytes_max
+        self._tuning = tuning
+        self._plain_blocks = Blocks(body_bytes_max, lifetime_seconds)
+        self._protected_blocks = Blocks(body_bytes_max, lifetime_seconds)
+        """Apart, so that uploads of strangers push out none under OSCORE."""
+        self._in_work: set[asyncio.Future[Answer]] = set()
+        self._pace = pace
+        self._waiting_bytes = 0
+
+    async def needs_blockwise_assembly(self, request: Message) -> bool:
+        """Keep aiocoap from assembling."""
+        return False
+
+    async def render_post(self, request: Message) -> Message:
+        """Take a request; the answer comes with its outcome."""
+        block1 = request.opt.block1
+        try:
+            whole = self._whole(request)
+            reply = Reply(CONTINUE) if whole is None else await self._answer(request, whole)
+        except IncompleteError:
+            reply = _INCOMPLETE
+        except BlockSizeError:
+            reply = _BAD_BLOCK
+        except TooLargeError:
+            reply = reply_to(BODY_TOO_LARGE, self._body_bytes_max)
+        except QueryError as error:
+            reply = reply_to(Answer(Status.UNDECODABLE, reason=str(error)), self._body_bytes_max)
+        message = Message(code=Code(reply.code), payload=reply.payload, transport_tuning=self._tuning)
+        message.opt.max_age, message.opt.size1, message.opt.block1 = reply.max_age, reply.size1, block1
+        message.opt.content_format = reply.content_format
+        return message
+
+    @property
+    def in_work(self) -> int:
+        """How many requests wait for their outcome."""
+        return len(self._in_work)
+
+    async def finished(self) -> None:
+        """Wait until nothing is in work."""
+        if self._in_work:
+            await asyncio.wait(self._in_work)
+
+    def _whole(self, request: Message) -> Whole | None:
+        remote: Remote = request.remote
+        block1 = request.opt.block1
+        if block1 is None:
+            if len(request.payload) > self._body_bytes_max:
+                raise TooLargeError
+            return Whole(request.payload, remote.proof)
+        if block1.size_exponent == _RESERVED_SIZE_EXPONENT:
+            raise BlockSizeError
+        if (request.opt.size1 or 0) > self._body_bytes_max:
+            raise TooLargeError
+        block = Block(block1.start, block1.size, block1.more, request.payload, remote.proof)
+        blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
+        return blocks.take(_upload(request), block, asyncio.get_running_loop().time())
+
+    async def _answer(self, request: Message, whole: Whole) -> Reply:
+        remote: Remote = request.remote
+        query = read_query(request.opt.uri_query)
+        delivery = Delivery(
+            body=whole.body,
+            media=media_of(_content_format(request), whole.body),
+            via="coap",
+            sender=remote.endpoint.sender,
+            authenticated=None if remote.credential is None else remote.credential.device,
+            query=query.words,
+            proof=whole.proof,
+            relay=remote.credential is not None and remote.credential.relay,
+        )
+        if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+            return TOO_MANY
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._in_work.add(outcome)
+        outcome.add_done_callback(self._in_work.discard)
+
+        def respond(answer: Answer) -> None:
+            if not outcome.done():  # the sensor may have lost interest; the commit stands
+                outcome.set_result(answer)
+
+        await self._turn(len(whole.body), outcome)
+        self._receive(delivery, respond)
+        reply = reply_to(await outcome, self._body_bytes_max)
+        return accepted_at(self._now()) if query.asks_time and reply is ACCEPTED else reply
+
+    async def _turn(self, body_bytes: int, outcome: asyncio.Future[Answer]) -> None:
+        """Wait for a turn; a request that aiocoap cancels meanwhile has no outcome."""
+        self._waiting_bytes += body_bytes
+        try:
+            await self._pace.turn()
+        except asyncio.CancelledError:
+            outcome.cancel()
+            raise
+        finally:
+            self._waiting_bytes -= body_bytes
+
+
+def make_site(events: EventsResource) -> resource.Site:
+    """Lay out what a sensor can find: the events under each path, and /.well-known/core (RFC 6690)."""
+    site = resource.Site()
+    for path in PATHS:
+        site.add_resource([path], events)
+    listing = resource.WKCResource(site.get_resources_as_linkheader, impl_info=None)
+    site.add_resource([".well-known", "core"], listing)
+    return site
+
+
+def _content_format(request: Message) -> int | None:
+    content_format = request.opt.content_format
+    return None if content_format is None else int(content_format)
+
+
+def _upload(request: Message) -> Hashable:
+    """Return what blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
+    apart: Any = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
+    return request.remote.blockwise_key, request.get_cache_key(apart)

@@ -1,0 +1,56 @@
+"""The configuration file that a package installs: every option with its meaning, written from the settings."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from agent.config.load import SECTIONS, key_of
+from agent.config.reference import TABLES, default_of, expected_by
+
+_HEAD = """\
+# The configuration of the Oncegate gateway agent. Two settings have no default: gateway.id and
+# kafka.bootstrap_servers. All others stand here as comments, with their defaults.
+#
+# `oncegate check` says what is wrong with this file; `oncegate doctor`, what is wrong around it. A change takes
+# effect when the agent is started again: systemctl restart oncegate
+#
+# Secrets belong into files of /etc/oncegate/secrets (mode 600, owner root): systemd hands them to the service, and
+# `credential:NAME` names one here.
+"""
+_WIDTH = 110
+_REQUIRED = {"id": '"gw1"', "bootstrap_servers": '"kafka-1:9092,kafka-2:9092"'}
+
+
+def main() -> None:
+    """Print the file."""
+    print(example(), end="")
+
+
+def example() -> str:
+    """Write the file."""
+    return "\n".join([_HEAD, *(line for name, kind in SECTIONS.items() for line in _section(name, kind))]) + "\n"
+
+
+def _section(name: str, kind: type[Any]) -> Iterator[str]:
+    yield f"[{name}]"
+    for option in fields(kind):
+        yield from _option(option)
+    yield ""
+
+
+def _option(option: Field[Any]) -> Iterator[str]:
+    read, key = option.metadata["read"], key_of(option)
+    if read in TABLES:
+        return  # its form is in the documents: a comment could not show it
+    text = f"{option.metadata['help']} ({expected_by(read)})"
+    yield from textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    required = option.default is MISSING and option.default_factory is MISSING
+    default = _REQUIRED[key] if required else default_of(option).strip("`")
+    yield f"# {key} =" if default == "none" else f"# {key} = {default}"
+
+
+if __name__ == "__main__":
+    main()

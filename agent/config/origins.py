@@ -1,0 +1,75 @@
+"""The effective configuration: each setting's value, and where it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, asdict, dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from agent.config import load
+from agent.config.load import SECTIONS, Source, key_of, override_of
+from agent.config.settings import Settings
+
+DEFAULT = "default"
+HIDDEN = "(hidden)"
+_SECRET = re.compile(r"password|secret|token|jaas|passphrase|\.pem$|\.key$|sasl\.oauthbearer\.config", re.IGNORECASE)
+"""Names of librdkafka's properties whose values are secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as the agent would take it."""
+
+    section: str
+    key: str
+    value: object
+    """In JSON's types; secrets are hidden."""
+    origin: str
+    """`default`, `FILE:LINE`, or the environment variable's name."""
+
+
+def read(path: Path, environment: Mapping[str, str]) -> tuple[Settings, list[Setting]]:
+    """Read a configuration with the origins of its values; raise ConfigurationError."""
+    document, source = load.read(path)
+    settings = load.parse(document, source, environment)
+    return settings, list(_settings(settings, document, source, environment))
+
+
+def _settings(
+    settings: Settings, document: Mapping[str, Any], source: Source, environment: Mapping[str, str]
+) -> Iterator[Setting]:
+    given = load.overrides(environment)
+    tables = load.sections_of(document)
+    for section, kind in SECTIONS.items():
+        part = getattr(settings, section.replace(".", "_"))
+        for option in fields(kind):
+            key = key_of(option)
+            if key in given.get(section, {}):
+                origin = override_of(section, key)
+            elif key in tables.get(section, {}):
+                origin = source.place(section, key)
+            else:
+                origin = DEFAULT
+            yield Setting(section, key, _shown(option, getattr(part, option.name)), origin)
+
+
+def _shown(option: Field[Any], value: object) -> object:
+    return _plain(value, hide=option.name == "properties")
+
+
+def _plain(value: object, *, hide: bool = False) -> object:
+    """Give a value in JSON's types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value), hide=hide)
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if hide and _SECRET.search(key) else _plain(item, hide=hide) for key, item in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_plain(item, hide=hide) for item in value]
+    return value

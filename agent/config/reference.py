@@ -1,0 +1,98 @@
+"""The reference of the configuration file, written from the settings themselves: run it for docs/configuration.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from agent.config import readers, subscriptions
+from agent.config.identity_rules import read_rules
+from agent.config.load import SECTIONS, key_of, override_of
+
+_HEAD = """# Configuration
+
+<!-- Written by `python -m agent.config.reference`; change agent/config/settings.py instead. -->
+
+The agent reads one TOML file: `--config FILE`, else `$ONCEGATE_CONFIG`, else `/etc/oncegate/oncegate.toml`.
+The smallest one names the gateway and the brokers:
+
+```toml
+[gateway]
+id = "gw1"
+
+[kafka]
+bootstrap_servers = "kafka-1:9092,kafka-2:9092"
+```
+
+`oncegate check` reads the file and says what is wrong with it. An unknown key is an error that names it. A change
+takes effect when the agent is started again. An environment variable goes before the file.
+"""
+_TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
+TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules)
+"""Readers of TOML tables, which have no form as one environment variable."""
+_DURATIONS = {86_400: "d", 3_600: "h", 60: "m", 1: "s"}
+_SIZES = {1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
+
+
+def main() -> None:
+    """Print the document."""
+    print(document(), end="")
+
+
+def document() -> str:
+    """Write the whole reference as Markdown."""
+    return "\n".join([_HEAD, *(_section(name, kind) for name, kind in SECTIONS.items())])
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    options = fields(kind)
+    rows = (_row(option) for option in options)
+    scalar = (option for option in options if option.metadata["read"] not in TABLES)
+    example = override_of(name, key_of(next(scalar)))
+    return "\n".join([f"## [{name}]\n", f"From the environment: `{example}` and so on.\n", _TABLE_HEAD, *rows, ""])
+
+
+def _row(option: Field[Any]) -> str:
+    cells = (f"`{key_of(option)}`", default_of(option), expected_by(option.metadata["read"]), option.metadata["help"])
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def expected_by(read: readers.Read) -> str:
+    """Ask the reader itself, by giving it what it does not take: zero perhaps, an object never."""
+    for probe in (0, object()):
+        try:
+            read(probe)
+        except ValueError as error:
+            return str(error).removeprefix("expected ")
+    raise TypeError("a reader of settings takes anything")
+
+
+def default_of(option: Field[Any]) -> str:
+    """Write an option's default as the reference shows it: `required`, `none`, or TOML between backticks."""
+    if option.default is MISSING and option.default_factory is MISSING:
+        return "required"
+    value = option.default if option.default_factory is MISSING else option.default_factory()
+    return "none" if value in (None, {}, ()) else f"`{_literal(option.metadata['read'], value)}`"
+
+
+def _literal(read: readers.Read, value: object) -> str:
+    """Write a default as it would stand in the file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return f'"{value}"'
+    if read is readers.duration and isinstance(value, float):
+        return next(_measures(int(value), _DURATIONS), str(value))
+    if read is readers.size and isinstance(value, int):
+        return next(_measures(value, _SIZES), str(value))
+    return str(value)
+
+
+def _measures(number: int, names: dict[int, str]) -> Iterator[str]:
+    return (f'"{number // size}{name}"' for size, name in names.items() if number and number % size == 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""The agent's settings: one frozen dataclass for each section of the configuration file.
+
+Each field's metadata says how its text is read, what it means, and under which key it stands where that is not
+the field's name; `configuration.py` reads files by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.config import readers
+from agent.config import subscriptions as topics
+from agent.config.identity_rules import IdentityRule, read_rules
+
+DAY_SECONDS = 86_400.0
+
+
+def option(read: readers.Read, help_: str, *, key: str = "", **default: Any) -> Any:
+    """Declare a setting: how it is read, what it means, the default (`default=` or `default_factory=`)."""
+    return field(metadata={"read": read, "help": help_, "key": key}, **default)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Section [gateway]."""
+
+    id: str = option(readers.name, "name of this gateway; unique among all that write to one topic")
+    state_dir: Path = option(  # noqa: RUF009  # a frozen value
+        readers.path, "folder of the event store", default=Path("/var/lib/oncegate")
+    )
+    clock: str = option(
+        readers.choice("kernel", "trusted"),
+        "kernel: the clock is trusted once the kernel says it is synchronised; trusted: something else keeps it right",
+        default="kernel",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CoapSettings:
+    """Section [coap]."""
+
+    enabled: bool = option(readers.boolean, "accept events over CoAP", default=True)
+    bind: str = option(readers.listen_address, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
+    max_body_bytes: int = option(readers.size, "largest body, block-wise uploads included", default=65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class OscoreSettings:
+    """Section [coap.oscore]."""
+
+    credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
+    )
+    required: bool = option(readers.boolean, "refuse every request without OSCORE", default=False)
+    freshness: str = option(
+        readers.choice("request", "answer", "start"),
+        "what a device has to prove fresh with an Echo value: request: each request, by a round trip of its own; "
+        "answer: each request, by the value that the last answer brought, else by a round trip; start: its first "
+        "request after each start of the agent",
+        default="answer",
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where nobody could speak."""
+        if self.required and self.credentials_dir is None:
+            raise ValueError("required: expected only with credentials_dir")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Section [http]."""
+
+    enabled: bool = option(readers.boolean, "accept events over HTTP, with health, status and metrics", default=True)
+    bind: str = option(
+        readers.listen_address,
+        "address and TCP port; beyond the loopback `token_file` is required; [::] takes IPv6 and IPv4",
+        default="127.0.0.1:8580",
+    )
+    token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
+        readers.secret_path, "who may post and who may read, by bearer token: docs/http.md", default=None
+    )
+    tls_certificate: Path | None = option(  # noqa: RUF009
+        readers.path, "certificate chain (PEM); with it, HTTPS only", default=None
+    )
+    tls_key: Path | None = option(readers.secret_path, "private key of the certificate (PEM)", default=None)  # noqa: RUF009
+    max_body_bytes: int = option(readers.size, "largest body", default=65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesSettings:
+    """Section [devices]."""
+
+    allow: tuple[str, ...] = option(readers.patterns, "devices whose events are taken; empty: all", default=())
+    deny: tuple[str, ...] = option(
+        readers.patterns, "devices whose events are refused; goes before `allow`", default=()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """Section [mqtt]."""
+
+    enabled: bool = option(readers.boolean, "accept events from an MQTT broker", default=False)
+    host: str = option(readers.text, "the broker's name or address", default="localhost")
+    port: int = option(readers.port, "the broker's port; with TLS mostly 8883", default=1883)
+    version: str = option(readers.choice("5", "3.1.1"), "of MQTT", default="5")
+    username: str | None = option(readers.text, "name at the broker", default=None)
+    password_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.secret_path, "file whose first line is the password", default=None
+    )
+    tls: bool = option(readers.boolean, "encrypt, and check the broker's certificate and name", default=False)
+    tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.path, "certificates (PEM) that may sign the broker's; without it the system's", default=None
+    )
+    tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.path, "our own certificate (PEM), for the broker", default=None
+    )
+    tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.secret_path, "its private key, where that is not in the same file", default=None
+    )
+    session_expiry_seconds: float = option(
+        readers.duration,
+        "how long the broker keeps messages for us while we are away (MQTT 5; with 3.1.1 the broker decides)",
+        key="session_expiry",
+        default=7 * DAY_SECONDS,
+    )
+    max_body_bytes: int = option(readers.size, "largest message; a larger one is rejected", default=65_536)
+    base_topic: str = option(
+        topics.base_topic, "below which Zigbee2MQTT publishes; empty where there is none", default="zigbee2mqtt"
+    )
+    subscriptions: tuple[topics.Subscription, ...] = option(
+        topics.read_subscriptions, "events of other publishers, in the formats of docs/sensors.md", default=()
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where one option has no effect without another."""
+        if not self.tls and (self.tls_ca_file or self.tls_certificate_file or self.tls_key_file):
+            raise ValueError("tls_ca_file, tls_certificate_file and tls_key_file: expected only with tls = true")
+        if self.tls_key_file and not self.tls_certificate_file:
+            raise ValueError("tls_key_file: expected only with tls_certificate_file")
+        if self.password_file and self.username is None:
+            raise ValueError("password_file: expected only with username")
+        if self.session_expiry_seconds < 1:
+            raise ValueError("session_expiry: expected a second at least, or the broker keeps nothing for us")
+        if self.enabled and not self.base_topic and not self.subscriptions:
+            raise ValueError("enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]")
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """Section [identity]."""
+
+    retention_seconds: float = option(
+        readers.duration,
+        "how long a fingerprint is remembered, in time that the agent runs",
+        key="retention",
+        default=7 * DAY_SECONDS,
+    )
+    memory_bytes: int = option(
+        readers.size,
+        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk behind a filter in it",
+        key="memory",
+        default=64 << 20,
+    )
+    resend_window_seconds: float = option(
+        readers.duration,
+        "within which equal data without an id is marked as a possible duplicate",
+        key="resend_window",
+        default=300.0,
+    )
+    resend_horizon_seconds: float | None = option(
+        readers.duration,
+        "after which no sensor here resends an event; bounds the age of copies",
+        key="resend_horizon",
+        default=None,
+    )
+    rules: tuple[IdentityRule, ...] = option(
+        read_rules, "what makes an event of some devices the same event: docs/identity.md", default=()
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where something would be forgotten before its time, or would not fit."""
+        if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
+            raise ValueError("rules: expected a window no longer than retention")
+        if self.memory_bytes < 16 << 20:
+            raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Section [store]."""
+
+    max_bytes: int = option(readers.size, "bound of the store on disk", default=1 << 30)
+    when_full: str = option(
+        readers.choice("refuse", "drop-oldest"),
+        "refuse: new events are refused until there is room; drop-oldest: the oldest are given up and declared",
+        default="refuse",
+    )
+    commit_delay_ms_max: int = option(readers.count, "wait this long for more events to share a commit", default=0)
+    commit_events_max: int = option(readers.positive, "most events of one commit", default=1_000)
+    keep_processed_seconds: float = option(
+        readers.duration, "how long processed events are kept", key="keep_processed", default=3_600.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Section [kafka]."""
+
+    bootstrap_servers: str = option(readers.text, "Kafka brokers, host:port with commas between")
+    topic: str = option(readers.text, "topic of the events", default="oncegate.events")
+    delivery: str = option(
+        readers.choice("at-least-once", "exactly-once", "at-most-once"),
+        "what a send to Kafka promises: docs/guarantees.md",
+        default="at-least-once",
+    )
+    properties: Mapping[str, str] = option(
+        readers.properties, "librdkafka properties, such as security.protocol", default_factory=dict
+    )
+    properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
+        readers.secret_path,
+        "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
+        default=None,
+    )
+    oversized_after_seconds: float = option(
+        readers.duration,
+        "for how long Kafka has to refuse an event for its size before it is given up",
+        key="oversized_after",
+        default=86_400.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptSettings:
+    """Section [receipts]."""
+
+    enabled: bool = option(readers.boolean, "wait for the cloud's receipt; false: forwarded is done", default=True)
+    group: str = option(
+        readers.text, "consumer group whose committed offsets are the receipts", default="oncegate-cloud"
+    )
+    poll_seconds: float = option(readers.duration, "how often the group's offsets are asked for", default=30.0)
+    any_commit: bool = option(readers.boolean, "take offsets that another consumer than our job commits", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
+
+    gateway: GatewaySettings
+    kafka: KafkaSettings
+    coap: CoapSettings = CoapSettings()
+    coap_oscore: OscoreSettings = OscoreSettings()
+    http: HttpSettings = HttpSettings()
+    devices: DevicesSettings = DevicesSettings()
+    mqtt: MqttSettings = MqttSettings()
+    identity: IdentitySettings = IdentitySettings()
+    store: StoreSettings = StoreSettings()
+    receipts: ReceiptSettings = ReceiptSettings()

@@ -1,0 +1,72 @@
+"""Handing records to a producer, and ending it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from agent.forward.delivery.oversized import TOO_LARGE_CODES
+from agent.forward.delivery.session import POLL_SECONDS_MAX
+from agent.forward.errors import SessionError
+from agent.forward.kafka.client import code_of, describe
+from agent.forward.kafka.record import Record
+
+if TYPE_CHECKING:
+    from confluent_kafka._types import HeadersType
+
+BY_KEY: Final = -1
+"""The partition that the key decides."""
+PURGE_POLLS_MAX: Final = 10
+"""Rounds of POLL_SECONDS_MAX in which a purged producer gives back what it holds."""
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+def hand_over(
+    producer: Producer,
+    topic: str,
+    record: Record,
+    delivered: Delivered,
+    check: Callable[[], None],
+    partition: int = BY_KEY,
+) -> bool:
+    """Hand a record to the producer; False where it is too large for it.
+
+    While the producer is full, `check` is called, which raises where waiting has become pointless.
+    """
+    while True:
+        try:
+            headers = cast("HeadersType", record.headers)
+            producer.produce(topic, record.value, record.key, partition, delivered, headers=headers)
+            return True
+        except BufferError:  # the user's own bounds of librdkafka's queue are below ours
+            serve(producer, POLL_SECONDS_MAX)
+            check()
+        except KafkaException as error:
+            if code_of(error) not in TOO_LARGE_CODES:
+                raise SessionError(describe(error)) from error
+            return False
+
+
+def serve(producer: Producer, seconds: float) -> None:
+    """Take delivery reports; wait a moment where there is none.
+
+    Not within the client, whose wait lasts as long as the wall clock is set back meanwhile (`wall_steps`).
+    """
+    if not producer.poll(0):
+        time.sleep(seconds)
+
+
+def discard(producer: Producer) -> None:
+    """Abandon a producer with all that it still holds; never blocks for long, whatever the broker does."""
+    with suppress(KafkaException):  # a producer with a fatal error says so at every call
+        producer.purge()
+    for _ in range(PURGE_POLLS_MAX):
+        if not len(producer):
+            break
+        with suppress(KafkaException):
+            serve(producer, POLL_SECONDS_MAX)

@@ -1,0 +1,1 @@
+"""Kafka: the clients and their calls."""

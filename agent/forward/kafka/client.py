@@ -1,0 +1,152 @@
+"""How we speak to Kafka: the properties of our clients, and answers that may take a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from agent.config import files
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import KafkaSettingsError, UnreachableError
+from contract.properties import PropertiesError, parse
+
+REQUEST_SECONDS_MAX: Final = 10.0
+"""How long one question to the broker may take; a broker that comes back meanwhile still answers it."""
+ANSWER_SECONDS_MAX: Final = 15.0
+"""How long we wait for its answer: longer than the client, whose own error says more."""
+STOP_POLL_SECONDS: Final = 0.1
+"""How soon a wait for an answer notices that the agent stops."""
+
+_CLIENT: Final[Mapping[str, str]] = {
+    "client.id": "oncegate",
+    "socket.timeout.ms": "10000",  # a link that drops silently is noticed after this
+    "reconnect.backoff.max.ms": "2000",
+    # Else a failed connection makes the client's brokers anew, tens of times a second, which takes 1 % of a core. What
+    # it is for, servers at other addresses, is served by a client for each session.
+    "metadata.recovery.strategy": "none",
+    "log_level": "2",  # a broker that is away is logged by us, once, and not by librdkafka at every attempt
+}
+_PRODUCER: Final[Mapping[str, str]] = {
+    "linger.ms": "5",
+    "compression.type": "lz4",  # the headers repeat, and a gateway's processor is small
+    "message.timeout.ms": "30000",
+    "queue.buffering.max.messages": "20000",
+    "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
+}
+
+_SMALL: Final[Mapping[str, str]] = {
+    "queued.max.messages.kbytes": "1024",  # it reads back single records, and must not hold the whole log for one
+    "fetch.message.max.bytes": "65536",
+}
+
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+
+class LastError:
+    """Keep the last thing that a client complained about: the answer itself often only says that it timed out."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.fatal: str | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take an error, in whichever thread the client reports it."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            return  # the cause was told before
+        self.text = error.str()
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.fatal = self.text
+
+
+def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
+    properties = given_properties(settings)
+    for name, needed in fixed.items():
+        given = properties.get(name)
+        if given is not None and (needed is None or given.lower() != needed):
+            wanted = "none" if needed is None else repr(needed)
+            raise KafkaSettingsError(f"kafka.properties: {name} = {given!r}: the delivery mode needs {wanted}")
+    ours = {name: value for name, value in fixed.items() if value is not None}
+    return {**_CLIENT, **_PRODUCER, **properties, **ours, "bootstrap.servers": settings.bootstrap_servers}
+
+
+def given_properties(settings: KafkaSettings) -> dict[str, str]:
+    """Return the user's properties, those of `kafka.properties_file` over the others; raise KafkaSettingsError."""
+    if settings.properties_file is None:
+        return dict(settings.properties)
+    try:
+        lines = files.read_text(settings.properties_file).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KafkaSettingsError(
+            f"kafka.properties_file: {settings.properties_file} cannot be read: {error}"
+        ) from error
+    try:
+        return {**settings.properties, **parse(lines, settings.properties_file)}
+    except PropertiesError as error:
+        raise KafkaSettingsError(f"kafka.properties_file: {error}") from error
+
+
+def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
+    """Open a client for questions; raise KafkaSettingsError where a property is none or has no such value."""
+    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
+    config["error_cb"] = last_error
+    try:
+        return AdminClient(config)
+    except KafkaException as error:
+        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+
+
+def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, unstable: bool = False) -> Consumer:
+    """Open a client that reads the offsets of a group; without those that a transaction may still take back.
+
+    Where a transaction may take one back, its question is not answered; with `unstable`, by what stood there before.
+    """
+    config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
+    isolation = "read_uncommitted" if unstable else "read_committed"
+    config |= {"group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
+    config |= {"enable.partition.eof": True, "auto.offset.reset": "error", **_SMALL}
+    config["error_cb"] = last_error
+    try:
+        return Consumer(config)
+    except KafkaException as error:
+        raise KafkaSettingsError(f"kafka.properties: {describe(error)}") from error
+
+
+def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
+    """Wait for an answer; raise UnreachableError where the agent stops first.
+
+    The client's own time limit may not hold (`wall_steps`): without an answer after ANSWER_SECONDS_MAX it is as if.
+    """
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while not stop.is_set():
+        try:
+            return future.result(STOP_POLL_SECONDS)
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise no_answer() from None
+    raise UnreachableError("the agent stops")
+
+
+def no_answer() -> KafkaException:
+    """Return what the client raises where nobody has answered."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer in time"))
+
+
+def describe(error: KafkaException) -> str:
+    """Return what an exception of the client means."""
+    cause = error.args[0] if error.args else None
+    return cause.str() if isinstance(cause, KafkaError) else str(error)
+
+
+def code_of(error: KafkaException) -> int | None:
+    """Return the code of an exception of the client."""
+    cause = error.args[0] if error.args else None
+    return cause.code() if isinstance(cause, KafkaError) else None

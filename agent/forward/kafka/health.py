@@ -1,0 +1,67 @@
+"""The state of the connection to the topic, and how long the broker has been silent."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from agent.clock import Clock
+from agent.forward.errors import ClonedError, ForwardError, TopicMissingError, UnreachableError
+from agent.telemetry.links import LinkName, Links, LinkState
+
+REACHABLE: Final = LinkState("reachable", up=True)
+UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
+"""No broker answers: those who send and those who ask for receipts alike."""
+TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
+FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
+CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
+
+
+class Link:
+    """Reports the state of the connection to the topic."""
+
+    def __init__(self, links: Links, create_command: str) -> None:
+        self._links = links
+        self._create_command = create_command
+
+    def answered(self) -> None:
+        """Report that a broker answers, unless sending fails: an answer alone does not repair that."""
+        if self._links.state(LinkName.KAFKA) != FAILING:
+            self._links.report(LinkName.KAFKA, REACHABLE)
+
+    def took(self) -> None:
+        """Report that the topic took a batch."""
+        self._links.report(LinkName.KAFKA, REACHABLE)
+
+    def down(self, error: ForwardError) -> None:
+        """Report that the topic did not take a batch, and why."""
+        if isinstance(error, TopicMissingError):
+            self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
+        elif isinstance(error, UnreachableError):
+            self._links.report(LinkName.KAFKA, UNREACHABLE, str(error))
+        elif isinstance(error, ClonedError):
+            self._links.report(LinkName.KAFKA, CLONED, str(error))
+        else:
+            self._links.report(LinkName.KAFKA, FAILING, str(error))
+
+
+class Silence:
+    """How long nothing that was sent has been reported: our own measure, since the client's may be missed."""
+
+    def __init__(self, clock: Clock, limit_ms: int) -> None:
+        self._clock = clock
+        self._limit_ms = limit_ms
+        self._outstanding = 0
+        self._since = 0
+
+    def lasts(self, outstanding: int) -> bool:
+        """Take the number of records that are sent and not reported; tell whether it stands still for too long."""
+        now = self._clock.monotonic()
+        if not outstanding or outstanding != self._outstanding:
+            self._outstanding, self._since = outstanding, now
+            return False
+        return now - self._since >= self._limit_ms
+
+    def __str__(self) -> str:
+        """Write for how long."""
+        return f"no delivery report for {self._limit_ms / 1000:g} s"

@@ -1,0 +1,153 @@
+"""Which topic it is that bears our topic's name: Kafka's own id for it changes when it is deleted and made anew."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
+
+from agent.forward.errors import KafkaSettingsError, TopicMissingError, UnreachableError
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, wait_for
+from contract import topics
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
+    from confluent_kafka.admin._topic import TopicDescription
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a partition ends, and since which election its leader leads."""
+
+    offset: int
+    """Of the next record that the partition will get."""
+    leader_epoch: int
+
+
+LeaderEpochs = Mapping[int, int]
+"""The leader epoch of each partition at one moment, as its leader itself has answered."""
+
+
+def leader_epochs(ends: Mapping[int, LogEnd]) -> LeaderEpochs:
+    """Return the leader epochs alone."""
+    return {partition: end.leader_epoch for partition, end in ends.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The topic at one moment; a partition without a leader is left out."""
+
+    id: str
+    ends: Mapping[int, LogEnd]
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The leader epochs of the partitions."""
+        return leader_epochs(self.ends)
+
+
+class TopicWatch:
+    """Reads the topic's id, and where its partitions end.
+
+    With `reopen` a client that got no answer is replaced: librdkafka asks the controller about topics, and may go on
+    waiting for one that is dead, though the cluster has another.
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        name: str,
+        last_error: LastError,
+        reopen: Callable[[], AdminClient] | None = None,
+    ) -> None:
+        self._admin = admin
+        self._reopen = reopen
+        self._name = name
+        self._last_error = last_error
+
+    def ask(self) -> Future[TopicDescription]:
+        """Ask for the topic; the answer is as of some moment after this call."""
+        return self._admin.describe_topics(TopicCollection([self._name]), request_timeout=REQUEST_SECONDS_MAX)[
+            self._name
+        ]
+
+    def read(self, stop: threading.Event) -> str:
+        """Ask, wait, and give the id."""
+        return topic_id(self._describe(stop))
+
+    def look(self, stop: threading.Event) -> TopicView:
+        """Look at the topic and all of its partitions."""
+        description = self._describe(stop)
+        return TopicView(topic_id(description), self.ends((part.id for part in description.partitions), stop))
+
+    def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
+        """Read where partitions end; one that does not answer (it may have no leader now) is left out.
+
+        With `stable`, where they end for a reader of what is committed: below the first open transaction.
+        """
+        ends: dict[int, LogEnd] = {}
+        for partition, future in self.ask_ends(partitions, stable=stable).items():
+            try:
+                end = log_end(wait_for(future, stop))
+            except KafkaException:
+                continue
+            if end is not None:
+                ends[partition] = end
+        return ends
+
+    def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
+        """Ask the partitions' leaders where they end; each answer is as of some moment after this call."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
+        question = {TopicPartition(self._name, number): latest for number in partitions}
+        if not question:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets(question, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX)
+        return {partition.partition: future for partition, future in asked.items()}
+
+    def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
+        """Distinguish a topic that is missing from a broker that does not answer."""
+        if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return TopicMissingError(f"topic {self._name} does not exist")
+        self._admin.poll(0)  # only then it tells why
+        unreachable = UnreachableError(self._last_error.text or describe(error))
+        if self._reopen is not None:
+            with suppress(KafkaSettingsError):  # a file is just being replaced
+                self._admin = self._reopen()
+        return unreachable
+
+    def _describe(self, stop: threading.Event) -> TopicDescription:
+        question = self.ask()
+        try:
+            return wait_for(question, stop)
+        except KafkaException as error:
+            raise self.explain(error) from error
+
+
+def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
+    """Return what a leader has answered; None where it leaves out its epoch: the offset alone proves nothing."""
+    epoch = answer.leader_epoch
+    return None if epoch is None or epoch < 0 else LogEnd(answer.offset, epoch)
+
+
+def topic_id(description: TopicDescription) -> str:
+    """Write the id as Kafka's own tools show it (base64url)."""
+    return str(description.topic_id).translate(_TO_URL_SAFE)
+
+
+_TO_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def create_command(bootstrap_servers: str, name: str) -> str:
+    """Return the command that creates the topic with the settings without which the promise does not hold."""
+    options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
+    return (
+        f"kafka-topics.sh --bootstrap-server {bootstrap_servers} --create --topic {name} "
+        f"--partitions {topics.PARTITIONS} --replication-factor {topics.REPLICAS} {options}"
+    )

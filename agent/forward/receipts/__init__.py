@@ -1,0 +1,1 @@
+"""Receipts: what the table has."""

@@ -1,0 +1,132 @@
+"""A look at the processing group from outside: its offsets, the log's ends, the topic."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from agent.forward.errors import UnreachableError
+from agent.forward.kafka.attempt import attempt
+from agent.forward.kafka.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, LastError, code_of
+from agent.forward.kafka.metadata import WithMetadata, raw_metadata
+from agent.forward.kafka.topic import LogEnd, TopicWatch
+from agent.forward.receipts.rules import PartitionView, View
+from agent.forward.receipts.truncation import Found
+from contract.receipt import Receipt, parse
+
+READ_SECONDS: Final = 0.02
+"""How long it waits at once for a record that is read back."""
+ASK_SECONDS = 2.0
+"""How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
+
+NOBODY: Final = Found("", "", 0)
+"""What stands where no record of a gateway does."""
+_NOT_THERE: Final = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._NO_OFFSET,
+)
+_ASK_AGAIN: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""The coordinator is being found, elected or loaded, as for the first group of a new cluster."""
+
+
+class Group:
+    """Reads what the group has committed, never as a member of it.
+
+    The consumer is in no group as long as it subscribes to nothing. AdminClient could be asked, too, but librdkafka
+    dereferences NULL in it while the group's coordinator is being elected (librdkafka issue 5040).
+    """
+
+    def __init__(self, admin: AdminClient, consumer: Consumer, topic: str, last_error: LastError) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._watch = TopicWatch(admin, topic, last_error)
+
+    def look(self, partitions: Iterable[int], stop: threading.Event) -> View:
+        """Look at some partitions; raise UnreachableError or TopicMissingError.
+
+        The order matters. An id that is still the batch's after the offsets were read proves that these are the
+        same topic's: ids are never used again.
+        """
+        wanted = sorted(partitions)
+        try:
+            committed = self._committed(wanted, stop) if wanted else {}
+            ends = self._watch.ends(wanted, stop)
+        except KafkaException as error:
+            raise self._watch.explain(error) from error
+        topic_id = self._watch.read(stop)
+        return View(topic_id, {partition: _view(committed.get(partition), ends.get(partition)) for partition in wanted})
+
+    def _committed(self, partitions: list[int], stop: threading.Event) -> dict[int, TopicPartition]:
+        """Read the group's offsets; without those that a transaction may still take back."""
+        question = [TopicPartition(self._topic, number) for number in partitions]
+        deadline = time.monotonic() + REQUEST_SECONDS_MAX
+        while not stop.is_set():
+            try:
+                ask = partial(self._consumer.committed, question, timeout=ASK_SECONDS)
+                answer = attempt(ask, REQUEST_SECONDS_MAX, stop, "the group's offsets")
+            except KafkaException as error:
+                if code_of(error) not in _ASK_AGAIN or time.monotonic() > deadline:
+                    raise
+                stop.wait(STOP_POLL_SECONDS)
+            else:
+                return {offset.partition: offset for offset in answer if offset.error is None}
+        raise UnreachableError("the agent stops")
+
+    def read_back(self, partition: int, offset: int, stop: threading.Event) -> Found | None:
+        """Read the label of the record at an offset; see `read_label`."""
+        return read_label(self._consumer, self._topic, partition, offset, stop)
+
+
+def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event) -> Found | None:
+    """Read the label of the record at an offset, NOBODY where there is none; None where nobody answers."""
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    try:
+        while time.monotonic() < deadline and not stop.is_set():
+            message = consumer.poll(0)  # never longer: see `wall_steps`
+            if message is None:
+                stop.wait(READ_SECONDS)
+                continue
+            error = message.error()
+            if error is None:
+                return _label(message) if message.offset() == offset else NOBODY
+            if error.code() in _NOT_THERE:
+                return NOBODY
+        return None
+    finally:
+        consumer.unassign()
+
+
+def _label(message: Message) -> Found:
+    """Read the label of a record, and the leader epoch that the log gives it; NOBODY where it has no label."""
+    try:
+        headers = dict(message.headers() or ())
+        gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
+        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
+    except (KeyError, ValueError, AttributeError):
+        return NOBODY
+
+
+def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView:
+    log_end, leader_epoch = (None, None) if end is None else (end.offset, end.leader_epoch)
+    if committed is None or committed.offset < 0:
+        return PartitionView(log_end=log_end, leader_epoch=leader_epoch)
+    return PartitionView(committed.offset, read_receipt(committed), log_end, leader_epoch, committed.leader_epoch)
+
+
+def read_receipt(committed: WithMetadata) -> Receipt | None:
+    """Read the receipt beside an offset, without what the client gives beyond the metadata's end."""
+    return parse(raw_metadata(committed).decode(errors="replace"))

@@ -1,0 +1,1 @@
+"""Who may post and who may read: tokens, TLS."""

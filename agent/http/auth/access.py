@@ -1,0 +1,86 @@
+"""Who may post and who may read."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from agent.config.settings import HttpSettings
+from agent.http.address import place_of
+from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
+from agent.http.errors import HttpSettingsError
+from agent.http.head import Head
+from agent.http.reply import Refusal, refusal
+
+_SCHEME = "bearer"
+_LOCALHOST = "localhost"
+_CHALLENGE = ("WWW-Authenticate", 'Bearer realm="oncegate"')
+
+
+class Access:
+    """The rights of a request.
+
+    Without tokens everybody on this machine may post and read: only the loopback is listened on then, and the request
+    has to be meant for it, which that of a web page under a name of its own, or of a proxy, is not. With tokens
+    posting takes that of a device or a relay; reading takes that of a reader, but not on the loopback.
+    """
+
+    def __init__(self, tokens: Tokens | None, *, loopback: bool) -> None:
+        self._tokens = tokens
+        self._loopback = loopback
+
+    def sender(self, head: Head) -> Holder | None:
+        """Return the device or relay that posts, None where nobody has to say who they are; raise Refusal."""
+        if self._tokens is None:
+            _check_local(head)
+            return None
+        holder = _holder(self._tokens, head)
+        if holder.role is Role.READER:
+            raise refusal(403, "forbidden", "this token may read and not post; use that of a device or a relay")
+        return holder
+
+    def check_reader(self, head: Head) -> None:
+        """Raise Refusal where the request may not read."""
+        if self._tokens is None:
+            _check_local(head)
+            return
+        if self._loopback:
+            return
+        if _holder(self._tokens, head).role is not Role.READER:
+            raise refusal(403, "forbidden", "this token may post and not read; use that of a reader")
+
+
+def open_access(settings: HttpSettings) -> Access:
+    """Read who may do what; raise HttpSettingsError."""
+    loopback = place_of(settings.bind).loopback
+    if settings.token_file is None and not loopback:
+        raise HttpSettingsError(
+            f"http.token_file: needed, since http.bind = {settings.bind} can be reached from beyond this machine"
+        )
+    tokens = None if settings.token_file is None else read_tokens(settings.token_file)
+    return Access(tokens, loopback=loopback)
+
+
+def _check_local(head: Head) -> None:
+    try:
+        host = urlsplit(f"//{head.field(b'host') or _LOCALHOST}").hostname or ""
+        local = host == _LOCALHOST or ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        message = "without http.token_file only this machine is served, as localhost, 127.0.0.1 or [::1]"
+        raise refusal(403, "forbidden", message)
+
+
+def _holder(tokens: Tokens, head: Head) -> Holder:
+    scheme, _, token = (head.field(b"authorization") or "").partition(" ")
+    if scheme.lower() != _SCHEME:
+        raise _unauthorized("say Authorization: Bearer and your token")
+    holder = tokens.find(token.strip().encode("latin-1"))
+    if holder is None:
+        raise _unauthorized("this token is not in the token file, or the agent has not been started since it is")
+    return holder
+
+
+def _unauthorized(message: str) -> Refusal:
+    return refusal(401, "unauthenticated", message, _CHALLENGE)

@@ -1,0 +1,1 @@
+"""Identity: fingerprint, similarity key, the operator's rules, warnings."""

@@ -1,0 +1,93 @@
+"""Who an event is: its fingerprint, the day its copies share, the earliest moment of a copy, and its likeness."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from hashlib import blake2b
+
+from agent.config.identity_rules import IdentityRule
+from agent.config.settings import IdentitySettings
+from agent.store.port import Candidate
+from contract import cbor
+from contract.event import Event
+from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
+from contract.record import Clock, Shared, encode_tail
+
+ZIGBEE2MQTT = "zigbee2mqtt"
+"""The way in whose `time` is no word of the sensor's own, but Zigbee2MQTT's stamp."""
+ZIGBEE_REPEAT_SECONDS = 2.0
+"""Within which equal data of one Zigbee device is marked: the radio's own retries can reach Zigbee2MQTT twice."""
+
+_DEVICES_KEPT = 4_096
+"""Whose rule is remembered."""
+_CONTENT_PERSON = b"oncegate-amb-1"
+
+
+def identify(event: Event, via: str, received: int, clock: Clock, settings: IdentitySettings) -> Candidate:
+    """Make an event ready for the store."""
+    tail = encode_tail(event, received, via)
+    if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
+        return _by_rule(rule, event, tail, received, clock, settings)
+    if needs_label(event):
+        return Candidate(event, None, tail, received, clock, Shared.LABEL, received, _likeness(event, tail))
+    if event.time is not None:
+        suspicious, seconds = None, None
+        if event.id is not None:
+            suspicious = _likeness(event, tail)
+        elif via == ZIGBEE2MQTT:
+            suspicious, seconds = _likeness(event, tail), ZIGBEE_REPEAT_SECONDS
+        return Candidate(event, fingerprint(event), tail, received, clock, Shared.TIME, event.time, suspicious, seconds)
+    bound = _bound(received, settings)
+    return Candidate(event, fingerprint(event), tail, received, clock, Shared.NONE, bound, _likeness(event, tail))
+
+
+def _by_rule(
+    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: Clock, settings: IdentitySettings
+) -> Candidate:
+    """Make an event ready whose identity the configuration has said."""
+    fields, likeness = rule.fields, _likeness(event, tail)
+    if needs_label(event, fields):
+        proof = None if rule.window_seconds is None else _content(event, fields)
+        return Candidate(
+            event,
+            None,
+            tail,
+            received,
+            clock,
+            Shared.LABEL,
+            received,
+            likeness,
+            fields=fields,
+            proof=proof,
+            proof_seconds=rule.window_seconds or 0.0,
+        )
+    timed = event.time is not None and "time" in fields
+    shared, bound = (Shared.TIME, event.time) if timed else (Shared.NONE, _bound(received, settings))
+    return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, likeness, fields=fields)
+
+
+@lru_cache(maxsize=_DEVICES_KEPT)
+def rule_for(rules: tuple[IdentityRule, ...], device: str) -> IdentityRule | None:
+    """Return the first rule whose pattern fits the device."""
+    return next((rule for rule in rules if fnmatchcase(device, rule.device)), None)
+
+
+def _bound(received: int, settings: IdentitySettings) -> int | None:
+    horizon = settings.resend_horizon_seconds
+    return None if horizon is None else received - int(horizon * 1000)
+
+
+def _content(event: Event, fields: tuple[str, ...]) -> bytes:
+    """Digest what an ambiguous event says, as a proof that lasts for the rule's window."""
+    said = cbor.encode_map(identity(event, fields))
+    return blake2b(said, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
+
+
+def _likeness(event: Event, tail: bytes) -> int:
+    """Hash device, type, id, boot and data: what a copy under another identity would share.
+
+    The data is taken as it stands in the tail, whose last entries are data and units.
+    """
+    at = tail.find(b'"data":')
+    return hash((event.device, event.type, event.id, event.boot, tail[at:] if at >= 0 else b""))

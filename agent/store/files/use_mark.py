@@ -1,0 +1,117 @@
+"""The mark of a store in use, `events.db.open`: it stands beside the file while something may be in the log alone.
+
+It holds the last position that was committed, by which it is told whether a log that is gone, or that has lost its end,
+has taken events with it; and the log's round, by which an older copy or another log in its place is known.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.store.files import swap
+
+log = logging.getLogger(__name__)
+
+_LOG_GONE = "the log is gone"
+_NO_ROUND = "-" * 8
+_NOTE = re.compile(rf"(?P<end>[0-9]{{20}}) (?P<round>[0-9a-f]{{8}}|{_NO_ROUND}) (?P<boot>[^\n]*)\n")
+_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The last position that a store is known to have committed."""
+
+    end: int
+    boot: str
+    """In which boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
+    log_round: int | None = None
+    """The first salt in the header of the log that held the commit; None where the log was empty."""
+
+
+class UseMark:
+    """The mark of the process that serves the store; its descriptor is kept, so that no note has to open a file."""
+
+    def __init__(self, path: Path, boot: str) -> None:
+        self._path = mark_of(path)
+        self._boot = boot
+        self._file: int | None = None
+        self._fails = False
+
+    def note(self, end: int, log_round: int | None) -> None:
+        """Note the last position and the log's round, in place of those before, before anybody is acked.
+
+        Not flushed: what a process wrote survives its kill, and after a power cut the boot is another one. A mark that
+        cannot be written is emptied, since an older position would have a lost log taken for one that was written back.
+        """
+        try:
+            self._write(f"{end:020} {_NO_ROUND if log_round is None else f'{log_round:08x}'} {self._boot}\n".encode())
+        except OSError as error:
+            if not self._fails:
+                log.warning("store=open note=failed reason=%r", str(error))
+            self._fails = True
+            with suppress(OSError):
+                os.truncate(self._path, 0)
+        else:
+            self._fails = False
+
+    def remove(self) -> None:
+        """Remove the mark: everything is in the file itself."""
+        self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, text: bytes) -> None:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, _MODE)
+            os.pwrite(self._file, text, 0)
+            os.ftruncate(self._file, len(text))  # what stood behind it is of an earlier life, and declared by now
+        else:
+            os.pwrite(self._file, text, 0)
+
+
+def mark_of(path: Path) -> Path:
+    """Return where the mark of a store stands."""
+    return swap.beside(path, ".open")
+
+
+def lacks_log(path: Path) -> bool:
+    """Whether the write-ahead log of a service that did not end in order is gone, and no gap on disk says so yet."""
+    mark = mark_of(path)
+    if not (mark.exists() and path.exists()):
+        return False
+    return not swap.beside(path, "-wal").exists() or swap.text(mark).endswith(_LOG_GONE)
+
+
+def note_lost_log(path: Path) -> None:
+    """Note that the log is gone until the next note: whoever opens the store makes a new one, which would hide it."""
+    mark = mark_of(path)
+    swap.write_durably(mark, f"{swap.text(mark).removesuffix(_LOG_GONE)}{_LOG_GONE}")
+
+
+def noted(path: Path) -> Noted | None:
+    """Return what the mark says; None where there is none, or where it cannot be read."""
+    mark = mark_of(path)
+    if not mark.exists():
+        return None
+    match = _NOTE.match(swap.text(mark))
+    if match is None:
+        return None
+    return Noted(int(match["end"]), match["boot"], None if match["round"] == _NO_ROUND else int(match["round"], 16))
+
+
+def lacks_file(path: Path) -> bool:
+    """Whether the file itself is gone: what lies beside it belongs to a store that was in use."""
+    if path.exists():
+        return False
+    wal = swap.beside(path, "-wal")
+    return mark_of(path).exists() or (wal.exists() and wal.stat().st_size > 0)

@@ -1,0 +1,98 @@
+"""The latest fingerprints, exact and in memory: open addressing over one packed block, until it is full and sealed."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
+
+SLOT_BYTES = 4
+MOMENT_MS = 10_000
+"""How exactly the moment of a sealed fingerprint's commit is kept: enough to forget it in time."""
+
+
+class Recent:
+    """Fingerprints with their positions and the service time of their commit; 16 bytes each and 8 to 16 for the slots.
+
+    Where one is added again, its later position counts.
+    """
+
+    def __init__(self, events_max: int) -> None:
+        self._events_max = events_max
+        # At least two slots for each, so that a miss looks at two or three. Untouched pages of both take no memory.
+        self._mask = (1 << (2 * events_max - 1).bit_length()) - 1
+        self._slots = memoryview(bytearray((self._mask + 1) * SLOT_BYTES)).cast("I")
+        self.packed = bytearray(events_max * FINGERPRINT_BYTES)
+        self._count = 0
+        self._places, self._positions, self._services = array("q"), array("q"), array("q")
+        """Where runs of consecutive positions begin, each of at most MOMENT_MS."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @classmethod
+    def bytes_max(cls, events_max: int) -> int:
+        """Return the memory that a full block takes."""
+        return events_max * FINGERPRINT_BYTES + (1 << (2 * events_max - 1).bit_length()) * SLOT_BYTES
+
+    @property
+    def free(self) -> int:
+        """How many more it can hold."""
+        return self._events_max - self._count
+
+    def add(self, first_position: int, service: int, packed: bytes) -> None:
+        """Add the fingerprints of consecutive positions; FORGOTTEN takes its place and is never found."""
+        self._continue_run(first_position, service)
+        start = self._count
+        end = start + len(packed) // FINGERPRINT_BYTES
+        held = self.packed
+        held[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES] = packed
+        self._count = end
+        slots, mask = self._slots, self._mask
+        for number, fingerprint in enumerate(split(packed), start + 1):
+            if fingerprint == FORGOTTEN:
+                continue
+            slot = hash(fingerprint) & mask  # keyed anew in each process: nobody can aim at a slot
+            while other := slots[slot]:
+                at = other * FINGERPRINT_BYTES
+                if held[at - FINGERPRINT_BYTES : at] == fingerprint:
+                    break
+                slot = slot + 1 & mask
+            slots[slot] = number
+
+    def position(self, fingerprint: bytes) -> int | None:
+        """Return the position of a fingerprint, compared in all its bytes."""
+        slots, mask, held = self._slots, self._mask, self.packed
+        slot = hash(fingerprint) & mask
+        while number := slots[slot]:
+            at = number * FINGERPRINT_BYTES
+            if held[at - FINGERPRINT_BYTES : at] == fingerprint:
+                return self.position_at(number - 1)
+            slot = slot + 1 & mask
+        return None
+
+    def position_at(self, place: int) -> int:
+        """Return the position of the fingerprint at a place."""
+        run = bisect_right(self._places, place) - 1
+        return self._positions[run] + place - self._places[run]
+
+    def service_at(self, place: int) -> int:
+        """Return the service time at which a place was committed, in ms, at most MOMENT_MS too early."""
+        return self._services[bisect_right(self._places, place) - 1]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and last position of each run."""
+        ends = [*self._places[1:], self._count]
+        for place, position, end in zip(self._places, self._positions, ends, strict=False):
+            yield position, position + end - place - 1
+
+    def _continue_run(self, first_position: int, service: int) -> None:
+        if self._places:
+            following = self._positions[-1] + self._count - self._places[-1]
+            if following == first_position and 0 <= service - self._services[-1] < MOMENT_MS:
+                return
+        self._places.append(self._count)
+        self._positions.append(first_position)
+        self._services.append(service)

@@ -1,0 +1,148 @@
+"""The packed form of the events of one commit: one blob, each event with a checksum of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from agent.store.errors import DamagedEventError
+from agent.store.format.compression import MARK, expand, expand_blocks, whole_blocks
+from contract.record import Clock, Shared
+
+_HEAD = Struct("<IIBq16s")
+"""Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
+_CHECKED = Struct("<qIBq16s")
+"""What the checksum is made over before the tail: the position, and the head without the checksum."""
+_POSITION = Struct("<q")
+
+_TRUSTED = 0x01
+_BOUND = 0x02
+_SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
+_SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
+_SHARED_MASK = 0x0C
+_CLOCK_OF = (Clock.UNTRUSTED, Clock.TRUSTED)
+# For every event: a member's look-up through its class, or by its hash, takes as long as a checksum.
+_IS_TIME, _IS_TRUSTED = Shared.TIME, Clock.TRUSTED
+
+
+class PackedEvent(NamedTuple):
+    """One event as it lies on disk."""
+
+    position: int
+    fingerprint: bytes
+    tail: bytes
+    clock: Clock
+    shared: Shared
+    bound: int | None
+
+
+def pack(event: PackedEvent) -> bytes:
+    """Write one event."""
+    return pack_fields(*event)
+
+
+def pack_fields(
+    position: int, fingerprint: bytes, tail: bytes, clock: Clock, shared: Shared, bound: int | None
+) -> bytes:
+    """Write one event, given as the fields of a PackedEvent."""
+    flags = 0 if shared is _IS_TIME else _SHARED[shared]
+    if clock is _IS_TRUSTED:
+        flags |= _TRUSTED
+    if bound is None:
+        bound = 0
+    else:
+        flags |= _BOUND
+    checked = _CHECKED.pack(position, len(tail), flags, bound, fingerprint) + tail
+    return crc32(checked).to_bytes(4, "little") + checked[_POSITION.size :]
+
+
+def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
+    """Read the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
+    position, read = first_position, 0
+    for heads, tails, read in whole_blocks(blob):  # noqa: B007  # where it ends is used below
+        end = 0
+        for head in range(0, len(heads), _HEAD.size):
+            start, end = end, end + int.from_bytes(heads[head + 4 : head + 8], "little")
+            yield _event(position, heads[head : head + _HEAD.size], tails[start:end])
+            position += 1
+    if read < len(blob):  # it has no blocks; or one is damaged, and as much is read as can be had
+        yield from islice(_unpack(first_position, expand(blob)), position - first_position, None)
+
+
+def _unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
+    at, position = 0, first_position
+    while at < len(blob):
+        if len(blob) - at < _HEAD.size:
+            raise DamagedEventError(position, position)
+        tail_at = at + _HEAD.size
+        end = tail_at + int.from_bytes(blob[at + 4 : at + 8], "little")
+        yield _event(position, blob[at:tail_at], blob[tail_at:end])
+        at = end
+        position += 1
+
+
+def _event(position: int, head: bytes, tail: bytes) -> PackedEvent:
+    checksum, length, flags, bound, fingerprint = _HEAD.unpack(head)
+    if length != len(tail) or checksum != _checksum(position, head[4:], tail):
+        raise DamagedEventError(position, position)
+    return PackedEvent(
+        position,
+        fingerprint,
+        tail,
+        _CLOCK_OF[flags & _TRUSTED],
+        _SHARED_OF[flags & _SHARED_MASK],
+        bound if flags & _BOUND else None,
+    )
+
+
+def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
+    """Read what is whole of a commit of `count` events, whatever lies between."""
+    found = list(_unpack_readable(first_position, count, expand(blob)))
+    if len(found) < count and not blob.startswith(MARK) and MARK in blob:
+        # Its first mark may be damaged; or it has no blocks, and the mark is there by chance.
+        found = max(found, list(_unpack_readable(first_position, count, expand_blocks(blob))), key=len)
+    yield from found
+
+
+def _unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
+    at, position, end = 0, first_position, first_position + count
+    while True:
+        try:
+            for event in _unpack(position, blob[at:]):
+                if position == end:
+                    return
+                yield event
+                at += _HEAD.size + len(event.tail)
+                position += 1
+            return
+        except DamagedEventError:
+            found = _next_whole(blob, at, position, end)
+            if found is None:
+                return
+            at, position = found
+
+
+def _next_whole(blob: bytes, at: int, position: int, end: int) -> tuple[int, int] | None:
+    """Find the next event that is whole: where it starts, and its position below `end`."""
+    for start in range(at, len(blob) - _HEAD.size + 1):
+        piece = _one(blob, start)
+        if piece:
+            for place in range(position, end):
+                if _checksum(place, piece[4 : _HEAD.size], piece[_HEAD.size :]) == int.from_bytes(piece[:4], "little"):
+                    return start, place
+    return None
+
+
+def _one(blob: bytes, at: int) -> bytes:
+    """Cut out the event whose head would start here; empty where none can."""
+    _, length, flags, _, fingerprint = _HEAD.unpack_from(blob, at)
+    end = at + _HEAD.size + length
+    plausible = end <= len(blob) and flags & _SHARED_MASK in _SHARED_OF and any(fingerprint)
+    return blob[at:end] if plausible else b""
+
+
+def _checksum(position: int, checked: bytes, tail: bytes) -> int:
+    return crc32(tail, crc32(checked, crc32(_POSITION.pack(position))))

@@ -1,0 +1,1 @@
+"""Reading beside the running service."""

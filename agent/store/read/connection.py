@@ -1,0 +1,30 @@
+"""How the reading commands look into the store: through sqlite-utils, on a second connection that cannot write.
+
+The service imports this only when somebody searches on its status page; its start does not pay for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from agent.store.schema import database
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[Database]:
+    """Open the store, also while the service writes; raise StoreError where there is none.
+
+    Rows come from `query` and `rows_where` as dictionaries, and from `execute` as the store's own functions read them.
+    """
+    with closing(database.open_for_reading(path)) as connection:
+        yield open_database(connection)
+
+
+def open_database(connection: sqlite3.Connection) -> Database:
+    """Return a connection as sqlite-utils' database, with nothing done to it."""
+    return Database(connection, recursive_triggers=False, execute_plugins=False)

@@ -1,0 +1,127 @@
+"""Reading stored events back, each with its label and its checksum verified."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from agent.store.errors import DamagedEventError, DamagedStoreError
+from agent.store.format.packing import PackedEvent, unpack, unpack_readable
+from agent.store.port import LabelRange, StoredEvent
+from agent.store.schema.database import Reads
+from contract.event import Label
+
+_ROWS_AT_A_TIME = 64
+
+
+class Epochs:
+    """Which label a position carries."""
+
+    def __init__(self, rows: Sequence[tuple[int, str]]) -> None:
+        self._firsts = [first for first, _ in rows]
+        self._names = [name for _, name in rows]
+
+    @classmethod
+    def load(cls, connection: Reads) -> Epochs:
+        """Read all epochs that the store knows."""
+        return cls(connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall())
+
+    def label(self, position: int) -> Label:
+        """Return the label of a position."""
+        at = bisect_right(self._firsts, position) - 1
+        return Label(self._names[at], position - self._firsts[at] + 1)
+
+    def covers(self, position: int) -> bool:
+        """Whether a position belongs to a known epoch."""
+        return bool(self._firsts) and position >= self._firsts[0]
+
+    def label_ranges(self, first: int, last: int) -> Iterator[LabelRange]:
+        """Yield the labels of a range of positions."""
+        at = max(bisect_right(self._firsts, first) - 1, 0)
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            start = self._firsts[at]
+            end = self._firsts[at + 1] - 1 if at + 1 < len(self._firsts) else last
+            yield LabelRange(self._names[at], max(first, start) - start + 1, min(last, end) - start + 1)
+            at += 1
+
+    def add(self, first_position: int, epoch: str) -> None:
+        """Take note of an epoch that has just been opened."""
+        self._firsts.append(first_position)
+        self._names.append(epoch)
+
+    def last(self) -> tuple[int, str] | None:
+        """Return first position and name of the latest epoch."""
+        return (self._firsts[-1], self._names[-1]) if self._firsts else None
+
+
+def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEvent]:
+    """Yield the events from first to last in order, lazily; raise DamagedEventError where one is not whole.
+
+    A later call that starts above the damage reads on.
+    """
+    start = connection.execute("SELECT max(first_position) FROM events WHERE first_position <= ?", (first,)).fetchone()[
+        0
+    ]
+    following = first if start is None else start
+    while following <= last:
+        rows = connection.execute(
+            "SELECT first_position, count, packed FROM events"
+            " WHERE first_position BETWEEN ? AND ? ORDER BY first_position LIMIT ?",
+            (following, last, _ROWS_AT_A_TIME),
+        ).fetchall()
+        for first_position, count, packed in rows:
+            check_commit(first_position, count, packed)
+            following = first_position + count
+            if following <= first:
+                continue
+            yield from _read_commit(first_position, count, packed, first, last)
+        if len(rows) < _ROWS_AT_A_TIME:
+            return
+
+
+def check_commit(first_position: int, count: object, packed: object) -> None:
+    """Raise DamagedStoreError where a row's columns are not even of the right kind."""
+    if not (isinstance(count, int) and count > 0 and isinstance(packed, bytes)):
+        raise DamagedStoreError(f"commit at position {first_position}: not what was written")
+
+
+def _read_commit(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
+    following = first_position
+    try:
+        for event in unpack(first_position, packed):
+            following = event.position + 1
+            if first <= event.position <= last:
+                yield event
+    except DamagedEventError:
+        yield from _read_around(first_position, count, packed, max(first, following), last)
+        return
+    if following != first_position + count:
+        raise DamagedStoreError(f"commit at position {first_position}: not {count} events")
+
+
+def _read_around(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
+    """Yield what is whole from `first` on, up to the first hole, and raise with the hole's range."""
+    last = min(last, first_position + count - 1)
+    for event in unpack_readable(first_position, count, packed):
+        if event.position > min(first, last):
+            break
+        if event.position == first:
+            yield event
+            first += 1
+    else:
+        event = None
+    if first <= last:
+        raise DamagedEventError(first, last if event is None else min(event.position - 1, last))
+
+
+def stored(event: PackedEvent, epochs: Epochs) -> StoredEvent:
+    """Return a packed event with its label."""
+    return StoredEvent(
+        event.position,
+        epochs.label(event.position),
+        event.fingerprint,
+        event.tail,
+        event.clock,
+        event.shared,
+        event.bound,
+    )

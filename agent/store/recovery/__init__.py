@@ -1,0 +1,1 @@
+"""Opening a store whatever state its files are in."""

@@ -1,0 +1,282 @@
+"""Does a store hold what it should: pages, checksums, labels, states. Reads only, also beside the service."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from sqlite_utils import Database
+
+from agent.store.errors import DamagedStoreError, is_damage
+from agent.store.fingerprints import rows as known_rows
+from agent.store.fingerprints import segments
+from agent.store.fingerprints.filters import Filters
+from agent.store.fingerprints.segments import Segment
+from agent.store.fingerprints.transient import FORGOTTEN, split
+from agent.store.format.packing import PackedEvent, unpack_readable
+from agent.store.ranges import Ranges
+from agent.store.read.connection import open_database
+from agent.store.read.events import Epochs, check_commit
+from agent.store.read.states import NEW, PROCESSED, States
+from agent.store.recovery.inspect import inspect_files
+from agent.store.schema import database, gaps, tables
+
+FINDINGS_MAX = 1_000
+"""Of each check; the rest is more of the same."""
+PAGE_ROWS, PAGE_BYTES = 4_096, 4 << 20
+"""How much is read in one moment of the store: while it lasts, the service cannot begin its log anew."""
+
+LOOKS = 3
+"""How often file and log are looked at, where they do not fit each other, before that counts."""
+
+Commit = tuple[int, int, bytes]
+T = TypeVar("T")
+_STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"')
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    check: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a look at everything has found."""
+
+    events: int
+    """How many are kept and whole."""
+    findings: tuple[Finding, ...]
+
+
+def verify(path: Path) -> Verification:
+    """Look at everything that is there now, a page at a time; raise StoreError where there is no store.
+
+    What is compared is of one moment; `PRAGMA integrity_check` alone is one statement over all of the file.
+    """
+    with closing(database.open_for_reading(path)) as connection:
+        look = _Look(path, open_database(connection))
+        checks: dict[str, Callable[[], Iterator[str]]] = {
+            "files": look.files,
+            "integrity": look.integrity,
+            "rows": look.rows,
+            "events": look.events,
+            "labels": look.labels,
+            "fingerprints": look.fingerprints,
+            "segments": look.segments,
+            "states": look.states,
+        }
+        findings: list[Finding] = []
+        for name, check in checks.items():
+            try:
+                findings.extend(Finding(name, text) for text in islice(check(), FINDINGS_MAX))
+            except (sqlite3.Error, DamagedStoreError) as error:
+                if not is_damage(error, opening=True):
+                    raise
+                findings.append(Finding(name, f"cannot be read: {error}"))
+        return Verification(look.whole, tuple(findings))
+
+
+class _Look:
+    """The checks, each a generator of what it finds."""
+
+    def __init__(self, path: Path, store: Database) -> None:
+        self._path = path
+        self._store = store
+        self._end_seen: int | None = None
+        self.whole = 0
+
+    def files(self) -> Iterator[str]:
+        """Look for what SQLite passes over in silence.
+
+        Beside a running agent file and log are read at two moments: what a second look does not find was no damage.
+        """
+        for _ in range(LOOKS):
+            try:
+                inspect_files(self._path)
+            except DamagedStoreError as error:
+                found = str(error)
+            else:
+                return
+        yield found
+
+    def integrity(self) -> Iterator[str]:
+        for row in self._store.query(f"PRAGMA integrity_check({FINDINGS_MAX})"):
+            if row["integrity_check"] != "ok":
+                yield row["integrity_check"]
+
+    def rows(self) -> Iterator[str]:
+        """Verify each table's rows; the first wrong one of a table is named."""
+        loads: tuple[Callable[[database.Reads], object], ...] = (
+            tables.load_openings,
+            tables.load_batches,
+            tables.load_processed,
+            tables.load_facts,
+            gaps.load,
+            segments.load_forgotten,
+            _load_fingerprints,
+        )
+        for load in loads:
+            try:
+                load(self._store)
+            except DamagedStoreError as error:
+                yield str(error)
+
+    def events(self) -> Iterator[str]:
+        """Verify each event's checksum, and that commits do not overlap; what is declared lost is no news."""
+        following = 0
+        for commits, lost in self._pages(lambda _: States(self._store).lost):
+            for first, count, packed in commits:
+                if first < following:
+                    yield f"commit at position {first}: overlaps the one before it"
+                readable = list(unpack_readable(first, count, packed))
+                self.whole += len(readable)
+                found = {event.position for event in readable}
+                for position in range(first, first + count):
+                    if position not in found and lost.end_of(position) is None:
+                        yield f"event at position {position}: the checksum does not match"
+                following = first + count
+
+    def labels(self) -> Iterator[str]:
+        """Hold each epoch against its first event, which carries its name."""
+        for commits, openings in self._pages(lambda _: tables.load_openings(self._store)):
+            names = {first: opening.epoch for first, opening in openings}
+            epochs = Epochs(list(names.items()))
+            for event in _events(commits):
+                started = _STARTED.match(event.tail)
+                if not epochs.covers(event.position):
+                    yield f"event at position {event.position}: no epoch gives it a label"
+                elif started and names.get(event.position) != started[1].decode():
+                    yield f"event at position {event.position}: it begins epoch {started[1].decode()}, which has no row"
+
+    def fingerprints(self) -> Iterator[str]:
+        """Hold the remembered fingerprints against those of the events."""
+        for commits, known in self._pages(self._remembered):
+            for event in _events(commits):
+                if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
+                    yield f"event at position {event.position}: another fingerprint is remembered for it"
+
+    def segments(self) -> Iterator[str]:
+        """Hold each segment's entries against what its own row says, a segment in one moment."""
+        number: int | None = 0
+        last = 0
+        while number is not None:
+            with database.moment(self._store):
+                found = segments.load_next_segment(self._store, number)
+                if found is not None:
+                    yield from list(self._check_segment(*found, last))
+                    last = found[0].last
+            number = None if found is None else found[0].number
+
+    def _check_segment(self, segment: Segment, bloom: bytes, last: int) -> Iterator[str]:
+        """Check one segment; `last` is the highest position of the one before it."""
+        if not last < segment.first <= segment.last:
+            yield f"segment {segment.number}: its positions overlap those of another"
+        count, before = 0, b""
+        filters = Filters(8 * len(bloom))
+        filters.add(segment.number, bloom)
+        for entry in segments.entries(self._store, segment.number):
+            count += 1
+            if not before < entry.fingerprint:
+                yield f"segment {segment.number}: not sorted at position {entry.position}"
+            if not segment.first <= entry.position <= segment.last:
+                yield f"segment {segment.number}: has position {entry.position}, which is not of its own"
+            if not filters.candidates(entry.fingerprint):
+                yield f"segment {segment.number}: its filter hides position {entry.position}"
+            before = entry.fingerprint
+        if count != segment.count:
+            yield f"segment {segment.number}: {count} entries, {segment.count} expected"
+
+    def states(self) -> Iterator[str]:
+        """Look for ranges that contradict one another, and for new events that are not there."""
+        with database.moment(self._store):
+            yield from list(self._check_batches(States(self._store)))
+        position = 1
+        for commits, states in self._pages(lambda _: States(self._store)):
+            kept = Ranges((first, first + count - 1) for first, count, _ in commits)
+            end = commits[-1][0] + commits[-1][1] - 1
+            yield from _check_kept(position, end, kept, states)
+            position = end + 1
+        yield from _check_kept(position, self._end, Ranges(), States(self._store))
+
+    def _check_batches(self, states: States) -> Iterator[str]:
+        end = tables.last_position(self._store)
+        last = 0
+        for batch in states.batches:
+            if not last < batch.first <= batch.last <= end:
+                yield f"batch from {batch.first} to {batch.last}: overlaps another, or ends behind the last event"
+            if states.state(batch.first) == PROCESSED:
+                yield f"batch from {batch.first} to {batch.last}: processed and waiting for its receipt at once"
+            last = batch.last
+
+    def _remembered(self, commits: list[Commit]) -> dict[int, bytes]:
+        """Return the fingerprints that are remembered for the positions of some commits."""
+        rows = known_rows.fingerprints_between(self._store, commits[0][0], commits[-1][0] + commits[-1][1] - 1)
+        return {position: piece for row in rows for position, piece in enumerate(split(row[2]), row[0])}
+
+    def _pages(self, load: Callable[[list[Commit]], T]) -> Iterator[tuple[list[Commit], T]]:
+        """Yield the commits that were there at the start, a page at a time, each with what is loaded in its moment."""
+        following = 0
+        while True:
+            with database.moment(self._store):
+                commits = self._read_page(following)
+                if not commits:
+                    return
+                loaded = load(commits)
+            yield commits, loaded
+            following = commits[-1][0] + 1
+
+    def _read_page(self, first: int) -> list[Commit]:
+        rows = self._store.execute(
+            "SELECT first_position, count, packed FROM events WHERE first_position BETWEEN ? AND ?"
+            " ORDER BY first_position LIMIT ?",
+            (first, self._end, PAGE_ROWS),
+        )
+        commits: list[Commit] = []
+        size = 0
+        for commit in rows:
+            check_commit(*commit)
+            commits.append(commit)
+            size += len(commit[2])
+            if size >= PAGE_BYTES:
+                break
+        rows.close()
+        return commits
+
+    @property
+    def _end(self) -> int:
+        """The last position that was there when it was first asked for: what comes meanwhile is not chased."""
+        if self._end_seen is None:
+            self._end_seen = tables.last_position(self._store)
+        return self._end_seen
+
+
+def _check_kept(first: int, last: int, kept: Ranges, states: States) -> Iterator[str]:
+    """Yield the new events from first to last that are not kept."""
+    position = first
+    while position <= last:
+        held = kept.end_of(position)
+        if held is None and states.state(position) == NEW:
+            yield f"event at position {position}: neither delivered nor there"
+        done = states.done.end_of(position)
+        position = max(position, held or 0, done or 0) + 1
+
+
+def _events(commits: list[Commit]) -> Iterator[PackedEvent]:
+    for commit in commits:
+        yield from unpack_readable(*commit)
+
+
+def _load_fingerprints(connection: database.Reads) -> None:
+    """Verify the rows of the fingerprints, a page at a time."""
+    position = -1
+    while rows := known_rows.rows_above(connection, position, PAGE_ROWS):
+        position = rows[-1].first_position

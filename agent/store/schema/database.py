@@ -1,0 +1,208 @@
+"""The SQLite file: how it is opened, and how its schema moves forward."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.files import use_mark
+from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
+
+log = logging.getLogger(__name__)
+
+_APPLICATION = 0x4F67_0000
+"""Stands in the header with the version added: a damaged version is not taken for a newer release's."""
+_BUSY_MS = 5_000
+_INCREMENTAL = 2
+_CACHE_KILOBYTES = 512
+"""Of pages that a connection keeps, instead of 2,000: the store appends, and reads what it has appended once."""
+
+
+class Reads(Protocol):
+    """What can be asked: a connection of the service, or a reading command's database."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> sqlite3.Cursor:
+        """Run one statement that only reads."""
+
+
+Connect = Callable[[Path], sqlite3.Connection]
+"""How the writing connection is opened; tests open one that fails."""
+
+
+def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    """Open the one connection that writes; create the file where there is none."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=factory)
+    try:
+        prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a connection the one that writes.
+
+    synchronous=FULL makes each COMMIT wait for the flush of the write-ahead log: durable across a power cut.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:  # to set it again would write
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA mmap_size = 0")
+    # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
+    connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do it within COMMIT
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+    migrate(connection, path)
+    _let_shrink(connection, path)
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a second connection that can only read; works beside the service and without it."""
+    if use_mark.lacks_log(path):  # SQLite would make an empty one, which hides that
+        raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
+    connection = open_as_it_is(path)
+    try:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+    except sqlite3.DatabaseError:
+        return connection  # damaged: whoever reads on will say so
+    if version < len(_migrations()):
+        connection.close()
+        raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
+    return connection
+
+
+def open_as_it_is(path: Path) -> sqlite3.Connection:
+    """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
+    if use_mark.lacks_file(path):
+        raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
+    if not path.exists():
+        raise StoreError(f"{path}: there is no store yet; the agent makes it when it first runs")
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA query_only = 1")
+    return connection
+
+
+@contextmanager
+def moment(connection: Reads) -> Iterator[None]:
+    """Hold one moment of the store within the block, which has to be short.
+
+    While it is held, the service cannot begin its log anew. So nothing within may wait for whoever takes what is read.
+    """
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.OperationalError):  # an error within may have ended it
+            connection.execute("ROLLBACK")
+
+
+def in_use(path: Path) -> bool:
+    """Whether an agent serves this store now: it holds the lock that lies beside it."""
+    try:
+        descriptor = os.open(f"{path}.lock", os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def bytes_used(connection: sqlite3.Connection) -> int:
+    """Count the bytes that hold something: pages in use; free pages are room for what comes."""
+    size: int = connection.execute(
+        "SELECT (page_count - freelist_count) * page_size"
+        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    ).fetchone()[0]
+    return size
+
+
+def free_pages(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return how many pages of the file hold nothing, and how many it has."""
+    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
+    return free, pages
+
+
+def shrink(connection: sqlite3.Connection, pages: int) -> None:
+    """Release some free pages to the file system, which has them once the log is written back."""
+    for _ in range(pages):  # one by one, since Python takes a single step of a statement that has no columns
+        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
+
+
+def write_back(connection: sqlite3.Connection) -> None:
+    """Bring into the file itself what no reader holds back."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> bool:
+    """Bring all into the file itself and cut the log; False where a reader has held it for as long as this may wait."""
+    connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    return not busy
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Return the size of the file and of its write-ahead log."""
+    return sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists())
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema forward, a transaction for each release that it is behind."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != (_APPLICATION + version if version else 0):
+        raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
+    migrations = _migrations()
+    if version > len(migrations):
+        raise StoreError(
+            f"{path}: schema {version} is of a newer release (this one knows {len(migrations)}); install that one"
+        )
+    for number, migration in enumerate(migrations[version:], version + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{migration.read_text()}\nPRAGMA user_version = {number};\n"
+            f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
+        )
+
+
+def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a file of the first release one that can shrink; that takes its size in room once more, so it may wait."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
+        return
+    log.warning("store=rewriting file=%s effect=%r", path, "from now on it gives room back to the file system")
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        log.warning("store=rewriting failed=%r effect=%r", str(error), "tried again at the next opening")
+
+
+def _migrations() -> list[Traversable]:
+    """Return the steps from an empty file to this release's schema."""
+    folder = files("agent.store.schema").joinpath("migrations")
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)

@@ -1,0 +1,117 @@
+"""Room on the file system below the store: what is left of it, and when too little is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
+from agent.store.schema import database
+
+RESERVE_BYTES = 8 << 20
+"""Room that new events do not take: the log may grow to 4 MiB, and the file by what stands in it, so that receipts and
+deletes can still be written, and a start can write the log back."""
+LOG_RESERVE_BYTES = 4 << 20
+"""Room that is left, beside what the log is going to add to the file, while a reader keeps the log growing."""
+LOG_BYTES_EXPECTED = 16 << 20
+"""Four times what SQLite lets the log grow to, where nobody holds it."""
+DISK_FULL = "the disk is full: too little room is left below the store for new events"
+LOG_NEEDS_ROOM = "the disk is full: what is left of it is needed to write the store's log back"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+"""What SQLite says where it can make no file, and where a quota is reached."""
+_PROBE_BYTES = 32 << 10
+"""What the index of the log takes at the least."""
+
+
+def free_bytes(path: Path) -> int:
+    """Return what the file system has left for us where this file lies."""
+    room = os.statvfs(path.parent)
+    return room.f_bavail * room.f_frsize
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is left for the store on its file system, and what its log is still going to take of it."""
+
+    free_bytes: int
+    log_bytes: int
+    growth_bytes: int
+    """By how much the file grows when the log is written back: that room is taken already."""
+    free_in_file_bytes: int
+    """Free pages of the store's own file, which serve new events as long as the log begins anew again and again."""
+
+    @property
+    def is_log_held(self) -> bool:
+        """Whether the log has grown so large that a reader must be keeping it from beginning anew."""
+        return self.log_bytes > LOG_BYTES_EXPECTED
+
+    @property
+    def may_write_back(self) -> bool:
+        """Whether the file can take all that stands in the log."""
+        return self.free_bytes >= self.growth_bytes
+
+    def missing_bytes(self, arriving_bytes: int = 0) -> int:
+        """Return how much room is missing for new events of this size, which go into the log and then into the file."""
+        usable = self.free_bytes + (0 if self.is_log_held else self.free_in_file_bytes)
+        missing = RESERVE_BYTES + 2 * arriving_bytes + self.growth_bytes - usable
+        return max(0, missing, self.growth_bytes - self.free_bytes)
+
+    @property
+    def endangers_log(self) -> bool:
+        """Whether anything more in the log could take the room that it needs to be written back."""
+        grows = self.growth_bytes > 0 or self.is_log_held
+        return self.log_bytes > LOG_BYTES_KEPT and grows and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
+
+
+def space(path: Path, connection: sqlite3.Connection) -> Space:
+    """Measure the space of the store that a connection, which is in no transaction, writes to."""
+    free_pages, pages = database.free_pages(connection)
+    return Space(
+        free_bytes(path),
+        log_bytes(path),
+        max(0, pages * PAGE_BYTES - path.stat().st_size),
+        free_pages * PAGE_BYTES,
+    )
+
+
+def is_ample(path: Path, arriving_bytes: int = 0) -> bool:
+    """Whether there is so much room that SQLite need not be asked about the rest."""
+    return free_bytes(path) >= RESERVE_BYTES + 2 * arriving_bytes + log_bytes(path)
+
+
+def log_bytes(path: Path) -> int:
+    """Return the size of the write-ahead log; 0 where there is none."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def lacks_room(error: BaseException, path: Path) -> bool:
+    """Whether an error means that the file system below this file takes no more, or that we may use no more of it."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    if not isinstance(error, sqlite3.Error):
+        return False
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary == sqlite3.SQLITE_FULL or (primary in _NO_ROOM_HIDDEN and not takes(path, _PROBE_BYTES))
+
+
+def takes(path: Path, size: int) -> bool:
+    """Whether there is room beside this file for another one of a size: free blocks, a free inode, and no quota.
+
+    Asked by reserving it, since no system call tells it; nothing is written. Another error than a lack of room is none.
+    """
+    probe = path.with_name(f"{path.name}.probe")
+    try:
+        with probe.open("wb", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        return error.errno not in _FULL
+    finally:
+        probe.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,34 @@
+"""The events that say what the store has given up."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+from agent.clock import Clock
+from agent.store.gateway_events import Loss
+from agent.store.gateway_events import gap as gap_event
+from agent.store.memory import Memory
+from agent.store.port import Candidate
+from agent.store.read.events import Epochs
+from agent.store.schema.gaps import Gap
+
+LABEL_RANGES_MAX = 200
+"""How many ranges of labels one event names; more take more events."""
+_ID_BYTES = 8
+
+
+def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candidate]:
+    """Yield the gateway.gap events that are due: few, also for many gaps."""
+    for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
+        for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
+            yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall(), clock.trust())
+
+
+def _losses(reason: str, gaps: list[Gap], epochs: Epochs) -> Iterator[Loss]:
+    ranges = [labels for gap in gaps if gap.count for labels in epochs.label_ranges(gap.first, gap.last)]
+    found_to = max((gap.last for gap in gaps if not gap.count), default=0)
+    label = epochs.label(found_to) if epochs.covers(found_to) else None
+    for at in range(0, max(len(ranges), 1), LABEL_RANGES_MAX):
+        part = ranges[at : at + LABEL_RANGES_MAX]
+        yield Loss(reason, sum(labels.last - labels.first + 1 for labels in part), part, label)

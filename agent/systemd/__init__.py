@@ -1,0 +1,1 @@
+"""systemd: journal fields, notifications, the watchdog."""

@@ -1,0 +1,1 @@
+"""The audit, which shares no code with what it audits."""

@@ -1,0 +1,107 @@
+"""What an audit has found, in numbers and by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cloud.auditing import account
+
+NAMED_MAX = 1000
+"""So many of each kind are named; the tables hold all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch's account; `counts` by status."""
+
+    gateway: str
+    epoch: str
+    state: str
+    last: int
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A range of labels, and what is wrong with it."""
+
+    gateway: str
+    epoch: str
+    first: int
+    last: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A record that has its receipt, and is neither in the table nor in quarantine."""
+
+    partition: int
+    offset: int
+    fingerprint: str | None
+    device: str | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """One audit's outcome; lists are cut at NAMED_MAX, counts are not."""
+
+    read: int
+    gone: int
+    counts: dict[str, int]
+    """Labels of all audits by status."""
+    epochs: list[Epoch]
+    wrong: list[Labels]
+    unwritten: list[Unwritten]
+    unwritten_records: int
+    doubled: list[str]
+    """Fingerprints that the table holds more than once, among those read now."""
+
+    @property
+    def missing(self) -> int:
+        """How many labels are missing, unwritten, or vanished."""
+        return sum(self.counts.get(status, 0) for status in (account.MISSING, account.UNWRITTEN, account.VANISHED))
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is missing, unwritten, vanished, doubled or ambiguous."""
+        return not (self.missing or self.unwritten_records or self.doubled or self.counts.get(account.AMBIGUOUS, 0))
+
+
+def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gone: int) -> Findings:
+    """Collect what people want to know."""
+    size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
+    counts = {row["status"]: row["labels"] for row in ranges.groupBy("status").agg(size).collect()}
+    bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))
+    unwritten = judged.filter(F.col("status") == account.UNWRITTEN)
+    worst = states.orderBy(F.desc("missing"), F.col("state") == "complete", *account.EPOCH).limit(NAMED_MAX)
+    doubled = judged.filter(F.col("copies") > 1).select("fingerprint").distinct().limit(NAMED_MAX)
+    return Findings(
+        read,
+        gone,
+        counts,
+        [
+            Epoch(row["gateway"], row["epoch"], row["state"], row["last"], {n: row[n] for n in account.COUNTED})
+            for row in worst.collect()
+        ],
+        [
+            Labels(row["gateway"], row["epoch"], row["first"], row["last"], row["status"])
+            for row in bad.orderBy("status", *account.EPOCH, "first").limit(NAMED_MAX).collect()
+        ],
+        [
+            Unwritten(
+                row["kafka_partition"],
+                row["kafka_offset"],
+                row["fingerprint"],
+                row["device"],
+                f"{row['gateway']} {row['epoch']} {row['sequence']}",
+            )
+            for row in unwritten.orderBy(*account.PLACE).limit(NAMED_MAX).collect()
+        ],
+        unwritten.count(),
+        [row["fingerprint"] for row in doubled.collect()],
+    )

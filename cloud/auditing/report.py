@@ -1,0 +1,98 @@
+"""An audit's outcome for people: lines, and one page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from cloud.auditing.account import COUNTED
+from cloud.auditing.findings import Findings
+
+LINES_MAX = 20
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Oncegate audit</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2330; }}
+h1 {{ color: {colour}; }} table {{ border-collapse: collapse; margin: 1rem 0; }}
+td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem; text-align: left; }} td.n {{ text-align: right; }}
+</style></head><body><h1>{verdict}</h1>{body}</body></html>
+"""
+
+
+def lines(findings: Findings) -> Iterator[str]:
+    """Write it in a few lines."""
+    yield verdict(findings)
+    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
+    yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
+    if findings.gone:
+        yield f"{findings.gone:,} offsets had left the topic before an audit read them: their copies are not listed"
+    named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
+    named += [
+        f"unwritten: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} device {one.device} "
+        f"label {one.label}"
+        for one in findings.unwritten
+    ]
+    named += [f"doubled: fingerprint {one}" for one in findings.doubled]
+    yield from named[:LINES_MAX]
+    if len(named) > LINES_MAX:
+        yield f"and {len(named) - LINES_MAX} more: see the report, or the tables"
+
+
+def verdict(findings: Findings) -> str:
+    """Write it in one sentence."""
+    if findings.is_whole:
+        return "Every label is accounted for."
+    faults = {
+        "labels missing": findings.missing,
+        "records unwritten": findings.unwritten_records,
+        "events doubled": len(findings.doubled),
+        "labels with two fingerprints": findings.counts.get("ambiguous", 0),
+    }
+    return "Not whole: " + ", ".join(f"{count:,} {name}" for name, count in faults.items() if count) + "."
+
+
+def page(findings: Findings) -> str:
+    """Write the page."""
+    parts = [
+        f"<p>{findings.read:,} offsets were read for this audit, {findings.gone:,} had left the topic before.</p>",
+        _table("Labels of all audits", ("status", "labels"), sorted(findings.counts.items())),
+        _table(
+            "Missing, unwritten, vanished, ambiguous",
+            ("status", "gateway", "epoch", "labels"),
+            [(one.status, one.gateway, one.epoch, _range(one.first, one.last)) for one in findings.wrong],
+        ),
+        _table(
+            "Receipted, and not in the table",
+            ("partition", "offset", "fingerprint", "device", "label"),
+            [(one.partition, one.offset, one.fingerprint, one.device, one.label) for one in findings.unwritten],
+        ),
+        _table("Doubled in the table", ("fingerprint",), [(one,) for one in findings.doubled]),
+        _table(
+            "Epochs",
+            ("gateway", "epoch", "state", "last", *COUNTED),
+            [
+                (one.gateway, one.epoch, one.state, one.last, *(one.counts[name] for name in COUNTED))
+                for one in findings.epochs
+            ],
+        ),
+    ]
+    colour = "#1a6b3c" if findings.is_whole else "#a3231f"
+    return _PAGE.format(colour=colour, verdict=escape(verdict(findings)), body="".join(parts))
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    return f"<h2>{escape(title)}</h2><table><tr>{head}</tr>{body}</table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f'<td class="n">{value:,}</td>'
+    return f"<td>{escape(str(value))}</td>"
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"

@@ -1,0 +1,85 @@
+"""What one audit leaves for the next. Every step may run twice: one that died changes nothing for the next."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud.auditing import account
+from cloud.platform import jvm
+
+_RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
+_PLACES = "kafka_partition int, kafka_offset bigint"
+_DUPLICATES = (
+    f"gateway string, epoch string, sequence bigint, fingerprint string, topic_id string, {_PLACES}, "
+    "of_gateway string, of_epoch string, of_sequence bigint, of_kafka_partition int, of_kafka_offset bigint"
+)
+_OFFSETS = "topic_id string, kafka_partition int, end bigint"
+
+
+class Read(Protocol):
+    """What an audit has read of the topic."""
+
+    @property
+    def topic_id(self) -> str: ...
+    @property
+    def starts(self) -> dict[int, int]: ...
+    @property
+    def ends(self) -> dict[int, int]: ...
+
+
+class Store:
+    """The folder with the audit's tables."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = jvm.qualify(spark, folder)
+        for name, columns in (("ranges", _RANGES), ("duplicates", _DUPLICATES), ("offsets", _OFFSETS)):
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
+
+    def ends(self, topic_id: str) -> dict[int, int]:
+        """Return where the last audit of a topic ended."""
+        rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
+        return {row["kafka_partition"]: row["end"] for row in rows}
+
+    def duplicates(self) -> DataFrame:
+        """Return the copies that are known."""
+        return self._read("duplicates")
+
+    def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Return what is accounted for, and what is unwritten and not among the labels that have come since.
+
+        What had vanished had been accepted; whether the table has it again is looked at anew.
+        """
+        all_ranges = self._read("ranges").drop("state")
+        was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
+        all_ranges = all_ranges.withColumn("status", was)
+        # Holes are looked for anew each time.
+        settled = (account.ACCEPTED, account.DUPLICATE, account.QUARANTINED, account.GAP, account.AMBIGUOUS)
+        unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
+        return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
+
+    def keep(self, ranges: DataFrame, judged: DataFrame, read: Read) -> None:
+        """Write the copies of this audit in place of what a dead one may have left of them; the offsets last."""
+        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(read)}")
+        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(read.topic_id))
+        self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")
+        self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
+        ends = [(read.topic_id, partition, end) for partition, end in read.ends.items()]
+        self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
+
+    def _read(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
+
+    def _write(self, frame: DataFrame, name: str, mode: str) -> None:
+        frame.write.format("delta").mode(mode).save(f"{self._folder}/audit_{name}")
+
+    def _name(self, name: str) -> str:
+        return f"delta.`{self._folder}/audit_{name}`"
+
+
+def _from(read: Read) -> str:
+    parts = [f"(kafka_partition = {partition} AND kafka_offset >= {start})" for partition, start in read.starts.items()]
+    return f"topic_id = '{read.topic_id}' AND ({' OR '.join(parts)})"

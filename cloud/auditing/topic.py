@@ -1,0 +1,112 @@
+"""The audit's own view of the topic: what each record's headers say, read by name, and nothing of the job's code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud.platform import jvm
+
+ANSWER_SECONDS_MAX = 30
+_CONTENT_DIGITS = 16
+CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
+"""`content`, as PostgreSQL says it."""
+_LABEL = ("^[0-9a-f]{16}$", "^[0-9]{20}$")
+
+
+class Topic:
+    """One topic and one group, asked by Kafka's own client."""
+
+    def __init__(self, spark: SparkSession, bootstrap_servers: str, topic: str, properties: dict[str, str]) -> None:
+        self._spark = spark
+        self._name = topic
+        self._settings = {**properties, "bootstrap.servers": bootstrap_servers}
+        self._jvm = jvm.classes(spark)
+        settings = self._jvm.java.util.Properties()
+        for name, value in self._settings.items():
+            settings.put(name, value)
+        self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+    def close(self) -> None:
+        """End the client."""
+        self._client.close()
+
+    def id(self) -> str:
+        """Return the topic's id, another one after it was made anew."""
+        return str(self._describe().topicId().toString())
+
+    def receipted(self, group: str) -> dict[int, int]:
+        """Return how far the receipts go, by partition."""
+        found = self._wait(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
+        return {
+            entry.getKey().partition(): int(entry.getValue().offset())
+            for entry in found.entrySet()
+            if entry.getKey().topic() == self._name and entry.getValue() is not None
+        }
+
+    def earliest(self) -> dict[int, int]:
+        """Return the first offset that each partition still has."""
+        wanted = self._jvm.java.util.HashMap()
+        places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
+        for place in places.values():
+            wanted.put(place, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+        answers = self._wait(self._client.listOffsets(wanted).all())
+        return {partition: int(answers.get(place).offset()) for partition, place in places.items()}
+
+    def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
+        """Return what lies from the starts up to the ends: label, fingerprint, place; label null where it is none."""
+        reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
+        reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        for name, value in self._settings.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return read(reader.load())
+
+    def _offsets(self, offsets: dict[int, int]) -> str:
+        return json.dumps({self._name: {str(partition): offset for partition, offset in offsets.items()}})
+
+    def _describe(self) -> Any:
+        names = self._jvm.java.util.List.of(self._name)
+        return self._wait(self._client.describeTopics(names).allTopicNames()).get(self._name)
+
+    def _place(self, partition: int) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(self._name, partition)
+
+    def _wait(self, future: Any) -> Any:
+        return future.get(ANSWER_SECONDS_MAX, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+
+
+def read(topic: DataFrame) -> DataFrame:
+    """Take the headers of records by their names."""
+    named = topic.select(
+        _header("ce_gateway").alias("gateway"),
+        _header("ce_epoch").alias("epoch"),
+        _header("ce_sequence").alias("sequence"),
+        _header("ce_id").alias("fingerprint"),
+        F.col("partition").alias("kafka_partition"),
+        F.col("offset").alias("kafka_offset"),
+        F.col("timestamp").alias("appended"),
+        F.col("key").cast("string").alias("device"),
+        content().alias("content"),
+    )
+    whole = F.col("epoch").rlike(_LABEL[0]) & F.col("sequence").rlike(_LABEL[1]) & (F.length("gateway") > 0)
+    return named.withColumns(
+        {
+            "gateway": F.when(whole, F.col("gateway")),
+            "epoch": F.when(whole, F.col("epoch")),
+            "sequence": F.when(whole, F.col("sequence").try_cast("bigint")),
+        }
+    )
+
+
+def content() -> Column:
+    """Return what tells a value from others at the same place: a log that was cut has other records there later."""
+    return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
+
+
+def _header(name: str) -> Column:
+    found = F.filter("headers", lambda one: one["key"] == F.lit(name))
+    return F.get(found, F.lit(0))["value"].cast("string")

@@ -1,0 +1,1 @@
+"""What a Bloom filter would have cost."""

@@ -1,0 +1,144 @@
+"""A Delta table and its quarantine as a sink: look up what is late, then one append with its commit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cloud.delta import quarantine
+from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
+from cloud.table import counts as census
+from cloud.table import id_reuse, lookup, rows
+from cloud.table.commits import Commit
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon, is_fresh
+from cloud.table.sink import Written
+
+logger = logging.getLogger(__name__)
+
+_PROPERTIES = {
+    "delta.dataSkippingStatsColumns": "received,event_time",
+    # One takes a small batch's whole time. Delta's default, 10, is for commits that are rare.
+    "delta.checkpointInterval": "50",
+    # Every commit lists the whole log. Delta's default, 30 days, is a million versions at a trigger of 2 s.
+    "delta.logRetentionDuration": "interval 6 hours",
+}
+TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)
+QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine", keeps_rows=False)
+
+_LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The late events of one batch: those of the table, and those whose id was used before."""
+
+    found: lookup.Found | None
+    reused: DataFrame | None
+
+
+class DeltaSink:
+    """A `Sink` of two folders."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, quarantine_table: Table, devices: Devices, retention_seconds: int
+    ) -> None:
+        self._spark = spark
+        self._table = table
+        self._quarantine_table = quarantine_table
+        self._devices = devices
+        self._retention_seconds = retention_seconds
+        self._expects_fresh: bool | None = None
+        """The latest batch had neither late nor bad rows: a guess about the next one, for speed alone."""
+
+    @property
+    def id(self) -> str:
+        return self._table.id
+
+    def last_commit(self) -> Commit | None:
+        return self._table.last_commit()
+
+    def check_rows(self) -> None:
+        self._table.check_rows()
+
+    def claim(self, commit: Commit) -> None:
+        self._table.append(self._spark.createDataFrame([], rows.SCHEMA), commit)
+
+    def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        if self._expects_fresh is None:
+            self._expects_fresh = horizon.can_be_fresh
+        written = self._write_in_one_pass(survivors, commit, horizon) if self._expects_fresh else None
+        return written or self._write_with_look_up(survivors, commit, horizon)
+
+    def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
+        """Write, or give None at the first row that is late or bad; then nothing is committed."""
+        logger.info("batch=%d stage=write passes=1", commit.batch)
+        is_plain = F.col("reason").isNull() & is_fresh(horizon)
+        plain = survivors.filter(
+            F.when(is_plain, F.lit(True)).otherwise(F.raise_error(F.lit(_LATE_OR_BAD)).cast("boolean"))
+        )
+        try:
+            return Written(self._append(plain, commit))
+        except (PySparkException, Py4JJavaError) as error:
+            if _LATE_OR_BAD not in str(error):
+                raise
+            return None
+
+    def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        """Quarantine, look up, write.
+
+        Which of two copies is kept may differ between evaluations, should a persisted part be lost. That changes
+        nothing: where one of the copies is fresh, the table has none, and the append is one evaluation of its own.
+        """
+        judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
+        try:
+            counts = census.count(judged, horizon)
+            logger.info(
+                "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
+            )
+            self._expects_fresh = not counts.late and not counts.bad
+            good = judged.filter(F.col("reason").isNull())
+            late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
+            if counts.bad or late.reused is not None:
+                self._quarantine(quarantine.bad_records(judged), late.reused, commit)
+            logger.info("batch=%d stage=write passes=2", commit.batch)
+            once = id_reuse.first_of_each(good) if counts.has_equals else good
+            written = self._append(lookup.without_found(once, late.found), commit.born_after(counts.ahead))
+            return Written(written, counts.late, counts.bad, late.found.count if late.found else 0, counts.ahead)
+        finally:
+            judged.unpersist()
+
+    def _append(self, survivors: DataFrame, commit: Commit) -> int:
+        return self._table.append(rows.decode(survivors, self._devices.frame()), commit)
+
+    def _look_up(self, late: DataFrame, counts: census.Census, commit: Commit) -> Late:
+        if not counts.late:
+            return Late(None, None)
+        logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
+        found = lookup.find(late, self._table.rows(), counts.search)
+        logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
+        if counts.search.days is not None:  # every identity holds a time or a label
+            return Late(found, None)
+        reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
+        return Late(found, None if reused.isEmpty() else reused)
+
+    def _quarantine(self, bad: DataFrame, reused: DataFrame | None, commit: Commit) -> None:
+        logger.info("batch=%d stage=quarantine", commit.batch)
+        records = bad if reused is None else bad.unionByName(reused.select(bad.columns))
+        written = quarantine.put(self._quarantine_table, records, commit)
+        logger.info("batch=%d stage=quarantined rows=%d", commit.batch, written)
+
+
+def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:
+    """Open the folders, made where they are not there."""
+    if not excludes_writers(spark, table):
+        logger.warning(
+            "table=%s excludes=one-process hint='start no second job on it, and stop this for maintenance'", table
+        )
+    tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
+    return DeltaSink(spark, *tables, devices, retention)

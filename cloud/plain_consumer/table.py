@@ -1,0 +1,167 @@
+"""The consumer's table: results and offsets, in one transaction where the mode says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from psycopg import sql
+
+from cloud.errors import StopError
+from cloud.plain_consumer.values import Entry
+from cloud.postgres.connection import connected, identifier
+
+logger = logging.getLogger(__name__)
+
+_COLUMNS = "fingerprint, device, type, id, time, data, kafka_partition, kafka_offset"
+_TYPES = ("bytea", "text", "text", "text", "int8", "text", "int4", "int8")
+_FIELDS = ", ".join(f"{name} {kind}" for name, kind in zip(_COLUMNS.split(", "), _TYPES, strict=True))
+_TABLE = f"CREATE TABLE IF NOT EXISTS {{table}} ({_FIELDS}<key>)"
+_NEW = f"CREATE TEMPORARY TABLE {{new}} ({_FIELDS}) ON COMMIT DELETE ROWS"
+_QUARANTINE = """
+    CREATE TABLE IF NOT EXISTS {quarantine} (kafka_partition integer, kafka_offset bigint, reason text, value bytea)
+"""
+_OFFSETS = """
+    CREATE TABLE IF NOT EXISTS {offsets}
+    (grp text, topic text, partition integer, next bigint NOT NULL, topic_id text NOT NULL,
+     PRIMARY KEY (grp, topic, partition))
+"""
+_CALLS = """
+    CREATE TABLE IF NOT EXISTS {calls}
+    (fingerprint bytea PRIMARY KEY, body text, failures integer NOT NULL DEFAULT 0,
+     due timestamptz NOT NULL DEFAULT now())
+"""
+# Of a member that was thrown out `was` is no longer true.
+_MOVE = """
+    INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
+    ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next
+    WHERE o.next = %(was)s AND o.topic_id = excluded.topic_id
+"""
+_NEXT = "SELECT partition, next, topic_id FROM {offsets} WHERE grp = %(group)s AND topic = %(topic)s"
+_DUE = "SELECT fingerprint, body FROM {calls} WHERE due <= now() ORDER BY due LIMIT %s"
+_PUT_OFF = """
+    UPDATE {calls} SET failures = failures + 1,
+        due = now() + make_interval(secs => least(power(2, least(failures, 30)), %(seconds_max)s))
+    WHERE fingerprint = %(fingerprint)s RETURNING failures
+"""
+
+
+class Commit(StrEnum):
+    """When the offset is committed."""
+
+    TRANSACTION = "transaction"
+    BEFORE = "before"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's offset, from where this member believes it to be to where it would be then."""
+
+    partition: int
+    was: int
+    next: int
+
+
+class StaleError(Exception):
+    """Another member has moved the offset since: nothing of the transaction stands."""
+
+
+class ConsumerTable:
+    """Rows, quarantine and offsets, over one connection."""
+
+    def __init__(self, connection: str, table: str, group: str, topic: str, commit: Commit) -> None:
+        self._conninfo = connection
+        self._of = {"group": group, "topic": topic}
+        self._commit = commit
+        suffixes = {"table": "", "quarantine": "_quarantine", "offsets": "_offsets", "calls": "_calls", "new": "_new"}
+        self._names = {name: identifier(table, suffix) for name, suffix in suffixes.items()}
+        self._names["new"] = sql.Identifier("oncegate_new")
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._connection = self._open.enter_context(connected(self._conninfo))
+        key = ", PRIMARY KEY (fingerprint)" if self._commit is Commit.TRANSACTION else ""
+        for statement in (_TABLE.replace("<key>", key), _QUARANTINE, _OFFSETS, _CALLS, _NEW):
+            self._connection.execute(self._say(statement))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
+        """Return where the table goes on; partitions of which it has nothing are left out.
+
+        Raise StopError where the table has read another topic of this name: its offsets name other records.
+        """
+        found = self._connection.execute(self._say(_NEXT), self._of).fetchall()
+        if others := {was for _partition, _next, was in found} - {topic_id}:
+            raise StopError(
+                f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
+                f"this one has {topic_id}: it was made anew, and the table's offsets are not of it. To read it from "
+                f"its beginning, delete the rows of group {self._of['group']} from the table of offsets; an event that "
+                "the table has stays one row"
+            )
+        return {partition: offset for partition, offset, _ in found if partition in partitions}
+
+    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, tell: bool) -> int:
+        """Write the entries, and in one transaction with them the moves and the calls to be made; count new rows."""
+        with self._connection.transaction():
+            rows = self._insert(entries, tell=tell)
+            logger.info("stage=result rows=%d", rows)
+            if self._commit is Commit.TRANSACTION:
+                for move in moves:
+                    self._move(move, topic_id)
+        return rows
+
+    def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
+        """Return calls that are due, those that have waited longest first: fingerprint and body."""
+        return self._connection.execute(self._say(_DUE), (limit,)).fetchall()
+
+    def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
+        """Put off a call that has failed, twice as long each time; count its failures."""
+        given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
+        row = self._connection.execute(self._say(_PUT_OFF), given).fetchone()
+        return row[0] if row else 0
+
+    def called(self, fingerprint: bytes) -> None:
+        """Forget a call that was answered."""
+        self._connection.execute(self._say("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
+
+    def _insert(self, entries: Sequence[Entry], *, tell: bool) -> int:
+        good = [entry for entry in entries if entry.reason is None]
+        bad = [entry for entry in entries if entry.reason is not None]
+        with self._connection.cursor() as cursor:
+            with cursor.copy(self._say("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
+                copy.set_types(_TYPES)
+                for one in good:
+                    copy.write_row(
+                        (one.fingerprint, one.device, one.type, one.id, one.time, one.data, one.partition, one.offset)
+                    )
+            for one in bad:
+                cursor.execute(
+                    self._say("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
+                    (one.partition, one.offset, one.reason, one.value),
+                )
+            once = "ON CONFLICT DO NOTHING" if self._commit is Commit.TRANSACTION else ""
+            calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
+            insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} {once}"
+            if tell:
+                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {calls}"
+            return cursor.execute(self._say(insert)).rowcount
+
+    def _move(self, move: Move, topic_id: str) -> None:
+        given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
+        moved = self._connection.execute(self._say(_MOVE), given)
+        if moved.rowcount != 1:
+            raise StaleError(f"partition {move.partition}: it is no longer at {move.was}, another member has moved it")
+
+    def _say(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(**self._names)

@@ -1,0 +1,1 @@
+"""What lies beneath: the JVM, Spark's session, disks."""

@@ -1,0 +1,70 @@
+"""Rows as the lines that PostgreSQL's COPY reads, text format, by Spark's native functions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DataType, StringType, TimestampType
+
+from cloud.table import rows
+
+STAGED: dict[str, DataType] = {
+    **rows.COLUMNS,
+    "reason": StringType(),
+    "shared": StringType(),
+    "fresh": StringType(),
+    "kafka_key": BinaryType(),
+    "headers": StringType(),
+    "value": BinaryType(),
+}
+"""What is staged of each survivor: its row, and what the quarantine would need."""
+
+_NULL = r"\N"
+_NUL, _REPLACEMENT = "\x00", "\ufffd"
+_ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
+_MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
+
+
+def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
+    """Return the survivors as STAGED.
+
+    PostgreSQL has no NUL in a text: it becomes U+FFFD, and the row keeps its raw bytes.
+    """
+    also = [name for name in STAGED if name not in rows.COLUMNS]
+    whole = survivors.withColumn("headers", F.to_json("headers")).withColumn("fresh", F.col("fresh").cast("string"))
+    decoded = rows.decode(whole, devices, also)
+    texts = [name for name, kind in rows.COLUMNS.items() if isinstance(kind, StringType)]
+    has_nul = F.lit(False)
+    for name in texts:
+        has_nul = has_nul | F.coalesce(F.contains(F.col(name), F.lit(_NUL)), F.lit(False))
+    raw = F.when(has_nul, F.col("value")).otherwise(F.col("raw"))
+    return decoded.withColumn("raw", raw).select(*(_without_nul(name, kind) for name, kind in STAGED.items()))
+
+
+def lines(frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
+    """Return each row as one line, its end included."""
+    return frame.select(F.concat(F.concat_ws("\t", *(_field(n, k) for n, k in columns.items())), F.lit("\n")))
+
+
+def _field(name: str, kind: DataType) -> Column:
+    return F.coalesce(_text(F.col(name), kind), F.lit(_NULL))
+
+
+def _text(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, BinaryType):
+        return F.concat(F.lit(r"\\x"), F.lower(F.hex(value)))
+    if isinstance(kind, TimestampType):
+        return F.date_format(value, _MOMENT)
+    if not isinstance(kind, StringType):
+        return value.cast("string")
+    for character, escaped in _ESCAPES.items():
+        value = F.replace(value, F.lit(character), F.lit(escaped))
+    return value
+
+
+def _without_nul(name: str, kind: DataType) -> Column:
+    if not isinstance(kind, StringType):
+        return F.col(name)
+    return F.replace(F.col(name), F.lit(_NUL), F.lit(_REPLACEMENT)).alias(name)

@@ -1,0 +1,159 @@
+"""A PostgreSQL table as a sink: the executors COPY a batch into staging, one transaction makes it rows.
+
+The unique key on the fingerprint makes it exact, so nothing has to be looked up: fresh or late is a figure only.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame, Row
+
+from cloud.errors import StopError
+from cloud.postgres import connection as postgres_connection
+from cloud.postgres.connection import connected
+from cloud.postgres.copy_format import STAGED, lines, staged
+from cloud.postgres.statements import Statements
+from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon, is_fresh
+from cloud.table.sink import Written
+
+LINES_AT_ONCE = 500
+_COMMENT = "oncegate:"
+_STAGING, _STAGING_BYTES = "_staging_", 6
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresSink:
+    """A `Sink` of three tables: events, quarantine, and the owner's row with the offsets."""
+
+    def __init__(self, connection: str, table: str, quarantine: str, devices: Devices, retention_seconds: int) -> None:
+        self._connection = connection
+        self._table = table
+        self._say = Statements(table, quarantine)
+        self._devices = devices
+        self._retention_seconds = retention_seconds
+        self._id = self._open()
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    def last_commit(self) -> Commit | None:
+        with connected(self._connection) as connection:
+            row = connection.execute(self._say(Statements.LAST), (self._id,)).fetchone()
+        return parse(row[0]) if row else None
+
+    def check_rows(self) -> None:
+        pass  # a server does not say who has deleted rows
+
+    def claim(self, commit: Commit) -> None:
+        with connected(self._connection) as connection:
+            if connection.execute(self._say(Statements.CLAIM), self._owner(commit)).rowcount == 0:
+                raise self._taken_over()
+            for staging in self._left_staging(connection):
+                connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())  # of jobs that have ended, or must
+
+    def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
+        staging = f"{_STAGING}{secrets.token_hex(_STAGING_BYTES)}"
+        judged = survivors.withColumn("fresh", is_fresh(horizon))
+        # One connection all along: a server that went down would have emptied the staging table, and ended it.
+        with connected(self._connection) as connection:
+            connection.execute(self._say.create_staging(staging))
+            logger.info("batch=%d stage=write passes=1", commit.batch)
+            sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
+            logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
+            with connection.transaction():
+                return self._take(connection, staging, sent, commit)
+
+    def _copy(self, frame: DataFrame, staging: str, connection: psycopg.Connection) -> int:
+        """Make the executors copy; return how many lines those tasks that succeeded have sent."""
+        copier = _Copier(self._connection, self._say.copy(staging).as_string(connection))
+        return int(lines(frame, STAGED).rdd.mapPartitions(copier).sum())
+
+    def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit) -> Written:
+        if connection.execute(self._say(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
+            raise self._taken_over()
+        counted = connection.execute(self._say(Statements.COUNT, staging)).fetchone()
+        there, good, late, bad = counted or (0, 0, 0, 0)
+        if there < sent:
+            raise StopError(f"table {self._table}: {sent} rows were staged, {there} are there; nothing is committed")
+        of = {"topic_id": commit.topic_id, "topic": commit.topic, "retention": self._retention_seconds}
+        rows = connection.execute(self._say(Statements.INSERT, staging)).rowcount
+        connection.execute(self._say(Statements.QUARANTINE_BAD, staging), of)
+        connection.execute(self._say(Statements.QUARANTINE_REUSED, staging), of)
+        connection.execute(self._say(Statements.DROP_STAGING, staging))
+        return Written(rows, late, bad, good - rows)
+
+    def _open(self) -> str:
+        """Make what is not there, and give the table's id."""
+        with connected(self._connection) as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # two first starts at once
+            connection.execute(self._say(Statements.CREATE_OWNER))
+            connection.execute(self._say.create_quarantine)
+            regclass = self._say("{table}").as_string(connection)
+            if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
+                connection.execute(self._say.create_table)
+                comment = f"{_COMMENT}{uuid.uuid4()}"
+                connection.execute(self._say(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
+            row = connection.execute(self._say(Statements.READ_ID), (regclass,)).fetchone()
+            comment = (row[0] if row else None) or ""
+            if not comment.startswith(_COMMENT):
+                raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): name another")
+            connection.execute(self._say.add_columns)
+            connection.execute(self._say(Statements.CREATE_RECEIVED))
+        return comment.removeprefix(_COMMENT)
+
+    def _left_staging(self, connection: psycopg.Connection) -> list[str]:
+        pattern = f"{self._table.split('.')[-1]}{_STAGING}".replace("_", r"\_") + "_" * 2 * _STAGING_BYTES
+        found = connection.execute(Statements.LEFT_STAGING, {"pattern": pattern, "table": self._table})
+        return [row[0] for row in found]
+
+    def _owner(self, commit: Commit) -> dict[str, Any]:
+        said = {"id": self._id, "version": commit.version, "said": to_json(commit)}
+        return {**said, "claim": commit.claim, "bits": BATCH_BITS}
+
+    def _taken_over(self) -> StopError:
+        return StopError(f"table {self._table}: another job has claimed it since; this one ends for good")
+
+
+class _Copier:
+    """What an executor does with the lines of one partition; a task that fails leaves none behind."""
+
+    def __init__(self, connection: str, statement: str) -> None:
+        self._connection = connection
+        self._statement = statement
+
+    def __call__(self, rows: Iterable[Row]) -> Iterator[int]:
+        """Copy, and give the number of lines."""
+        sent = 0
+        with (
+            connected(self._connection, autocommit=False) as connection,
+            connection.cursor() as cursor,
+            cursor.copy(self._statement.encode()) as copy,
+        ):
+            waiting: list[str] = []
+            for row in rows:
+                waiting.append(row[0])
+                sent += 1
+                if len(waiting) == LINES_AT_ONCE:
+                    copy.write("".join(waiting))
+                    waiting.clear()
+            copy.write("".join(waiting))
+        yield sent
+
+
+def open_postgres(connection: str, table: str, quarantine: str, devices: Devices, retention: int) -> PostgresSink:
+    """Open the tables, made where they are not there; refuse a server that does not flush."""
+    with postgres_connection.connected(connection) as opened:
+        row = opened.execute("SHOW fsync").fetchone()
+    if row and row[0] != "on":
+        logger.warning("PostgreSQL runs with fsync=off: a power cut there takes events that have their receipt")
+    return PostgresSink(connection, table, quarantine, devices, retention)

@@ -1,0 +1,1 @@
+"""The job's stream: from the topic to one batch after the other."""

@@ -1,0 +1,157 @@
+"""One batch, from the survivors of the dedup to the table's commit and its receipts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from cloud.errors import JobError, ReelectedError, StopError
+from cloud.stream import offsets
+from cloud.stream.checkpoint import Checkpoint, Planned
+from cloud.stream.observer import Watcher
+from cloud.stream.offsets import Standing
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import Commit, Offsets
+from cloud.table.freshness import Horizon, latest_ahead
+from cloud.table.sink import Sink
+
+logger = logging.getLogger(__name__)
+
+
+class BatchWriter:
+    """Write batches one after the other; called by Spark, each time it starts with the batch that is not done yet."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        sink: Sink,
+        receipts: Receipts,
+        last: Commit,
+        window_seconds: int,
+        *,
+        log: TopicLog,
+        watcher: Watcher,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._sink = sink
+        self._receipts = receipts
+        self._last = last
+        self._window_seconds = window_seconds
+        self._log = log
+        self._watcher = watcher
+        self.busy = threading.Lock()
+        """Held while a batch is written."""
+        self.error: JobError | None = None
+        """What has ended the query; Spark passes on only its text."""
+        self._leader_epochs: Offsets = {}
+        """Under which leaders the query's consumers have read, from before the first record that they fetched."""
+
+    def begin_query(self) -> None:
+        """Prepare for a query with new consumers, which hold no record of an earlier leader."""
+        self.error = None
+        self._leader_epochs = {}
+
+    def __call__(self, survivors: DataFrame, batch: int) -> None:
+        """Write one batch; a second call with the same batch changes nothing."""
+        with self.busy:
+            try:
+                self._do(survivors, batch)
+            except JobError as error:
+                self.error = error
+                raise
+
+    def _do(self, survivors: DataFrame, batch: int) -> None:
+        planned = self._checkpoint.planned(batch)
+        planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
+        logger.info("batch=%d stage=planned offsets=%d", batch, _size(planned))
+        check_clock(planned)
+        standing = offsets.compare(planned.starts, planned.ends, self._last)
+        # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
+        self._check_leaders(self._log.check(self._last, planned.ends))
+        if standing is Standing.DONE:
+            self._last = self._skip(survivors, planned)
+            logger.info("batch=%d stage=skipped", batch)
+        else:
+            self._last = self._write(survivors, planned, standing)
+        if self._receipts.give(self._last):
+            self._watcher.receipted(batch)
+
+    def _skip(self, survivors: DataFrame, planned: Planned) -> Commit:
+        """Show the state a batch that the table has, and commit what that tells of the clock, for later starts, too.
+
+        Where the table has a commit of this very batch, that says it already.
+        """
+        last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, Standing.DONE)))
+        commit = replace(last, batch=planned.batch)
+        if last.birth == self._last.birth or commit.version <= last.version:
+            return last
+        self._sink.claim(commit)
+        return commit
+
+    def _check_leaders(self, epochs: Offsets) -> None:
+        """Raise ReelectedError where the query's consumers may hold records that the log no longer has.
+
+        Executors keep what they fetched beyond a batch, for the next one, and Spark never asks whether it still stands.
+        """
+        changed = {p: epoch for p, epoch in epochs.items() if self._leader_epochs.get(p, epoch) != epoch}
+        if changed:
+            raise ReelectedError(f"leaders elected since the query began to read, by partition: {changed}")
+        self._leader_epochs = {**self._leader_epochs, **epochs}
+
+    def _write(self, survivors: DataFrame, planned: Planned, standing: Standing) -> Commit:
+        commit = next_commit(self._last, planned, self._window_seconds, self._leader_epochs)
+        if commit.birth != self._last.birth:  # whatever an earlier state has seen was appended before now
+            commit = commit.born_after(self._log.latest_append())
+        written = self._sink.write(survivors, commit, self._horizon(planned, commit, standing))
+        logger.info("batch=%d stage=committed rows=%d", commit.batch, written.rows)
+        if written.ahead is not None:
+            logger.warning(
+                "batch=%d clock=behind seconds=%.1f hint='set the clock of the driver right, or that of the brokers'",
+                *(commit.batch, (written.ahead - planned.time) / 1000),
+            )
+        self._watcher.written(commit.batch, written)
+        return commit.born_after(written.ahead)
+
+    def _horizon(self, planned: Planned, commit: Commit, standing: Standing) -> Horizon:
+        birth = commit.birth or planned.time
+        return Horizon(planned.time, birth, self._window_seconds, standing is Standing.OVERLAPS)
+
+
+def check_clock(planned: Planned) -> None:
+    """Refuse a batch in which Spark drops everything: its time is not above the watermark."""
+    if planned.time <= planned.watermark:
+        raise StopError(
+            f"batch {planned.batch}: its time {planned.time} is not above the watermark {planned.watermark} (ms): the "
+            "driver's clock has gone back, and Spark has dropped events unseen. Nothing of this batch is in the table "
+            "or receipted. Set the clock right, and start again"
+        )
+
+
+def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Offsets) -> Commit:
+    """Return what the table will have read after this batch."""
+    is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
+    return replace(
+        last,
+        batch=planned.batch,
+        starts=planned.starts,
+        # Where a batch overlaps, the table may have read further in some partitions than the batch does.
+        ends={**planned.ends, **{p: max(end, planned.ends[p]) for p, end in last.ends.items()}},
+        first=offsets.merge_first(last.first, planned.starts),
+        birth=planned.time if is_born_anew else last.birth,
+        window_seconds=window_seconds,
+        epochs=epochs,
+    )
+
+
+def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
+    """Evaluate the batch for its state alone, and return what `Written.ahead` would be."""
+    ahead: int | None = survivors.agg(latest_ahead(horizon)).collect()[0][0]
+    return ahead
+
+
+def _size(planned: Planned) -> int:
+    return sum(end - planned.starts[partition] for partition, end in planned.ends.items())

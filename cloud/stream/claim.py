@@ -1,0 +1,87 @@
+"""The claim: of two jobs on one table, the older one ends, and never claims again."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from cloud.errors import StopError
+from cloud.stream.checkpoint import Checkpoint, Claim
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.sink import Sink
+
+logger = logging.getLogger(__name__)
+
+
+def is_first_start(checkpoint: Checkpoint, last: Commit | None) -> bool:
+    """Whether the table has no commit of this checkpoint."""
+    own = checkpoint.read_claim()
+    return own is None or last is None or last.checkpoint != own.checkpoint
+
+
+def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *, read_again: bool = False) -> Commit:
+    """Make sure that the table is this checkpoint's, and return the table's last commit.
+
+    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read.
+    """
+    last = sink.last_commit()
+    own = checkpoint.read_claim()
+    is_first, has_batches = is_first_start(checkpoint, last), checkpoint.latest_batch() is not None
+    if own is None:
+        if has_batches:
+            raise StopError("the checkpoint has batches, but no claim: it is not of this job; start with a new one")
+        own = Claim(uuid.uuid4().hex, _next_number(last))
+        checkpoint.write_claim(own)
+    elif last is not None and _is_restored(own, last, checkpoint.latest_batch()):
+        # Batch ids come again: under the old claim Delta would skip them.
+        own = Claim(own.checkpoint, _next_number(last))
+        checkpoint.write_claim(own)
+    if last is None or own.number > last.claim:
+        if is_first and has_batches:
+            raise StopError(
+                f"the checkpoint has batches, and table {sink.id} has none of them: it is another one, or was deleted "
+                "and made anew. Spark would skip what it has read, and drop copies of what this table lacks. "
+                "Start with a new checkpoint"
+            )
+        return _commit_claim(sink, own, last, topic, topic_id, keeps_offsets=not (is_first and read_again))
+    if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
+        raise StopError(
+            f"claim {last.claim} of checkpoint {last.checkpoint} has taken the table over from claim {own.number} of "
+            f"this checkpoint {own.checkpoint}: this one ends for good"
+        )
+    return last
+
+
+def _commit_claim(
+    sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
+) -> Commit:
+    # The same checkpoint, restored, reads on with its state: it reads again whatever that has not seen.
+    same_state = last is not None and last.checkpoint == own.checkpoint
+    read = last if keeps_offsets else None
+    commit = Commit(
+        table=sink.id,
+        checkpoint=own.checkpoint,
+        claim=own.number,
+        batch=CLAIM_ONLY,
+        topic=topic,
+        topic_id=topic_id,
+        starts=dict(read.ends) if read else {},
+        ends=dict(read.ends) if read else {},
+        first=dict(read.first) if read else {},
+        birth=last.birth if last and same_state else None,
+        window_seconds=last.window_seconds if last and same_state else None,
+        epochs=dict(read.epochs) if read else {},
+    )
+    sink.claim(commit)
+    logger.info("table=%s claim=%d checkpoint=%s", sink.id, own.number, own.checkpoint)
+    return commit
+
+
+def _is_restored(own: Claim, last: Commit, latest_batch: int | None) -> bool:
+    """Detect a checkpoint that was restored from an older copy: the table has a later batch of it."""
+    is_owner = (own.checkpoint, own.number) == (last.checkpoint, last.claim)
+    return is_owner and last.batch > (CLAIM_ONLY if latest_batch is None else latest_batch)
+
+
+def _next_number(last: Commit | None) -> int:
+    return last.claim + 1 if last else 1

@@ -1,0 +1,149 @@
+"""Kafka's own clients, those that the connector brings along, for what Spark's reader can not ask or say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.sql import SparkSession
+
+from cloud.errors import KafkaError, StopError
+from cloud.platform import jvm
+from cloud.settings import KafkaSettings
+from cloud.table.commits import Offsets
+
+ANSWER_SECONDS_MAX = 30
+_NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
+_TRUNCATED = "LogTruncationException"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a partition ends, and since which election its leader leads (None: a broker that does not say)."""
+
+    offset: int
+    leader_epoch: int | None
+
+
+class KafkaAdmin:
+    """One AdminClient, closed with the job's process."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaSettings) -> None:
+        self._jvm = jvm.classes(spark)
+        self._topic = kafka.topic
+        properties = self._jvm.java.util.Properties()
+        limit = str(ANSWER_SECONDS_MAX * 1000)
+        settings = {"default.api.timeout.ms": limit, "request.timeout.ms": limit, **kafka.properties}
+        for name, value in {**settings, "bootstrap.servers": kafka.bootstrap_servers}.items():
+            properties.put(name, value)
+        self._properties = properties
+        self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+
+    def topic_id(self) -> str:
+        """Return the topic's id, another one after it was deleted and made anew."""
+        return str(self._describe().topicId().toString())
+
+    def log(self) -> dict[int, tuple[int, int]]:
+        """Return the earliest and the latest offset of each partition."""
+        partitions = [info.partition() for info in self._describe().partitions()]
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        earliest = self._list(partitions, spec.earliest())
+        latest = self._list(partitions, spec.latest())
+        return {partition: (earliest[partition], latest[partition]) for partition in partitions}
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
+        """Return where partitions end now; raise KafkaError where that is not known."""
+        wanted = list(partitions)
+        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+        answers = self._answers(wanted, latest)
+        ends = {}
+        for partition in wanted:
+            answer = answers.get(self._partition(partition))
+            epoch = answer.leaderEpoch()
+            ends[partition] = LogEnd(int(answer.offset()), int(epoch.get()) if epoch.isPresent() else None)
+        return ends
+
+    def latest_append(self) -> int:
+        """Return the latest time at which a broker has appended a record that the log still has, in milliseconds."""
+        partitions = [info.partition() for info in self._describe().partitions()]
+        answers = self._answers(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
+        return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
+
+    def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
+        """Return those of the places that the log no longer has as it had them under that leader epoch, with the cause.
+
+        A consumer asks (KIP-320): the leader says where in its log that epoch ends, which is exact.
+        """
+        if not places:
+            return {}
+        bytes_reader = self._jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+        properties = self._jvm.java.util.Properties()
+        properties.putAll(self._properties)
+        properties.put("auto.offset.reset", "none")  # else it would go on elsewhere without a word
+        consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
+        try:
+            asked = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
+        finally:
+            consumer.close()
+        return {partition: cause for partition, cause in asked.items() if cause is not None}
+
+    def commit(
+        self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
+    ) -> None:
+        """Commit a group's offsets with what is to stand beside them; raise KafkaError."""
+        wanted = self._jvm.java.util.HashMap()
+        for partition, offset in offsets.items():
+            place = self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
+            wanted.put(self._partition(partition), place)
+        self._wait(self._client.alterConsumerGroupOffsets(group, wanted).all(), f"group {group}: cannot commit offsets")
+
+    def _is_truncated(self, consumer: Any, partition: int, place: LogEnd) -> str | None:
+        where = self._partition(partition)
+        consumer.assign(self._jvm.java.util.List.of(where))
+        limit = self._jvm.java.time.Duration.ofSeconds(ANSWER_SECONDS_MAX)
+        try:
+            # A consumer that does not know the leader yet takes the place without asking anybody.
+            consumer.endOffsets(consumer.assignment(), limit)
+            consumer.seek(where, self._place(place, ""))
+            consumer.position(where, limit)
+        except Py4JJavaError as error:
+            if _TRUNCATED in (text := str(error.java_exception)):
+                return text
+            raise KafkaError(f"topic {self._topic}, partition {partition}: {text}") from error
+        return None
+
+    def _place(self, place: LogEnd, metadata: str) -> Any:
+        optional = self._jvm.java.util.Optional
+        epoch = optional.empty() if place.leader_epoch is None else optional.of(place.leader_epoch)
+        return self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(place.offset, epoch, metadata)
+
+    def _describe(self) -> Any:
+        names = self._jvm.java.util.List.of(self._topic)
+        said = f"topic {self._topic}: cannot be described"
+        try:
+            return self._wait(self._client.describeTopics(names).allTopicNames(), said).get(self._topic)
+        except KafkaError as error:
+            if _NO_SUCH_TOPIC in str(error):
+                raise StopError(f"topic {self._topic}: it does not exist") from error
+            raise
+
+    def _list(self, partitions: list[int], spec: Any) -> Offsets:
+        answers = self._answers(partitions, spec)
+        return {partition: int(answers.get(self._partition(partition)).offset()) for partition in partitions}
+
+    def _answers(self, partitions: list[int], spec: Any) -> Any:
+        wanted = self._jvm.java.util.HashMap()
+        for partition in partitions:
+            wanted.put(self._partition(partition), spec)
+        return self._wait(self._client.listOffsets(wanted).all(), f"topic {self._topic}: cannot list its offsets")
+
+    def _partition(self, partition: int) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(self._topic, partition)
+
+    def _wait(self, future: Any, what: str) -> Any:
+        try:
+            return future.get(ANSWER_SECONDS_MAX, self._jvm.java.util.concurrent.TimeUnit.SECONDS)
+        except Py4JJavaError as error:
+            raise KafkaError(f"{what}: {error.java_exception}") from error

@@ -1,0 +1,91 @@
+"""The job's figures for Prometheus; docs/cloud.md says what each means."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from cloud.stream.progress import dropped_by_watermark, duplicates, lag
+from cloud.table.sink import Written
+
+PREFIX = "oncegate_cloud"
+_SECONDS = (0.25, 0.5, 1, 2, 3, 4, 6, 10, 20, 60, 300, 3600)
+_OBSERVATION = "records"
+_STATE_DISK_BYTES = "rocksdbSstFileSize"
+
+
+class Metrics:
+    """A `Watcher` whose notes can be read over HTTP."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._receipted: dict[int, float] = {}
+        """When the receipts of the batches were given that Spark has not reported yet; seconds since 1970 UTC."""
+        self.input = self._counter("records_total", "Records read from the topic")
+        self.rows = self._counter("rows_total", "Events that are new in the table")
+        self.duplicates = self._counter("duplicates_total", "Copies dropped, by where the earlier one was", "by")
+        self.late = self._counter("late_total", "Events that were looked up, since the state cannot vouch for them")
+        self.late_share = self._gauge("late_share", "Late events by survivors of the dedup, in the latest batch")
+        self.quarantined = self._counter("quarantined_total", "Records that are not well-formed")
+        self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped unseen; not 0 is an error")
+        self.input_rate = self._gauge("input_records_per_second", "Arrival in the latest batch")
+        self.processed_rate = self._gauge("processed_records_per_second", "Pace of the latest batch")
+        self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
+        self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
+        self.lag = self._gauge("lag_records", "Records behind the end of the partition that is furthest behind")
+        self.batch_seconds = self._histogram("batch_seconds", "Time that a batch took")
+        self.receipt_age = self._histogram("receipt_age_seconds", "From a batch's oldest append to its receipt")
+        self.receipt_time = self._gauge("receipt_timestamp_seconds", "When receipts were given last")
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the figures on http://host:port/metrics for as long as the process lives."""
+        start_http_server(port, host, self.registry)
+
+    def written(self, batch: int, written: Written) -> None:  # what a Watcher is told
+        self.rows.inc(written.rows)
+        self.duplicates.labels("table").inc(written.found)
+        self.late.inc(written.late)
+        self.late_share.set(written.late / max(1, written.rows + written.found))
+        self.quarantined.inc(written.bad)
+
+    def receipted(self, batch: int) -> None:
+        self._receipted[batch] = time.time()
+        self.receipt_time.set(self._receipted[batch])
+
+    def progressed(self, progress: StreamingQueryProgress) -> None:
+        receipted = self._receipted.pop(progress.batchId, None)
+        self.lag.set(lag(progress))
+        if not progress.numInputRows:
+            return
+        self.input_rate.set(progress.inputRowsPerSecond)
+        self.processed_rate.set(progress.processedRowsPerSecond)
+        self.batch_seconds.observe(progress.batchDuration / 1000)
+        self.duplicates.labels("state").inc(duplicates(progress))
+        self.dropped.inc(dropped_by_watermark(progress))
+        self.state_rows.set(sum(state.numRowsTotal for state in progress.stateOperators))
+        self.state_disk.set(sum(state.customMetrics.get(_STATE_DISK_BYTES, 0) for state in progress.stateOperators))
+        observed = progress.observedMetrics.get(_OBSERVATION)
+        if observed is None:
+            return
+        self.input.inc(observed["records"])
+        if receipted is not None and observed["oldest"] is not None:
+            self.receipt_age.observe(max(0.0, receipted - observed["oldest"] / 1000))
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", help_, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", help_, registry=self.registry)
+
+    def _histogram(self, name: str, help_: str) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", help_, registry=self.registry, buckets=_SECONDS)
+
+
+def observed(records: DataFrame) -> DataFrame:
+    """Make Spark count the records of each batch on their way, and tell the oldest append."""
+    oldest = F.min(F.unix_millis("appended")).alias("oldest")
+    return records.observe(_OBSERVATION, F.count(F.lit(1)).alias("records"), oldest)

@@ -1,0 +1,67 @@
+"""One line per trigger for people: what came in, what was dropped as a duplicate, how long it took, what waits."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from cloud.stream.observer import Watcher
+
+logger = logging.getLogger(__name__)
+
+_DUPLICATES = "numDroppedDuplicateRows"
+
+
+class ProgressLines(StreamingQueryListener):
+    """Log Spark's own figures after each batch, and hand them on."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
+        logger.info("query=%s started", event.id)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
+        progress = event.progress
+        self._watcher.progressed(progress)
+        if progress.numInputRows:
+            logger.info("%s", line(progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
+        logger.info("query=%s ended", event.id)
+
+
+def line(progress: StreamingQueryProgress) -> str:
+    """Write the figures of one batch; rows are counted once per evaluation of the batch."""
+    return (
+        f"batch={progress.batchId} stage=done rows_in={progress.numInputRows} duplicates={duplicates(progress)} "
+        f"dropped_by_watermark={dropped_by_watermark(progress)} seconds={progress.batchDuration / 1000:.1f} "
+        f"rows_per_second={progress.processedRowsPerSecond:.0f} lag={lag(progress)}"
+    )
+
+
+def duplicates(progress: StreamingQueryProgress) -> int:
+    """Count what the state has dropped."""
+    return sum(int(state.customMetrics.get(_DUPLICATES, 0)) for state in progress.stateOperators)
+
+
+def dropped_by_watermark(progress: StreamingQueryProgress) -> int:
+    """Count what Spark has dropped unseen; it must be none."""
+    return sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
+
+
+def lag(progress: StreamingQueryProgress) -> int:
+    """Return how many records the partition that is furthest behind still holds."""
+    behind = [int(source.metrics.get("maxOffsetsBehindLatest", "0")) for source in progress.sources if source.metrics]
+    return max(behind, default=0)

@@ -1,0 +1,80 @@
+"""Receipts: what the table's last commit says it has, as the offsets of a Kafka group.
+
+Before each of them the topic is looked at once more: a batch may have been read from another one meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from cloud.errors import KafkaError
+from cloud.platform import disk
+from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import Commit
+from contract.receipt import Receipt
+
+REPEAT_SECONDS = 3600.0
+"""Kafka forgets a group's offsets after days; an idle topic must not look unread."""
+RETRY_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Receipts:
+    """Commit the receipts of the table's last commit to Kafka, again and again until Kafka has them."""
+
+    def __init__(
+        self,
+        admin: KafkaAdmin,
+        log: TopicLog,
+        group: str,
+        succeeds: str | None,
+        folders: tuple[str, ...],
+        clock: Callable[[], float],
+    ) -> None:
+        self._admin = admin
+        self._log = log
+        self._group = group
+        self._succeeds = succeeds
+        self._folders = folders
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._commit: Commit | None = None
+        self._due_at = 0.0
+
+    def give(self, commit: Commit) -> bool:
+        """Commit the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
+
+        Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
+        """
+        with self._lock:
+            self._commit = commit
+            return self._give(commit)
+
+    def repeat(self) -> None:
+        """Commit the latest receipts once more where that is due."""
+        with self._lock:
+            if self._commit is not None and self._clock() >= self._due_at:
+                self._give(self._commit)
+
+    def _give(self, commit: Commit) -> bool:
+        if not commit.ends:
+            return False
+        disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
+        metadata = {
+            partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
+            for partition in commit.ends
+        }
+        try:
+            self._log.check(commit, {})
+            self._admin.commit(self._group, commit.ends, metadata, commit.epochs)
+        except KafkaError as error:
+            self._due_at = self._clock() + RETRY_SECONDS
+            logger.warning("batch=%d stage=receipt retry_seconds=%g error=%r", commit.batch, RETRY_SECONDS, str(error))
+            return False
+        self._due_at = self._clock() + REPEAT_SECONDS
+        logger.info("batch=%d stage=receipt offsets=%d", commit.batch, sum(commit.ends.values()))
+        return True

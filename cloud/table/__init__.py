@@ -1,0 +1,1 @@
+"""The table: rows and what decides whether they are new."""

@@ -1,0 +1,86 @@
+"""A mote that stores and forwards: it sends packs from the head of its queue, and cuts them anew after a lost ACK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from random import Random
+
+from contract.event import Event
+from simulators.payloads import Form, Voice
+from simulators.scenario import Bug, FleetPlan
+from simulators.sensors.endpoint import Endpoint
+from simulators.sensors.field import Field
+from simulators.sensors.reporter import is_done, is_refused, pause_seconds
+
+NAN_EVERY = 5
+
+
+class Mote:
+    """One device with a queue; events leave it only with an ACK."""
+
+    def __init__(self, field: Field, voice: Voice, plan: FleetPlan, random: Random) -> None:
+        self.voice = voice
+        self.endpoint = Endpoint(field.timing, random)
+        self._field = field
+        self._plan = plan
+        self._random = random
+        self._queue: deque[tuple[int, Event]] = deque()
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._requests = 0
+
+    async def live(self, says: Random) -> None:
+        """Measure and send, each at its own pace, until the run is over and the queue empty."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._measure(says))
+            tasks.create_task(self._send_all())
+
+    async def _measure(self, says: Random) -> None:
+        plan = self._plan
+        stored = int(plan.backlog_seconds / plan.every_seconds)
+        for number in range(stored):
+            self._store((number - stored) * plan.every_seconds)
+        async for moment in self._field.moments(says, plan.every_seconds):
+            self._store(moment)
+        self._ended = True
+        self._arrived.set()
+
+    def _store(self, moment: float) -> None:
+        event = self.voice.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+        self._queue.append((self._field.ledger.tell(event), event))
+        self._arrived.set()
+
+    async def _send_all(self) -> None:
+        while self._queue or not self._ended:
+            if self._queue:
+                await self._send_pack()
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    async def _send_pack(self) -> None:
+        """Send the queue's head once, by one exchange; what is not acked stays, and is cut anew the next time."""
+        size = self._random.randint(1, min(self._plan.pack_max, len(self._queue)))
+        marks = [mark for mark, _ in list(self._queue)[:size]]
+        events = [event for _, event in list(self._queue)[:size]]
+        ledger = self._field.ledger
+        self._requests += 1
+        request = self.voice.request(*events, nan=self._has_nan())
+        answer = await self.endpoint.exchange(
+            self.endpoint.prepare(request), lambda again: ledger.sent(*marks, again=again)
+        )
+        if is_done(answer):
+            ledger.acked(*marks)
+        elif is_refused(answer):
+            ledger.refused(*marks, code=answer.code_text if answer else "")
+        else:
+            await asyncio.sleep(pause_seconds(answer, self._field, self._random))
+            return
+        for _ in marks:
+            self._queue.popleft()
+
+    def _has_nan(self) -> bool:
+        # JSON has no NaN, and SenML would refuse one record of the same instant with it.
+        wanted = Bug.NAN_IN_PACK in self._plan.bugs and self.voice.nature.form is Form.CBOR
+        return wanted and self._requests % NAN_EVERY == 0

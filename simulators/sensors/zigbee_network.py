@@ -1,0 +1,133 @@
+"""A Zigbee2MQTT house: devices of real models, whose publications go to an MQTT broker at QoS 1.
+
+The broker's PUBACK is this field's ACK: from there on MQTT carries the promise (docs/zigbee2mqtt.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
+
+from contract.event import Event, Value
+from simulators.payloads import SENSORS_MAX, address
+from simulators.scenario import FleetPlan
+from simulators.sensors.field import Field
+
+BASE_TOPIC = "zigbee2mqtt"
+CONNECT_SECONDS_MAX = 30.0
+PLACES_MAX = 1 << 11
+"""Devices of one house."""
+NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
+"""What Zigbee2MQTT says of the radio and of itself."""
+_VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_temperature"})
+
+
+@cache
+def models() -> list[dict[str, Any]]:
+    """Return what the converters of Zigbee2MQTT publish for device models of many makers."""
+    publications: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zigbee-models.json").read_text())[
+        "publications"
+    ]
+    return publications
+
+
+@dataclass(slots=True)
+class Device:
+    """A device of a real model, under the name that its owner gave it."""
+
+    name: str
+    address: int
+    published: dict[str, Any]
+    time: int = 0
+
+    def next_event(self, now: int, random: Random) -> tuple[Event, dict[str, Any]]:
+        """Make the next event, and the message in which Zigbee2MQTT says it."""
+        self.time = max(self.time + 1, now)
+        for name in _VARIES & self.published.keys():
+            if isinstance(self.published[name], int | float):
+                self.published[name] = round(self.published[name] + random.choice((-0.5, 0, 0, 0.5)), 2)
+        data: dict[str, Value] = {name: value for name, value in self.published.items() if name not in NOT_DATA}
+        message = {**data, "linkquality": random.randrange(256), "last_seen": self.time}
+        return Event(f"urn:dev:mac:{self.address:016x}", time=self.time, data=data), message
+
+
+class House:
+    """All devices of one house, behind one connection to the broker."""
+
+    def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
+        chosen = field.random(f"house {number}").sample(models(), k=min(plan.sensors, len(models())))
+        self._devices = [
+            Device(
+                f"{model['model']}-{place}".replace("/", "_"),
+                _address(field.run, number, place),
+                dict(model["published"]),
+            )
+            for place, model in enumerate(chosen[place % len(chosen)] for place in range(plan.sensors))
+        ]
+        self._field = field
+        self._plan = plan
+        self._number = number
+        self._waiting: dict[int, int] = {}
+        self._connected = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._client = Client(CallbackAPIVersion.VERSION2)
+        self._client.max_inflight_messages_set(0)
+        self._client.on_connect = lambda *_: self._in_loop(self._connected.set)
+        self._client.on_publish = self._on_publish
+
+    async def live(self) -> None:
+        """Publish until the run is over and the broker has everything."""
+        assert self._field.ways.mqtt is not None
+        self._client.connect_async(*self._field.ways.mqtt)
+        self._client.loop_start()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await self._connected.wait()
+            self._client.publish(f"{BASE_TOPIC}/bridge/devices", json.dumps(self._list()), 1, retain=True)
+            async with asyncio.TaskGroup() as tasks:
+                for place in range(len(self._devices)):
+                    tasks.create_task(self._publish_of(place))
+            while self._waiting:  # noqa: ASYNC110 (the client's thread tells by the loop's callbacks)
+                await asyncio.sleep(0.05)
+        finally:
+            self._client.disconnect()
+            await asyncio.to_thread(self._client.loop_stop)
+
+    async def _publish_of(self, place: int) -> None:
+        device = self._devices[place]
+        says = self._field.random(f"house {self._number} device {place}")
+        async for moment in self._field.moments(says, self._plan.every_seconds):
+            event, message = device.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), says)
+            mark = self._field.ledger.tell(event)
+            self._field.ledger.sent(mark)
+            sent = self._client.publish(f"{BASE_TOPIC}/{device.name}", json.dumps(message), 1)
+            # The PUBACK is told by a callback in this loop: never before this line.
+            self._waiting[sent.mid] = mark
+
+    def _list(self) -> list[dict[str, str]]:
+        return [{"friendly_name": one.name, "ieee_address": f"0x{one.address:016x}"} for one in self._devices]
+
+    def _on_publish(self, client: Client, data: Any, message_id: int, reason: ReasonCode, properties: Any) -> None:
+        self._in_loop(self._acked, message_id)
+
+    def _acked(self, message_id: int) -> None:
+        mark = self._waiting.pop(message_id, None)
+        if mark is not None:
+            self._field.ledger.acked(mark)
+
+    def _in_loop(self, act: Any, *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+
+def _address(run: int, house: int, place: int) -> int:
+    return address(SENSORS_MAX + house * PLACES_MAX + place, run)

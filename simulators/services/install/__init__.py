@@ -1,0 +1,1 @@
+"""Fetch and install what the services need."""

@@ -1,0 +1,55 @@
+"""Install packages of Debian where we may, or name the command that does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from simulators.services.error import PartError
+from simulators.services.install import cache
+
+
+def install(*packages: str) -> None:
+    """Install packages, as root or by a sudo that asks nothing; where neither is had, say what to run."""
+    apt, prefix = shutil.which("apt-get"), as_root()
+    if apt is None or prefix is None:
+        raise PartError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
+    print(f"debian: installing {', '.join(packages)}", flush=True)
+    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
+        command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", apt, *arguments]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+
+
+def unpack(package: str) -> Path:
+    """Return the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
+    folder = cache.folder() / f"debian-{package}"
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        for command in (["apt-get", "download", package], ["sh", "-c", "dpkg-deb -x *.deb files"]):
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
+        (Path(name) / "files").rename(folder)
+    return folder
+
+
+def by_hand(*packages: str) -> str:
+    """Return the command that installs packages."""
+    return f"sudo apt-get install {' '.join(packages)}"
+
+
+def as_root() -> list[str] | None:
+    """Return what to put before a command that only root may run; None where we may not."""
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which("sudo")
+    if sudo is None or subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode != 0:
+        return None
+    return [sudo, "-n"]

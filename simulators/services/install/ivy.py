@@ -1,0 +1,98 @@
+"""Fetch jars by Apache Ivy, which pyspark ships, so that whoever has settings of their own for it can use them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from simulators.services.error import PartError
+from simulators.services.install import java
+from simulators.services.install.jar import Coordinates, parse_coordinates
+
+SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
+# What a published jar's type may be called; tests, sources and documentation are none of them.
+_JAR_TYPES = ("jar", "bundle", "maven-plugin", "orbit")
+_RETRIEVED = "[organisation]:[artifact]:[revision].[ext]"
+_LOG_TAIL_LINES = 30
+
+
+def pyspark_folder() -> Path:
+    """Return the folder of the pyspark that is installed beside us, without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise PartError("pyspark is not installed in this environment; run: make setup")
+    return Path(spec.origin).parent
+
+
+def fetch(
+    wanted: Iterable[Coordinates],
+    folder: Path,
+    *,
+    on_jar: Callable[[], None],
+    overrides: Iterable[Coordinates] | None = None,
+) -> dict[Coordinates, Path]:
+    """Fetch the jars into the folder and call `on_jar` for each; with `overrides`, all that they need as well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    description = folder / "ivy.xml"
+    description.write_text(_describe(wanted, overrides))
+    _run(_command(description, folder), folder / "ivy.log", on_jar)
+    return {parse_coordinates(file.stem): file for file in (folder / "jars").glob("*.jar")}
+
+
+def settings(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the user's own settings: $ONCEGATE_IVY_SETTINGS, or else ~/.ivy2/ivysettings.xml; None without any."""
+    chosen = environment.get(SETTINGS_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    usual = Path.home() / ".ivy2" / "ivysettings.xml"
+    return usual if usual.is_file() else None
+
+
+def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | None) -> str:
+    transitive = "true" if overrides is not None else "false"
+    lines = ['<ivy-module version="2.0"><info organisation="oncegate" module="parts"/>']
+    lines.append('<configurations><conf name="default"/></configurations><dependencies>')
+    lines += [
+        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+        f' transitive="{transitive}" conf="default->default"/>'
+        for jar in wanted
+    ]
+    lines += [
+        f"<override org={quoteattr(jar.group)} module={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+        ' matcher="exact"/>'
+        for jar in overrides or ()
+    ]
+    return "\n".join([*lines, "</dependencies></ivy-module>\n"])
+
+
+def _command(description: Path, folder: Path) -> list[str]:
+    ivy_jar = next(iter((pyspark_folder() / "jars").glob("ivy-*.jar")), None)
+    if ivy_jar is None:
+        raise PartError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
+    command = [str(java.require()), "-jar", str(ivy_jar)]
+    own_settings = settings()
+    if own_settings is not None:
+        command += ["-settings", str(own_settings)]
+    # A cache of our own, removed with the folder: a bad download must not come back from it.
+    command += ["-cache", str(folder / "ivy-cache"), "-ivy", str(description)]
+    return [*command, "-retrieve", str(folder / "jars" / _RETRIEVED), "-types", *_JAR_TYPES]
+
+
+def _run(command: list[str], log_file: Path, on_jar: Callable[[], None]) -> None:
+    lines = []
+    with (
+        log_file.open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
+    ):
+        for line in ivy.stdout or ():
+            log.write(line)
+            lines.append(line)
+            if "[SUCCESSFUL" in line:
+                on_jar()
+    if ivy.returncode != 0:
+        tail = "".join(lines[-_LOG_TAIL_LINES:])
+        raise PartError(f"fetching jars by Ivy: status {ivy.returncode}; the end of its output:\n{tail}")

@@ -1,0 +1,70 @@
+"""Describe a pinned jar, and read and write the lock that pins them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulators.services.error import PartError
+
+LOCK_FILE = Path(__file__).with_name("jars.lock")
+_HEADER = "# Set, jar and SHA-256 of each jar that Kafka and Spark need; made from jars.toml by: make lock\n"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Coordinates:
+    """What names a jar: group, artifact and version."""
+
+    group: str
+    artifact: str
+    version: str
+
+    def __str__(self) -> str:
+        """Write `group:artifact:version`."""
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """The jar's usual file name."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Jar:
+    """A jar and the SHA-256 that its bytes must have."""
+
+    coordinates: Coordinates
+    sha256: str
+
+
+def parse_coordinates(text: str) -> Coordinates:
+    """Read `group:artifact:version`."""
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise PartError(f"{text!r} does not name a jar; expected group:artifact:version")
+    return Coordinates(*parts)
+
+
+def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, tuple[Jar, ...]]:
+    """Return the pinned jars of each set."""
+    sets: dict[str, tuple[Jar, ...]] = {}
+    for line in lock_file.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        of, coordinates, sha256 = line.split()
+        sets[of] = (*sets.get(of, ()), Jar(parse_coordinates(coordinates), sha256))
+    return sets
+
+
+def write_lock(sets: Mapping[str, Iterable[Jar]], lock_file: Path = LOCK_FILE) -> None:
+    """Pin the jars of each set."""
+    lines = [f"{of} {jar.coordinates} {jar.sha256}\n" for of, jars in sets.items() for jar in sorted(jars)]
+    lock_file.write_text(_HEADER + "".join(lines))
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hex."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

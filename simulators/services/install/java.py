@@ -1,0 +1,85 @@
+"""Find a Java runtime that Kafka and Spark can use, or install one where we may."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from simulators.services.error import PartError
+from simulators.services.install import debian
+
+VERSION_MIN = 17
+PACKAGE = "openjdk-17-jre-headless"
+_SYSTEM_RUNTIMES = Path("/usr/lib/jvm")
+_PROBE_SECONDS_MAX = 20
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the first `java` that is new enough: of $JAVA_HOME, of $PATH, of the system's own; None without any."""
+    for java in _candidates(environment):
+        if java.is_file() and (_version(java) or 0) >= VERSION_MIN:
+            return java
+    return None
+
+
+def require(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return a `java`; without any it is an error that names the command which installs one."""
+    java = find(environment)
+    if java is None:
+        raise PartError(f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; run: {_install_by_hand()}")
+    return java
+
+
+def install() -> Path:
+    """Return a `java`; where there is none, install Debian's, as root or by a sudo that asks nothing."""
+    found = find()
+    if found is not None:
+        return found
+    if shutil.which("apt-get") is None or debian.as_root() is None:
+        return require()
+    debian.install(PACKAGE)
+    return require()
+
+
+def home(java: Path) -> Path:
+    """Return the JAVA_HOME to which a `java` belongs."""
+    return java.resolve().parent.parent
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    chosen = environment.get("JAVA_HOME")
+    if chosen:
+        yield Path(chosen) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path:
+        yield Path(on_path)
+    if _SYSTEM_RUNTIMES.is_dir():
+        yield from sorted(_SYSTEM_RUNTIMES.glob("*/bin/java"))
+
+
+def _version(java: Path) -> int | None:
+    """Return the major version; a look at the release file saves the start of a JVM."""
+    release = home(java) / "release"
+    match = _RELEASE.search(release.read_text(errors="replace")) if release.is_file() else None
+    return int(match[1]) if match else _version_by_running(java)
+
+
+def _version_by_running(java: Path) -> int | None:
+    try:
+        told = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_PROBE_SECONDS_MAX
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(told)
+    return int(match[1]) if match else None
+
+
+def _install_by_hand() -> str:
+    return debian.by_hand(PACKAGE) if shutil.which("apt-get") else "your system's installer for OpenJDK 17"

@@ -1,0 +1,58 @@
+"""Pin the jars anew: `python -m simulators.services.install.lock` resolves jars.toml and writes jars.lock."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import TypedDict
+
+from simulators.services.install import ivy, jars
+from simulators.services.install.jar import Coordinates, Jar, parse_coordinates, sha256_of, write_lock
+
+ROOTS_FILE = Path(__file__).with_name("jars.toml")
+_VERSION = re.compile(r"-\d.*$")
+
+
+class Roots(TypedDict, total=False):
+    """What one set asks for, as jars.toml has it."""
+
+    roots: list[str]
+    alone: list[str]
+    """Taken without what they ask for."""
+    overrides: list[str]
+    only: list[str]
+    """The groups that are kept; all, where none is named."""
+
+
+def main() -> None:
+    """Resolve each set, leave out what pyspark ships, and write the lock."""
+    asked: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
+    shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
+    sets = {of: _resolve(roots) for of, roots in asked.items()}
+    for of in (jars.SPARK, jars.S3A):
+        sets[of] = [jar for jar in sets[of] if _VERSION.sub("", jar.coordinates.file_name) not in shipped]
+    write_lock(sets)
+    for of, pinned in sets.items():
+        print(f"lock: {of}: {len(pinned)} jars")
+
+
+def _resolve(asked: Roots) -> list[Jar]:
+    with tempfile.TemporaryDirectory() as folder:
+        found = ivy.fetch(
+            _parse(asked["roots"]), Path(folder), on_jar=lambda: None, overrides=_parse(asked.get("overrides", []))
+        )
+        kept = asked.get("only", {jar.group for jar in found})
+        pinned = [Jar(jar, sha256_of(file)) for jar, file in found.items() if jar.group in kept]
+    with tempfile.TemporaryDirectory() as folder:
+        alone = ivy.fetch(_parse(asked.get("alone", [])), Path(folder), on_jar=lambda: None) if "alone" in asked else {}
+        return [*pinned, *(Jar(jar, sha256_of(file)) for jar, file in alone.items())]
+
+
+def _parse(names: list[str]) -> list[Coordinates]:
+    return [parse_coordinates(name) for name in names]
+
+
+if __name__ == "__main__":
+    main()

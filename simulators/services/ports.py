@@ -1,0 +1,35 @@
+"""Choose free ports that stay free while the part that uses them is down."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from simulators.services.error import PartError
+
+# Below the kernel's ephemeral range (32768 to 60999): there a stranger's outgoing connection may take the port of a
+# broker that is being restarted.
+_FIRST = 20_000
+_LAST = 32_000
+_ATTEMPTS_MAX = 200
+
+
+def free(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
+    """Return different ports on which nobody listens on 127.0.0.1."""
+    chosen: list[int] = []
+    for _ in range(_ATTEMPTS_MAX):
+        port = random.SystemRandom().randint(_FIRST, _LAST)
+        if port not in chosen and _is_free(port, kind):
+            chosen.append(port)
+        if len(chosen) == count:
+            return chosen
+    raise PartError(f"no {count} free ports between {_FIRST} and {_LAST}")
+
+
+def _is_free(port: int, kind: socket.SocketKind) -> bool:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,192 @@
+"""Run a child process with a log file, wait for what it does, and leave nothing of it behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from simulators.services import session
+from simulators.services.error import PartError, PartTimeoutError
+from simulators.services.guard import Guard
+
+POLL_SECONDS = 0.02
+START_SECONDS_MAX = 180.0
+TERMINATE_SECONDS_MAX = 20.0
+LOG_TAIL_LINES = 25
+_LOG_TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run: a name for messages, the arguments, where the output goes, the folder to run in."""
+
+    name: str
+    arguments: tuple[str, ...]
+    log_file: Path
+    folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Set on top of this process's own environment."""
+
+
+class Process:
+    """Hold one child process and all of its children: a session of their own, which dies with us at the latest.
+
+    It may be started again after it has ended; the log goes on in the same file.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self._child: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
+        self._log_start = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.terminate()
+        else:
+            self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The child's pid, which is also its group and its session."""
+        if self._child is None:
+            raise PartError(f"{self.command.name}: not started yet")
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child runs, or stands still after `pause`."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        """The child's exit status, negative for a signal; None before its end."""
+        return None if self._child is None else self._child.poll()
+
+    def start(self) -> None:
+        """Start the child; one that still runs is an error."""
+        if self.alive:
+            raise PartError(f"{self.command.name}: runs already, pid={self.pid}")
+        self._clear_away()
+        log_file = self.command.log_file
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log_start = log_file.stat().st_size if log_file.exists() else 0
+        self._guard = Guard()
+        try:
+            self._child = self._spawn(log_file)
+        except OSError as error:
+            self._guard.release()
+            raise PartError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
+        self._guard.watch(self._child.pid)
+
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
+        """Wait until the condition holds; the child's end and the time's end are errors that show the log's tail."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.require_alive(what)
+            if time.monotonic() > deadline:
+                raise PartTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
+            time.sleep(POLL_SECONDS)
+
+    def require_alive(self, what: str) -> None:
+        """Raise an error that shows the log's tail where the child has ended before something came."""
+        if not self.alive:
+            raise PartError(self._message(f"ended with status {self.exit_status} before {what}"))
+
+    def wait_for_log(self, text: str, seconds: float = START_SECONDS_MAX) -> None:
+        """Wait until the text stands in what the child has logged since its latest start."""
+        self.wait_until(lambda: text in self.log(), f"{text!r} in the log", seconds)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for the child's own end, and return its exit status."""
+        if self._child is None:
+            raise PartError(f"{self.command.name}: not started yet")
+        try:
+            status = self._child.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise PartTimeoutError(self._message(f"has not ended within {seconds:g} s")) from error
+        self._clear_away()
+        return status
+
+    def request_end(self) -> None:
+        """Ask the child to end (SIGTERM), and return at once; one that is paused goes on for it."""
+        if self._child is not None and self.alive:
+            self.resume()
+            self._child.terminate()
+
+    def terminate(self, seconds: float = TERMINATE_SECONDS_MAX) -> int | None:
+        """Ask the child to end (SIGTERM), kill it when it does not in time, and return its exit status."""
+        if self._child is None:
+            return None
+        if self.alive:
+            self.request_end()
+            try:
+                self._child.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                session.kill(self.pid)
+        self._clear_away()
+        return self.exit_status
+
+    def kill(self) -> None:
+        """Kill the child and all of its children (SIGKILL); none is left on return."""
+        self._clear_away()
+
+    def pause(self) -> None:
+        """Pause the child and its children (SIGSTOP)."""
+        session.send(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Resume the child and its children (SIGCONT)."""
+        session.send(self.pid, signal.SIGCONT)
+
+    def log(self) -> str:
+        """Return what the child has logged since its latest start."""
+        try:
+            with self.command.log_file.open("rb") as file:
+                file.seek(self._log_start)
+                return file.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def log_tail(self) -> str:
+        """Return the end of what the child has logged since its latest start, with the name of the file."""
+        lines = self.log()[-_LOG_TAIL_BYTES:].splitlines()[-LOG_TAIL_LINES:]
+        tail = "\n  ".join(lines) if lines else "(empty)"
+        return f"the end of {self.command.log_file}:\n  {tail}"
+
+    def _spawn(self, log_file: Path) -> subprocess.Popen[bytes]:
+        with log_file.open("ab") as log:
+            return subprocess.Popen(
+                self.command.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.command.folder,
+                env={**os.environ, **self.command.environment},
+                start_new_session=True,
+            )
+
+    def _clear_away(self) -> None:
+        """End whatever is left of the latest child, and the watch over it."""
+        if self._guard is None or self._child is None:
+            return
+        session.kill(self._child.pid)
+        self._child.wait()
+        self._guard.release()
+        self._guard = None
+
+    def _message(self, what: str) -> str:
+        return f"{self.command.name}: {what}; {self.log_tail()}"

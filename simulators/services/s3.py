@@ -1,0 +1,107 @@
+"""Run a private S3 server (S3Proxy over a folder) as a local process, to be killed and started again at will."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from simulators.services import ports
+from simulators.services.install import jars, java
+from simulators.services.process import Command, Process
+
+BUCKET = "oncegate"
+START_SECONDS_MAX = 120.0
+# Anonymous, on 127.0.0.1: no secret is needed, so none can leak.
+_PROPERTIES = """\
+s3proxy.authorization=none
+s3proxy.endpoint=http://127.0.0.1:{port}
+jclouds.provider=filesystem-nio2
+jclouds.identity=nobody
+jclouds.credential=nothing
+jclouds.filesystem.basedir={objects}
+"""
+
+
+class S3:
+    """A server on a free port of 127.0.0.1 with one bucket, its log and its objects under the folder.
+
+    The objects survive `kill` and the next `start`, which uses the same port.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._objects = self._folder / "objects"
+        (self.port,) = ports.free(1)
+        self.process = Process(Command("s3", self._command(), self._folder / "s3.log", self._folder))
+
+    def __enter__(self) -> Self:
+        (self._objects / BUCKET).mkdir(parents=True)
+        (self._folder / "s3proxy.properties").write_text(_PROPERTIES.format(port=self.port, objects=self._objects))
+        try:
+            self.start()
+        except BaseException:  # a Ctrl-C, too: nobody holds the process yet
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start the server, and return once it takes connections."""
+        self.process.start()
+        self.process.wait_until(self._listens, f"listens on port {self.port}", START_SECONDS_MAX)
+
+    def kill(self) -> None:
+        """End the server by SIGKILL."""
+        self.process.kill()
+
+    def remove(self, folder: str) -> None:
+        """Remove all objects below a folder of the bucket, past the server."""
+        shutil.rmtree(self._objects / BUCKET / folder)
+
+    def uri(self, folder: str) -> str:
+        """Return the address of a folder of the bucket, for Spark."""
+        return f"s3a://{BUCKET}/{folder}"
+
+    @property
+    def endpoint(self) -> str:
+        """Where the server listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def spark_settings(self) -> Mapping[str, str]:
+        """Return what Spark needs to reach the server; the jars are the set `jars.S3A`."""
+        options = {
+            "endpoint": self.endpoint,
+            "endpoint.region": "us-east-1",
+            "path.style.access": "true",
+            "attempts.maximum": "2",  # a server that is gone is to be noticed within seconds
+            "retry.limit": "2",
+            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+        }
+        return {f"spark.hadoop.fs.s3a.{name}": value for name, value in options.items()}
+
+    def delta_options(self) -> dict[str, str]:
+        """Return what the Python package `deltalake` needs to reach the server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_SKIP_SIGNATURE": "true",
+        }
+
+    def _command(self) -> tuple[str, ...]:
+        classpath = ":".join(str(jar) for jar in jars.paths(jars.S3))
+        logging = "-Dorg.slf4j.simpleLogger.logFile=System.out"  # it redirects its own standard error to the log
+        main = ("org.gaul.s3proxy.Main", "--properties", str(self._folder / "s3proxy.properties"))
+        return (str(java.require()), "-Xmx256m", "-XX:+UseSerialGC", logging, "-cp", classpath, *main)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -1,0 +1,95 @@
+"""Run a standalone Spark cluster as local processes: a master and workers, whose executors can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from simulators.services import ports, session
+from simulators.services.error import PartError
+from simulators.services.install import ivy, java
+from simulators.services.process import Command, Process
+
+START_SECONDS_MAX = 120.0
+WORKER_MEGABYTES = 1024
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+class SparkCluster:
+    """A master and workers of one core each; everything is on 127.0.0.1, logs and work under one folder."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder.absolute()
+        self._port, *web = ports.free(workers + 2)
+        self.master = Process(self._command("master", web[0], "--port", str(self._port)))
+        size = ("--cores", "1", "--memory", f"{WORKER_MEGABYTES}m")
+        self.workers = [
+            Process(self._command(f"worker-{number}", port, *size, self.url)) for number, port in enumerate(web[1:], 1)
+        ]
+
+    @property
+    def url(self) -> str:
+        """What `--master` takes."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.master.start()
+            self.master.wait_for_log("I have been elected leader", START_SECONDS_MAX)
+            for worker in self.workers:
+                worker.start()
+            for worker in self.workers:
+                worker.wait_for_log("Successfully registered with master", START_SECONDS_MAX)
+        except BaseException:  # a Ctrl-C, too
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all of it."""
+        for process in (*self.workers, self.master):
+            process.kill()
+
+    def kill_an_executor(self) -> int:
+        """End one executor by SIGKILL, and give its pid; the worker starts another."""
+        for worker in self.workers:
+            for pid in session.members(worker.pid):
+                if _EXECUTOR in _command_line(pid):
+                    os.kill(pid, signal.SIGKILL)
+                    return pid
+        raise PartError("spark cluster: no executor runs")
+
+    def _command(self, name: str, web_port: int, *arguments: str) -> Command:
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = "Master" if name == "master" else "Worker"
+        home = ivy.pyspark_folder()
+        place = () if name == "master" else ("--work-dir", str(folder))
+        line = (
+            str(home / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{kind.lower()}.{kind}",
+            *("--host", "127.0.0.1", "--webui-port", str(web_port), *place, *arguments),
+        )
+        environment = {
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": str(java.home(java.require())),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_DIRS": str(folder),
+        }
+        return Command(f"spark {name}", line, folder / f"{name}.log", folder, environment)
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

@@ -1,0 +1,188 @@
+"""Run the real Zigbee2MQTT without a radio: its adapter is replaced by one that emits real ZCL frames on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from simulators.services.error import PartError
+from simulators.services.install import cache
+from simulators.services.process import Command, Process
+
+VERSION = "2.14.1"
+NODE_VERSION = "22.23.3"
+"""Zigbee2MQTT wants 22.2 or newer; it comes as an npm package, too."""
+START_SECONDS_MAX = 90.0
+INSTALL_SECONDS_MAX = 600
+FIRST_TEMPERATURE = 10.0
+_PRELOADED = Path(__file__).with_suffix(".js")
+_FIRST_ADDRESS = 0x1234
+_FIRST_IEEE_ADDRESS = 0x00158D0001234567
+
+
+def npm() -> str | None:
+    """Find npm, which is not installed by our setup: Debian's package brings 500 others."""
+    return shutil.which("npm")
+
+
+def ieee_address(device: int) -> str:
+    """Return the address of the n-th device, as Zigbee2MQTT writes it."""
+    return f"0x{_FIRST_IEEE_ADDRESS + device:016x}"
+
+
+def install() -> Path:
+    """Return the folder of the node modules; fetch them once, by npm."""
+    folder = cache.folder() / f"zigbee2mqtt-{VERSION}"
+    if folder.exists():
+        return folder / "node_modules"
+    program = npm()
+    if program is None:
+        raise PartError("no npm, which fetches Zigbee2MQTT; run: sudo apt-get install npm")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        fetched = Path(name) / "fetched"
+        fetched.mkdir()
+        command = [program, "install", "--no-audit", "--no-fund", "--prefix", str(fetched)]
+        packages = [f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"]
+        done = subprocess.run(
+            [*command, *packages], capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX
+        )
+        if done.returncode != 0:
+            raise PartError(f"zigbee2mqtt: npm install ended with status {done.returncode}\n{done.stderr}")
+        fetched.rename(folder)
+    return folder / "node_modules"
+
+
+class Zigbee2Mqtt:
+    """A Zigbee2MQTT with some thermometers, named t0, t1 …; `settings` go over our own, section by section."""
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *,
+        devices: int = 2,
+        reports: int = 500,
+        reports_per_turn: int = 2,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        self._folder = folder.absolute()
+        self._port = port
+        self._devices = devices
+        self._settings = settings or {}
+        modules = install()
+        environment = {
+            "GIT_DIR": str(self._folder / "none"),  # in a checkout of another commit it would build itself anew
+            "ZIGBEE2MQTT_DATA": str(self._folder),
+            "ONCEGATE_NODE_MODULES": str(modules),
+            "ONCEGATE_REPORTS": str(reports),
+            "ONCEGATE_REPORTS_PER_TURN": str(reports_per_turn),
+            "ONCEGATE_DEVICES": str(devices),
+        }
+        node = str(modules / ".bin" / "node")
+        arguments = (node, "-r", str(_PRELOADED), str(modules / "zigbee2mqtt" / "index.js"))
+        self.process = Process(
+            Command("zigbee2mqtt", arguments, self._folder / "zigbee2mqtt.log", environment=environment)
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+
+    def start(self) -> None:
+        """Start it, and return once it serves its devices."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not (self._folder / "configuration.yaml").exists():
+            (self._folder / "configuration.yaml").write_text(json.dumps(self._configuration()))  # JSON is YAML
+            lines = [_coordinator(), *(_thermometer(device) for device in range(self._devices))]
+            (self._folder / "database.db").write_text("\n".join(json.dumps(line) for line in lines))
+        self.process.start()
+        self.process.wait_for_log("Zigbee2MQTT started!", START_SECONDS_MAX)
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Return each thermometer's identity by its name."""
+        return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(self._devices)}
+
+    def report(self) -> None:
+        """Have the thermometers report: each its next temperatures, from 10.00 degrees on by a hundredth."""
+        os.kill(self.process.pid, signal.SIGUSR2)
+
+    def _configuration(self) -> dict[str, object]:
+        sections: dict[str, dict[str, object]] = {
+            "mqtt": {"base_topic": "zigbee2mqtt", "server": f"mqtt://127.0.0.1:{self._port}", "version": 5},
+            "serial": {"port": "/dev/null", "adapter": "zstack"},
+            "frontend": {"enabled": False},
+            "homeassistant": {"enabled": False},
+            "advanced": {
+                "log_level": "info",
+                "log_output": ["console"],
+                "last_seen": "epoch",
+                "cache_state_send_on_startup": False,
+                "network_key": [1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10, 12, 13],
+                "pan_id": 6754,
+                "ext_pan_id": [221] * 8,
+                "channel": 11,
+            },
+            "device_options": {"qos": 1},
+            "devices": {ieee_address(device): {"friendly_name": f"t{device}"} for device in range(self._devices)},
+        }
+        merged = {name: {**section, **self._settings.get(name, {})} for name, section in sections.items()}
+        return {"version": 5, **merged}
+
+
+def _coordinator() -> dict[str, object]:
+    return _entry(1, "Coordinator", "0x00124b0012345678", 0, _endpoint(5, []))
+
+
+def _thermometer(device: int) -> dict[str, object]:
+    entry = _entry(
+        device + 2,
+        "EndDevice",
+        ieee_address(device),
+        _FIRST_ADDRESS + device,
+        _endpoint(24321, [0, 3, 1026, 1027, 1029]),
+    )
+    return {**entry, "manufName": "LUMI", "modelId": "lumi.weather", "powerSource": "Battery", "zclVersion": 1}
+
+
+def _entry(number: int, kind: str, ieee: str, network_address: int, endpoint: dict[str, object]) -> dict[str, object]:
+    return {
+        "id": number,
+        "type": kind,
+        "ieeeAddr": ieee,
+        "nwkAddr": network_address,
+        "manufId": 4151,
+        "epList": [1],
+        "endpoints": {"1": endpoint},
+        "interviewCompleted": True,
+        "interviewState": "SUCCESSFUL",
+        "meta": {"configured": "0.0.0"},
+    }
+
+
+def _endpoint(device_id: int, clusters: list[int]) -> dict[str, object]:
+    return {
+        "profId": 260,
+        "epId": 1,
+        "devId": device_id,
+        "inClusterList": clusters,
+        "outClusterList": [],
+        "clusters": {},
+        "binds": [],
+        "configuredReportings": [],
+        "meta": {},
+    }

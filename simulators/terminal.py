@@ -1,0 +1,99 @@
+"""What the commands of the simulators share on a terminal: the console, the verdict, known failures, exit statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from simulators.errors import RunError
+from simulators.evidence.delta import TableError
+from simulators.evidence.postgres import PostgresError
+from simulators.evidence.topic import TopicError
+from simulators.fleet import FleetError
+from simulators.ledger import LedgerError
+from simulators.oracle.verdict import DECLARED, Verdict, sentence
+from simulators.services.error import PartError
+
+FINE, FAILED, INTERRUPTED = 0, 1, 130
+
+KNOWN_ERRORS = (RunError, PartError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
+
+
+def open_console() -> Console:
+    """Open the console; the brackets in addresses, paths and names of devices are no markup."""
+    return Console(markup=False)
+
+
+def guarded(work: Callable[[], int], name: str, console: Console, *, interrupted: str, failed: str = "") -> int:
+    """Do the work and return its exit status; a failure that is known, or an interrupt, is told in a line."""
+    try:
+        return work()
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print(interrupted, soft_wrap=True)
+        return INTERRUPTED
+    except KNOWN_ERRORS as error:
+        errors: list[BaseException] = [error]
+    except ExceptionGroup as group:
+        known, others = group.split(KNOWN_ERRORS)
+        if known is None or others is not None:
+            raise
+        errors = list(flat(known))
+    for one in errors:
+        console.print(f"{name} failed: {one}", highlight=False, soft_wrap=True)
+    if failed:
+        console.print(failed, soft_wrap=True)
+    return FAILED
+
+
+def flat(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from flat(inner)
+    else:
+        yield error
+
+
+def exit_status(verdict: Verdict) -> int:
+    """Return the status of a judged run: 0 only where the whole run was judged and nothing was broken."""
+    if verdict.faults or verdict.vacuous:
+        return FAILED
+    if not verdict.complete:
+        return INTERRUPTED
+    return FINE if verdict.kept else FAILED
+
+
+def show(verdict: Verdict, name: str, console: Console) -> None:
+    """Lay the verdict out for a terminal: figures, violations with their histories, and the sentence."""
+    table = Table(title=name, title_justify="left")
+    table.add_column("")
+    table.add_column("count", justify="right")
+    for label, count in _figures(verdict):
+        table.add_row(label, "not looked at" if count is None else f"{count:,}")
+    for label, count in verdict.faults.items():
+        table.add_row(label, f"{count:,}", style="bold red")
+    console.print(table)
+    for violation in verdict.violations:
+        console.print(str(violation), style="red", highlight=False, soft_wrap=True)
+    for limit, count in verdict.declared.items():
+        if count:
+            console.print(f"declared: {limit} ({count:,}): {DECLARED[limit]}", soft_wrap=True)
+    console.print(sentence(verdict), style=_colour(verdict), soft_wrap=True)
+
+
+def _figures(verdict: Verdict) -> Iterator[tuple[str, int | None]]:
+    yield "events that the sensors had to report", verdict.events
+    yield "transmissions of events, resends included", verdict.transmissions
+    yield "acked: the sensor knows that its event is safe", verdict.acked
+    yield "refused, or given up by the sensor", verdict.refused + verdict.given_up
+    yield "records in Kafka", verdict.records
+    yield "rows in the table", verdict.rows
+
+
+def _colour(verdict: Verdict) -> str:
+    if verdict.faults or verdict.vacuous:
+        return "bold red"
+    return "bold green" if verdict.kept else "bold yellow"
