@@ -10,7 +10,7 @@ from agent.decode import decode
 from agent.delivery import Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
-from tests.store.stores import HandClock
+from tests.agent.store.stores import HandClock
 
 OWN, OTHER = "urn:dev:mac:00158d0001a2b3c4", "urn:dev:mac:00158d0001a2b3c5"
 

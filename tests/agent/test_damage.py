@@ -15,7 +15,7 @@ from agent.store.files.sqlite_pages import Pages
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from contract.event import Event
 from simulators.services.process import Process
-from tests.store.stores import HandClock, accept, batch, make_store
+from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
 
 COMMITS = 40

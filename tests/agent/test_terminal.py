@@ -19,7 +19,7 @@ from agent.systemd.journal import SafeFormatter
 from agent.terminal import json_line, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
-from tests.store.stores import HandClock, accept, make_store
+from tests.agent.store.stores import HandClock, accept, make_store
 
 SIGNS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + (
     "\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\ufff9\U000e0041"

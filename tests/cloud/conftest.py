@@ -18,7 +18,7 @@ from simulators.services.install import jars
 from simulators.services.kafka import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.s3 import S3
-from tests.cloud.consuming import ConsumerSide
+from tests.cloud.plain_consumer.consuming import ConsumerSide
 from tests.cloud.running import DELTA, DELTA_ON_S3, PARTITIONS, POSTGRES, CloudSide
 
 TEST_SECONDS_MAX = 900

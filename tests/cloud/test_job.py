@@ -16,9 +16,9 @@ from contract.event import Event
 from contract.record import Clock
 from simulators.services import ports
 from simulators.services.kafka import Broker
-from tests.cloud.cut_log import cut_log
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
+from tests.cloud.stream.cut_log import cut_log
 from tests.support.steppable_clock import SteppableClock
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

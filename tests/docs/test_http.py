@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agent.http.auth.tokens import Role, read_tokens
 from agent.http.limits import Limits
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving
 from tests.docs.pages import ROOT, blocks
-from tests.http.serving import EVENT, FINGERPRINT, serving
 
 PAGE = ROOT / "docs" / "http.md"
 

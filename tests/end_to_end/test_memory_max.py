@@ -19,8 +19,8 @@ import pytest
 from simulators import wire
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
-from tests.mqtt.agents import accepted, rejected
-from tests.mqtt.publisher import Publisher
+from tests.agent.mqtt.agents import accepted, rejected
+from tests.agent.mqtt.publisher import Publisher
 from tests.support.memory_group import memory_group
 from tests.support.waiting import wait_until
 

@@ -22,7 +22,7 @@ from tests.long_run.plan import (
 from tests.support.collected import COLLECTED, ROOT
 from tests.support.guarantees import read_named
 
-CUTS = "tests/store/test_power_cuts.py::test_no_power_cut_of_ten_thousand_takes_an_acked_event"
+CUTS = "tests/agent/store/faults/test_power_cuts.py::test_no_power_cut_of_ten_thousand_takes_an_acked_event"
 TURNS_MAX = 12
 """After how many turns each heavy test of the guarantees has run."""
 ROOM = TURN_SECONDS_MAX - SETUP_SECONDS

@@ -10,8 +10,8 @@ import pytest
 
 from contract.event import Event
 from simulators.services.install import programs
+from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.packaging.roots import CHECKOUT, Root
-from tests.store.stores import HandClock, accept, batch, make_store
 
 pytestmark = pytest.mark.heavy
 INSTALLED_MEGABYTES_MAX = 120

@@ -16,9 +16,9 @@ from simulators.evidence.row import Row
 from simulators.judge.standstill import WAIT_SECONDS_MAX, Passing, stands_still
 from simulators.ledger import Ledger
 from simulators.payloads import device_name, devices_of
-from tests.simulators.tables import write_table
-from tests.simulators.tiny_gateway import tiny_gateway
-from tests.simulators.truth import row_of, rows_of
+from tests.simulators.oracle.delta_tables import write_table
+from tests.simulators.oracle.judged_field import row_of, rows_of
+from tests.simulators.run.minimal_gateway import tiny_gateway
 from tests.support.waiting import until
 
 EVENTS = [Event(device_name(0, 7), id=number) for number in range(3)]

@@ -25,7 +25,7 @@ from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Ways
 from simulators.sensors.reporter import Reporter
 from simulators.services import ports
-from tests.simulators.tiny_gateway import (
+from tests.simulators.run.minimal_gateway import (
     BAD_REQUEST,
     UNAVAILABLE,
     Answer,

@@ -1,0 +1,173 @@
+"""Kafka and the receipts, on a real broker with topics and groups as they should not be."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __all__ lacks the latter
+
+from agent.cli.doctor import receipts
+from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
+from agent.config.settings import KafkaSettings, ReceiptSettings
+from agent.status import EventCounts, Status
+from contract import topics
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import KafkaSide
+from tests.agent.store.stores import HandClock, make_store
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def await_topic(broker: Broker, topic: str) -> None:
+    """Wait until the broker knows the topic: its controller has answered before that."""
+    wait_until(lambda: KafkaSide(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
+
+
+def examine(broker: Broker, topic: str) -> list[Finding]:
+    connection = Connection.open(KafkaSettings(broker.bootstrap_servers, topic))
+    finding, description = check_broker(connection)
+    if description is None:
+        return [finding]
+    return [finding, *check_rights(description), *check_topic(connection, description)]
+
+
+def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_changes_it(broker: Broker) -> None:
+    wrong = {
+        "message.timestamp.type": "CreateTime",
+        "cleanup.policy": "compact",
+        "retention.ms": "3600000",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "true",
+        "max.message.bytes": "10000",
+    }
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic("wrong", 3, 1, config=wrong)])["wrong"].result(60)
+    await_topic(broker, "wrong")
+    findings = examine(broker, "wrong")
+    said = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
+    for name in topics.settings(1):
+        if name != "min.insync.replicas":  # one replica cannot have two in sync
+            assert said[name].condition is Condition.WRONG
+            assert f"--add-config {name}=" in said[name].hint
+    assert said["max.message.bytes"].condition is Condition.WARNING
+    assert any("3 partitions, 1 replicas" in finding.text for finding in findings)
+
+
+def test_a_topic_as_it_should_be_is_fine_but_for_its_replicas(broker: Broker) -> None:
+    broker.create_topics("right")
+    await_topic(broker, "right")
+    unlike = [finding for finding in examine(broker, "right") if finding.condition is not Condition.FINE]
+    assert [(finding.condition, "replica" in finding.text) for finding in unlike] == [(Condition.WARNING, True)]
+
+
+def test_settings_above_the_needed_are_enough() -> None:
+    more = {**topics.settings(), "retention.ms": "-1", "min.insync.replicas": "3"}
+    assert {finding.condition for finding in check_settings("t", more, 3)} == {Condition.FINE}
+
+
+def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: Broker) -> None:
+    (finding,) = examine(broker, "nowhere")
+    assert finding.condition is Condition.WRONG
+    assert "--create --topic nowhere --partitions 12 --replication-factor 3" in finding.hint
+
+
+def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
+    finding, topic = check_broker(Connection.open(KafkaSettings("127.0.0.1:1", "t")))
+    assert topic is None
+    assert (finding.condition, "Connection refused" in finding.text) == (Condition.WRONG, True)
+
+
+@pytest.fixture
+def kafka(broker: Broker) -> KafkaSide:
+    side = KafkaSide(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
+    side.create_topic()
+    return side
+
+
+def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
+    settings = ReceiptSettings(group=group, any_commit=any_commit)
+    view = receipts.look(Connection.open(kafka.settings()), settings, 4)
+    return receipts.judge(view, settings, pinned)
+
+
+def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
+    kafka.commit(0, kafka.receipt(), group="with")
+    kafka.commit(0, kafka.receipt(), group="without", leader_epochs={})
+    for group, epoch in (("with", 0), ("without", None)):
+        view = receipts.look(Connection.open(kafka.settings()), ReceiptSettings(group=group), 4)
+        assert {partition.committed_epoch for partition in view.partitions.values()} == {epoch}
+    assert judge(kafka, "with").condition is Condition.FINE
+    without = judge(kafka, "without")
+    assert (without.condition, "names no leader epoch" in without.text) == (Condition.WRONG, True)
+
+
+def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
+    silent = judge(kafka, "silent")
+    kafka.commit(0, "", group="foreign")
+    kafka.commit(0, kafka.receipt(), group="ours")
+    assert (silent.condition, "nothing yet" in silent.text) == (Condition.WARNING, True)
+    foreign = judge(kafka, "foreign")
+    assert (foreign.condition, "foreign consumer" in foreign.text) == (Condition.WRONG, True)
+    assert judge(kafka, "foreign", any_commit=True).condition is Condition.FINE
+    assert judge(kafka, "ours", "table-1").condition is judge(kafka, "ours").condition is Condition.FINE
+    other = judge(kafka, "ours", "table-0")
+    assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
+
+
+def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_path: Path) -> None:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
+        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n'
+        f'topic = "{kafka.topic}"\n'
+    )
+
+    def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "agent.cli.main", "doctor", "--config", str(file), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    async def pin(table: str) -> None:
+        async with make_store(tmp_path / "state", HandClock()) as store:
+            await asyncio.to_thread(store.set_fact, "receipts.table", table)
+
+    async def repin_beside_the_agent() -> subprocess.CompletedProcess[str]:
+        async with make_store(tmp_path / "state", HandClock()):
+            return await asyncio.to_thread(doctor, "--repin")
+
+    asyncio.run(pin("old"))
+    nothing = doctor("--repin")
+    assert (nothing.returncode, "no receipt" in nothing.stderr) == (1, True)
+    kafka.commit(0, kafka.receipt("new"))
+    before = doctor("--json")
+    findings = [json.loads(line) for line in before.stdout.splitlines()]
+    assert before.returncode == 1
+    assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["group"]
+    beside = asyncio.run(repin_beside_the_agent())
+    assert (beside.returncode, "systemctl stop oncegate" in beside.stderr) == (1, True)
+    assert doctor("--repin").stdout == "pinned new instead of old\n"
+    after = doctor()
+    assert (after.returncode, "receipts of table new" in after.stdout) == (0, True), after.stdout
+
+
+def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
+    empty = Status("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    assert list(check_oversized("t", empty)) == []
+    assert list(check_oversized("t", None)) == []
+    (finding,) = check_oversized("t", replace(empty, oversized=3, oversized_bytes=2_000_000))
+    assert (finding.condition, "3 events refused" in finding.text) == (Condition.WRONG, True)
+    assert "--entity-name t --add-config max.message.bytes=4000000" in finding.hint
+    assert "message.max.bytes in kafka.properties" in finding.hint

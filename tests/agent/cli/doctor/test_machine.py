@@ -1,0 +1,219 @@
+"""Clock, SQLite, mounts, space, wear and ports, on the real machine and on what others' machines say."""
+
+import asyncio
+import re
+import socket
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from agent.cli.doctor.examination import examine
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
+from agent.cli.doctor.ports import check_ports
+from agent.cli.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
+from agent.clock import SystemClock
+from agent.config.settings import (
+    CoapSettings,
+    GatewaySettings,
+    HttpSettings,
+    IdentitySettings,
+    KafkaSettings,
+    Settings,
+    StoreSettings,
+)
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database
+from agent.store.wear import Written, process_bytes
+from contract.event import Event
+from contract.record import Clock as Trust
+from tests.agent.store.stores import HandClock, accept, make_store
+
+MOUNTS = """\
+22 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw
+23 22 0:21 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k
+24 22 179:3 / /data rw - ext4 /dev/mmcblk0p3 rw,data=writeback
+25 22 0:33 / /net rw - nfs4 nas:/x rw
+26 22 179:4 / /with\\040space rw - vfat /dev/sda1 rw
+27 22 179:5 / /old ro - ext4 /dev/sda2 ro
+28 22 179:6 / /fast rw - xfs /dev/sda3 rw,nobarrier
+29 23 179:7 / /tmp rw - ext4 /dev/sda4 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "condition", "text"),
+    [
+        ("/var/lib/oncegate", Condition.FINE, "on / (ext4, /dev/mmcblk0p2)"),
+        ("/data/x", Condition.WRONG, "data=writeback"),
+        ("/net/x", Condition.WRONG, "needs a local disk"),
+        ("/with space/x", Condition.WARNING, "no journal"),
+        ("/old", Condition.WRONG, "nothing can be written"),
+        ("/fast", Condition.WRONG, "a flush does not reach the disk"),
+        ("/tmp/x", Condition.FINE, "/dev/sda4"),  # the later mount covers the earlier
+    ],
+)
+def test_a_mount_that_breaks_the_promise_is_named(
+    folder: str, condition: Condition, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.cli.doctor.machine.existing", lambda path: path)
+    (finding,) = check_mount(Path(folder), MOUNTS)
+    assert (finding.condition, text in finding.text) == (condition, True), finding
+
+
+def test_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.cli.doctor.machine.existing", lambda path: path)
+    (finding,) = check_mount(Path("/tmp/x"), "\n".join(MOUNTS.splitlines()[:2]))
+    assert finding.condition is Condition.WRONG
+
+
+def test_the_mount_of_this_machine_is_found(tmp_path: Path) -> None:
+    mount = mount_of(tmp_path, Path("/proc/self/mountinfo").read_text())
+    assert mount is not None
+    device = tmp_path.stat().st_dev
+    assert mount.device == f"{device >> 8 & 0xFFF}:{device & 0xFF}"
+
+
+def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
+    (trusted,) = check_clock(SystemClock(), GatewaySettings("gw1", clock="trusted"))
+    assert (trusted.condition, "gateway.clock" in trusted.text) == (Condition.FINE, True)
+    clock = HandClock()
+    (synchronised,) = check_clock(clock, GatewaySettings("gw1"))
+    clock.trusted = Trust.UNTRUSTED
+    (free,) = check_clock(clock, GatewaySettings("gw1"))
+    assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
+    assert "timedatectl" in free.hint
+
+
+def test_an_older_sqlite_is_fine_with_one_writer() -> None:
+    (old,), (new,) = check_sqlite((3, 40, 1)), check_sqlite((3, 51, 3))
+    assert "no other program may write" in old.text
+    assert new.text == "3.51.3"
+
+
+def test_a_store_that_cannot_grow_to_its_bound_is_wrong(tmp_path: Path) -> None:
+    (small,) = check_space(tmp_path / "none" / "yet", StoreSettings(max_bytes=1 << 20))
+    (large,) = check_space(tmp_path, StoreSettings(max_bytes=1 << 60))
+    assert (small.condition, large.condition) == (Condition.FINE, Condition.WRONG)
+    assert "lower store.max_bytes" in large.hint
+
+
+def test_a_store_that_holds_next_to_nothing_is_warned_about(tmp_path: Path) -> None:
+    (tiny,) = check_space(tmp_path, StoreSettings(max_bytes=1))
+    assert (tiny.condition, "raise store.max_bytes" in tiny.hint) == (Condition.WARNING, True)
+
+
+def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
+    (fits,) = check_memory(IdentitySettings(), 256 << 20)
+    (too_large,) = check_memory(IdentitySettings(memory_bytes=900 << 30), 256 << 20)
+    assert (fits.condition, too_large.condition) == (Condition.FINE, Condition.WRONG)
+    assert "lower identity.memory" in too_large.hint
+
+
+def test_years_left_follow_from_the_rate() -> None:
+    day = 86_400_000
+    slow = years_left(Written(1_000_000, day), 32 * 10**9)
+    fast = years_left(Written(20 * 10**9, day), 32 * 10**9)
+    assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
+    years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
+    assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
+    assert "too little is known" in years_left(Written(10, 10), 32 * 10**9).text
+
+
+def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
+    async def serve(clock: HandClock) -> int:
+        async with make_store(tmp_path / "state", clock) as store:
+            before = store.written_bytes()
+            await accept(store, clock, Event("urn:a", id=clock.wall(), data={"x": "x" * 100_000}))
+            clock.pass_seconds(7_200)
+            return before
+
+    before = process_bytes()
+    clock = HandClock()
+    asyncio.run(serve(clock))
+    seen = asyncio.run(serve(clock))
+    assert 100_000 < seen <= process_bytes() - before
+    (finding, *_) = check_wear(tmp_path / "state")
+    assert "of running" in finding.text
+    assert " 0 B " not in finding.text
+
+
+@pytest.mark.parametrize(
+    ("life", "reserve", "condition", "percent"),
+    [("0x01 0x02", "0x01", Condition.FINE, "20 %"), ("0x09 0x01", "0x01", Condition.WARNING, "90 %")],
+)
+def test_a_card_that_tells_its_age_is_heard(
+    tmp_path: Path, life: str, reserve: str, condition: Condition, percent: str
+) -> None:
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device" / "life_time").write_text(life + "\n")
+    (tmp_path / "device" / "pre_eol_info").write_text(reserve + "\n")
+    (finding,) = said_by_card(tmp_path)
+    assert (finding.condition, percent in finding.text) == (condition, True)
+
+
+def settings(folder: Path, coap: str, http: str) -> Settings:
+    return Settings(
+        GatewaySettings("gw1", folder),
+        KafkaSettings("127.0.0.1:1"),
+        coap=CoapSettings(bind=coap),
+        http=HttpSettings(bind=http),
+    )
+
+
+def test_a_port_that_another_has_names_its_process(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp, socket.create_server(("127.0.0.1", 0)) as tcp:
+        udp.bind(("::1", 0))
+        coap, http = check_ports(
+            settings(tmp_path, f"[::]:{udp.getsockname()[1]}", f"127.0.0.1:{tcp.getsockname()[1]}")
+        )
+    assert (coap.condition, http.condition) == (Condition.WRONG, Condition.WRONG)
+    assert all(f"({'process'} " in finding.text for finding in (coap, http))
+    free = [finding.condition for finding in check_ports(settings(tmp_path, "[::1]:0", "127.0.0.1:0"))]
+    assert free == [Condition.FINE, Condition.FINE]
+
+
+def test_an_address_that_this_machine_lacks_is_wrong(tmp_path: Path) -> None:
+    coap, _ = check_ports(settings(tmp_path, "192.0.2.1:5683", "127.0.0.1:0"))
+    assert (coap.condition, "give coap.bind an address" in coap.hint) == (Condition.WRONG, True)
+
+
+async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        async with make_store(tmp_path, HandClock()):
+            coap, http = check_ports(settings(tmp_path, "[::1]:0", f"127.0.0.1:{tcp.getsockname()[1]}"))
+    assert (coap.condition, http.condition) == (Condition.FINE, Condition.FINE)
+    assert "the agent runs" in http.text
+
+
+def test_a_damaged_store_is_a_finding_and_does_not_end_the_examination(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"garbage!" * 4096)
+    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
+    findings = list(takewhile(lambda finding: finding.check != "ports", examine(settings)))
+    assert [finding.condition for finding in findings if finding.check == "store"] == [Condition.WRONG]
+    assert "not a database" in findings[-1].text
+
+
+@pytest.mark.parametrize("missing", ["the file", "the log"])
+def test_a_store_of_which_a_part_is_missing_is_wrong_though_an_older_one_was_set_aside(
+    tmp_path: Path, missing: str
+) -> None:
+    path = tmp_path / FILE_NAME
+    path.with_name(f"{path.name}.damaged-T").touch()
+    path.with_name(f"{path.name}.open").touch()
+    if missing == "the log":
+        path.write_bytes(b"")
+    settings = Settings(GatewaySettings("gw1", tmp_path), KafkaSettings("127.0.0.1:1"))
+    found = next(finding for finding in examine(settings) if finding.check == "store")
+    assert found.condition == Condition.WRONG
+    assert "missing" in found.text or "its log is gone" in found.text
+
+
+def test_a_lock_that_cannot_be_opened_is_not_taken_for_none(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    assert not database.in_use(path)
+    lock = path.with_name(f"{path.name}.lock")
+    lock.symlink_to(lock)
+    with pytest.raises(OSError, match="symbolic links"):
+        database.in_use(path)

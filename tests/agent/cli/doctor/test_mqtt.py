@@ -1,0 +1,146 @@
+"""Broker and Zigbee2MQTT: a real mosquitto, and what Zigbee2MQTT says of itself."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.cli.doctor.finding import Condition, Finding
+from agent.cli.doctor.mqtt import check_mqtt, judge_mosquitto
+from agent.config.settings import MqttSettings
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.zigbee2mqtt import Zigbee2Mqtt
+from tests.agent.mqtt.publisher import Publisher
+from tests.support.waiting import wait_until
+
+GOOD = {
+    "advanced": {"last_seen": "epoch", "output": "json", "cache_state_send_on_startup": False},
+    "device_options": {"qos": 1},
+    "devices": {"0x1": {"friendly_name": "t0"}},
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with Mosquitto(tmp_path / "mosquitto") as running:
+        yield running
+
+
+def examine(port: int, folder: Path) -> list[Finding]:
+    settings = MqttSettings(enabled=True, host="127.0.0.1", port=port)
+    return list(check_mqtt(settings, "gw1", (folder / "mosquitto" / "mosquitto.conf",)))
+
+
+def unlike(findings: list[Finding]) -> list[tuple[str, Condition]]:
+    return [(finding.check, finding.condition) for finding in findings if finding.condition is not Condition.FINE]
+
+
+def test_a_broker_with_the_right_settings_and_a_right_zigbee2mqtt_are_fine(broker: Mosquitto, tmp_path: Path) -> None:
+    with Publisher(broker.port) as publisher:
+        publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": GOOD}), retain=True)
+        findings = examine(broker.port, tmp_path)
+    assert unlike(findings) == []
+    assert any("mosquitto version" in finding.text for finding in findings)
+    assert {"persistence true", "autosave_interval 1", "max_queued_messages 0"} <= {one.text for one in findings}
+
+
+def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, tmp_path: Path) -> None:
+    (tmp_path / "mosquitto" / "mosquitto.conf").write_bytes(b"persistence \xff\n")
+    assert ("mosquitto", Condition.WARNING) in unlike(examine(broker.port, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "text"),
+    [
+        ("advanced", "last_seen", "disable", "a message that comes twice is two events"),
+        ("advanced", "last_seen", "ISO_8601_local", "a message that comes twice is two events"),
+        ("device_options", "qos", 0, "QoS 0 for all devices"),
+        ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0"),
+        ("advanced", "output", "attribute", "not read"),
+        ("advanced", "cache_state_send_on_startup", True, "old states"),
+    ],
+)
+def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
+    broker: Mosquitto, tmp_path: Path, section: str, key: str, value: object, text: str
+) -> None:
+    config = {**GOOD, section: {**GOOD[section], key: value}}  # type: ignore[dict-item]  # of JSON's types
+    with Publisher(broker.port) as publisher:
+        publisher.publish("zigbee2mqtt/bridge/info", json.dumps({"config": config}), retain=True)
+        findings = examine(broker.port, tmp_path)
+    (found,) = [finding for finding in findings if finding.condition is not Condition.FINE]
+    assert text in found.text
+    assert found.hint
+
+
+def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
+        (refused,) = examine(closed.port, tmp_path)
+    (away,) = examine(closed.port, tmp_path)
+    assert (refused.condition, "refuses us" in refused.text) == (Condition.WRONG, True)
+    assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
+
+
+def test_zigbee2mqtt_is_looked_for_where_it_publishes(broker: Mosquitto) -> None:
+    with Publisher(broker.port) as publisher:
+        publisher.publish("upstairs/bridge/info", json.dumps({"config": GOOD}), retain=True)
+        heard = {
+            base: any(
+                finding.check == "zigbee2mqtt" and finding.condition is Condition.FINE
+                for finding in check_mqtt(
+                    MqttSettings(enabled=True, host="127.0.0.1", port=broker.port, base_topic=base), "gw1"
+                )
+            )
+            for base in ("upstairs", "downstairs")
+        }
+    assert heard == {"upstairs": True, "downstairs": False}
+
+
+def test_what_mosquitto_does_by_itself_loses_messages() -> None:
+    conditions = [(finding.condition, finding.hint) for finding in judge_mosquitto({})]
+    assert conditions == [
+        (Condition.WRONG, "persistence true in mosquitto.conf"),
+        (Condition.WARNING, "autosave_interval 1 in mosquitto.conf"),
+        (Condition.WARNING, "max_queued_messages 0 in mosquitto.conf"),
+    ]
+
+
+def test_settings_that_cannot_be_read_are_asked_for(broker: Mosquitto, tmp_path: Path) -> None:
+    findings = examine(broker.port, tmp_path / "elsewhere")
+    assert unlike(findings) == [("mosquitto", Condition.WARNING), ("zigbee2mqtt", Condition.WARNING)]
+    assert "persistence true" in findings[1].hint
+
+
+@pytest.mark.heavy
+def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto, tmp_path: Path) -> None:
+    settings: dict[str, dict[str, object]] = {"advanced": {"last_seen": "disable"}, "device_options": {"qos": 0}}
+    with Publisher(broker.port) as publisher:
+        publisher.listen("zigbee2mqtt/bridge/info")
+        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
+            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
+            said = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
+    assert any("last_seen is disable" in text for text in said)
+    assert any("QoS 0" in text for text in said)
+
+
+@pytest.mark.heavy
+def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mosquitto, tmp_path: Path) -> None:
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        f'[mqtt]\nenabled = true\nhost = "127.0.0.1"\nport = {broker.port}\n'
+    )
+    with Publisher(broker.port) as publisher:
+        publisher.listen("zigbee2mqtt/bridge/info")
+        with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
+            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
+            command = [sys.executable, "-m", "agent.cli.main", "doctor", "--json", "--config", str(configuration)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    findings = [json.loads(line) for line in done.stdout.splitlines()]
+    of_mqtt = [finding for finding in findings if finding["check"] in ("mqtt", "zigbee2mqtt")]
+    assert [finding["text"] for finding in of_mqtt if finding["condition"] != "fine"] == []
+    assert {"advanced.last_seen is epoch", "device_options.qos is 1"} <= {finding["text"] for finding in of_mqtt}
+    assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["broker"], done.stdout
+    assert done.returncode == 1  # Kafka is not there

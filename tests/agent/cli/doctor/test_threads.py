@@ -1,0 +1,33 @@
+"""Threads that a cluster takes, and those that the service may have."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.threads import check_threads, tasks_max
+
+UNIT = Path(__file__).parents[4] / "systemd" / "oncegate.service"
+
+
+@pytest.mark.parametrize(
+    ("limit", "conditions"), [("64\n", [Condition.WRONG]), ("512\n", [Condition.FINE]), ("max\n", [])]
+)
+def test_a_cluster_that_takes_more_threads_than_the_service_may_have_is_wrong(
+    tmp_path: Path, limit: str, conditions: list[Condition]
+) -> None:
+    (tmp_path / "pids.max").write_text(limit)
+    findings = list(check_threads(15, tmp_path / "pids.max"))
+    assert [finding.condition for finding in findings] == conditions
+    assert all("TasksMax" in finding.text for finding in findings)
+
+
+def test_a_service_that_does_not_run_has_no_bound(tmp_path: Path) -> None:
+    assert list(check_threads(15, tmp_path / "none")) == []
+
+
+def test_the_unit_allows_as_many_as_a_large_cluster_takes() -> None:
+    found = re.search(r"^TasksMax=([0-9]+)$", UNIT.read_text(), re.MULTILINE)
+    assert found is not None
+    assert tasks_max(90) <= int(found[1])

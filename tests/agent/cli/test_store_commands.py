@@ -1,0 +1,225 @@
+"""`verify`, `trace` and `events --duplicates` on real stores, whole and damaged."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.cli import main
+from agent.forward.delivery.held import Held, write_held
+from agent.forward.receipts.hold import Hold
+from agent.store.facts import OVERSIZED, RECEIPTS_HELD
+from agent.store.layout import FILE_NAME
+from agent.store.schema import database, disk_space
+from contract.event import Event
+from contract.fingerprint import fingerprint
+from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+ONE, TWO, THREE = (Event(DEVICE, id=number, data={"text": f"number {number}"}) for number in (1, 2, 3))
+
+Run = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Make a store: one event processed, one forwarded, one new, and copies of the first."""
+
+    async def fill() -> None:
+        clock = HandClock()
+        async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
+            await accept(store, clock, ONE)
+            store.mark_forwarded(batch(1, 2))
+            store.set_fact("receipts.table", "table-1")
+            store.mark_processed(store.forwarded())
+            clock.pass_seconds(5)
+            await accept(store, clock, ONE)
+            await accept(store, clock, ONE, TWO)
+            store.mark_forwarded(batch(3, 3, offset=70))
+            await accept(store, clock, THREE)
+            assert [event.position for event in stored_events(store)] == [4]
+
+    asyncio.run(fill())
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    configuration = folder.parent / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{folder}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+
+    def command(*arguments: str) -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments, "--config", str(configuration)])
+        with pytest.raises(SystemExit) as end:
+            main.main()
+        assert isinstance(end.value.code, int)
+        return end.value.code, capsys.readouterr().out.splitlines()
+
+    return command
+
+
+def overwrite(folder: Path, old: bytes, new: bytes) -> None:
+    """Change bytes in the file, of the same length."""
+    file = folder / FILE_NAME
+    content = file.read_bytes()
+    assert old in content
+    assert len(old) == len(new)
+    file.write_bytes(content.replace(old, new))
+
+
+def execute(folder: Path, sql: str) -> None:
+    connection = database.open_for_service(folder / FILE_NAME)
+    connection.execute(sql)
+    connection.close()
+
+
+def findings(run: Run) -> dict[str, str]:
+    status, lines = run("verify", "--json")
+    document = json.loads(lines[0])
+    assert (status == 0) == document["whole"]
+    return {finding["check"]: finding["text"] for finding in document["findings"]}
+
+
+def test_a_whole_store_is_found_to_be_whole(run: Run) -> None:
+    status, lines = run("verify")
+    assert status == 0
+    assert lines[-1].endswith("4 events are whole; no findings")
+
+
+def test_a_damaged_event_is_found(run: Run, folder: Path) -> None:
+    overwrite(folder, b"number 3", b"number 4")
+    assert findings(run) == {"events": "event at position 4: the checksum does not match"}
+
+
+def test_the_list_of_events_goes_on_behind_a_damaged_one(run: Run, folder: Path) -> None:
+    overwrite(folder, b"number 2", b"number 3")
+    states = [json.loads(line)["state"] for line in run("events")[1]]
+    assert states == ["processed", "processed", "damaged", "new"]
+
+
+def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) -> None:
+    overwrite(folder, b"number 3", b"number 4")
+
+    async def read() -> None:
+        clock = HandClock()
+        async with make_store(folder, clock) as store:
+            assert (await accept(store, clock, THREE)).accepted == 1
+            assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and what was lost, sent again
+
+    asyncio.run(read())
+    assert findings(run) == {}
+    assert json.loads(run("status", "--json")[1][0])["events"]["lost"] == 1
+    assert "1 lost" in "".join(run("status")[1])
+
+
+def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 100_000)
+
+    async def hold() -> tuple[list[str], list[str], int]:
+        clock, path = HandClock(), folder / FILE_NAME
+        async with make_store(folder, clock) as store:
+            with closing(database.open_for_reading(path)) as reader, database.moment(reader):
+                reader.execute("SELECT count(*) FROM events").fetchone()
+                before = run("status")[1]
+                for number in range(40):
+                    await accept(store, clock, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
+                return before, run("status")[1], json.loads(run("status", "--json")[1][0])["log_bytes"]
+
+    before, held, log_bytes = asyncio.run(hold())
+    lines = [line for line in held if "held by a program that reads the store" in line]
+    assert f"fuser -v {folder / FILE_NAME}" in lines[0]
+    assert log_bytes > disk_space.LOG_BYTES_EXPECTED
+    assert not any("held by" in line for line in [*before, *run("status")[1]])
+
+
+@pytest.mark.parametrize(
+    ("sql", "check", "text"),
+    [
+        ("UPDATE epochs SET epoch = 'x'", "rows", "table epochs, row 1: the checksum does not match"),
+        ("UPDATE batches SET last = 4", "rows", "table batches, row 3: the checksum does not match"),
+        ("UPDATE processed SET last = 3", "rows", "table processed, row 1: the checksum does not match"),
+        ("UPDATE facts SET value = 'x'", "rows", "table facts, row 'receipts.table': the checksum does not match"),
+        ("DELETE FROM processed", "states", ""),
+        ("DELETE FROM epochs", "labels", "event at position 4: no epoch gives it a label"),
+        ("DELETE FROM events WHERE first_position = 4", "states", "event at position 4: neither delivered nor there"),
+        ("UPDATE events SET count = 3 WHERE first_position = 4", "events", "event at position 6: the checksum"),
+    ],
+)
+def test_what_contradicts_itself_is_found(run: Run, folder: Path, sql: str, check: str, text: str) -> None:
+    execute(folder, sql)
+    if not text:  # what was processed counts as new again: sent once more, nothing is lost
+        assert findings(run) == {}
+    else:
+        assert text in findings(run)[check]
+
+
+def test_a_file_of_something_else_is_a_finding_and_no_traceback(run: Run, folder: Path) -> None:
+    (folder / FILE_NAME).write_bytes(b"garbage!" * 4096)
+    found = findings(run)
+    assert "not what SQLite writes" in found["files"]
+    assert "not a database" in found["events"]
+    assert run("status")[0] == 1
+
+
+def test_verify_changes_nothing(run: Run, folder: Path) -> None:
+    before = (folder / FILE_NAME).read_bytes()
+    assert run("verify")[0] == 0
+    assert (folder / FILE_NAME).read_bytes() == before
+
+
+def test_trace_shows_how_far_an_event_has_come(run: Run) -> None:
+    def trace(event: Event) -> dict[str, object]:
+        status, lines = run("trace", fingerprint(event).hex(), "--json")
+        assert status == 0
+        document: dict[str, object] = json.loads(lines[0])
+        return document
+
+    one, two, three = trace(ONE), trace(TWO), trace(THREE)
+    assert (one["state"], one["receipt"], one["sequence"]) == ("processed", "table-1", 2)
+    assert (two["state"], two["batch_offsets"], two["topic_id"]) == ("forwarded", {"0": [70, 70]}, "topic-1")
+    assert (three["state"], three["copies"]) == ("new", [])
+    assert one["copies"] == ["2025-11-21T06:20:05.000Z"] * 2
+    assert one["committed"] == one["accepted"] == "2025-11-21T06:20:00.000Z"
+    assert two["committed"] == "2025-11-21T06:20:05.000Z"
+    assert any("forwarded" in line for line in run("trace", fingerprint(TWO).hex())[1])
+
+
+def test_trace_of_an_unknown_event_says_so(run: Run) -> None:
+    assert run("trace", "00" * 16) == (1, [])
+    assert run("trace", "xyz")[0] == 2
+
+
+def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
+    status, lines = run("events", "--duplicates")
+    copies = [json.loads(line) for line in lines]
+    assert status == 0
+    assert [(copy["fingerprint"], copy["sequence"], copy["state"]) for copy in copies] == [
+        (fingerprint(ONE).hex(), 2, "processed")
+    ] * 2
+    assert len(run("events", "--duplicates", "--limit", "1")[1]) == 1
+
+
+def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
+    async def note() -> None:
+        async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
+            store.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
+            store.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
+
+    asyncio.run(note())
+    code, lines = run("status")
+    text = "\n".join(lines)
+
+    assert code == 0
+    assert "2 events refused by Kafka" in text
+    assert "above 3,000 bytes" in text
+    assert "held for" in text
+    assert "a foreign consumer has committed" in text
+    document = json.loads(run("status", "--json")[1][0])
+    assert (document["oversized"], document["oversized_since"], document["oversized_bytes"]) == (2, 1, 3_000)
+    assert (document["receipts_held"], document["receipts_held_since"]) == ("a foreign consumer has committed", 1)

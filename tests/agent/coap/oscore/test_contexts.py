@@ -1,0 +1,263 @@
+"""OSCORE: who speaks is proven, what was captured is worth nothing, and a sensor that lost an ACK is none the worse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+from aiocoap import Message  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
+
+from agent.coap.message import Option, write_options
+from agent.coap.oscore.credentials import Credential
+from agent.coap.oscore.serving import OscoreServing
+from agent.coap.tuning import Tuning
+from agent.delivery import Answer, Status
+from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, posted_by_aiocoap, sensor_folder
+from tests.agent.coap.recorder import Recorder
+from tests.agent.coap.sensor import BODY, CHANGED, CON, GET, POST, URI_PATH, Sensor, datagram, post
+from tests.agent.coap.serving import serving
+from tests.agent.coap.slow_path.twin_servers import GENEROUS
+
+UNAUTHORIZED, BAD_OPTION, UNAVAILABLE = 0x81, 0x82, 0xA3
+OSCORE = 9
+LARGE = b"\xa1\x64data\xa1\x61x\x59\x07\xd0" + bytes(2_000)
+
+
+def offering(folder: Path, *credentials: Credential, required: bool = False) -> OscoreServing:
+    return OscoreServing(credentials or (CREDENTIAL,), folder / "numbers", required)
+
+
+@pytest.fixture
+def sensor(tmp_path: Path) -> ProtectedSensor:
+    return ProtectedSensor(sensor_folder(tmp_path / "sensor"))
+
+
+async def test_aiocoaps_client_posts_and_is_known_by_its_credential(tmp_path: Path) -> None:
+    recorder = Recorder()
+    folder = sensor_folder(tmp_path / "sensor")
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        answers = await asyncio.to_thread(posted_by_aiocoap, folder, server.port, [BODY, LARGE, BODY])
+    assert answers == ["2.04 "] * 3
+    assert [delivery.body for delivery in recorder.deliveries] == [BODY, LARGE, BODY]
+    assert {(delivery.authenticated, delivery.relay) for delivery in recorder.deliveries} == {(DEVICE, False)}
+
+
+async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    captured = b""
+    for _ in range(2):
+        async with serving(recorder, oscore=offering(tmp_path)) as server:
+            with Sensor(server.port) as socket:
+                if captured:
+                    heard = await socket.ask(captured)
+                    assert heard.code == CHANGED  # outside: the refusal is inside, and no one else can read it
+                raw, reference = sensor.request()
+                challenge = sensor.read(await socket.ask_raw(raw), reference)
+                assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 12)
+                raw, reference = sensor.request(echo=challenge.opt.echo)
+                captured = raw
+                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert len(recorder.deliveries) == 2
+
+
+async def test_a_challenge_without_a_number_is_a_refusal_in_the_plain_and_the_next_is_served(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    numbers = tmp_path / "numbers"
+    numbers.write_text("in the way")
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            assert (await socket.ask(sensor.request()[0])).code == UNAVAILABLE
+            numbers.unlink()
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    assert len(recorder.deliveries) == 1
+
+
+async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_where_it_came_from(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket, Sensor(server.port) as stranger:
+            await sensor.post(socket)
+            raw, _ = sensor.request()
+            first = await socket.ask_raw(raw)
+            assert await socket.ask_raw(raw) == first
+            assert (await stranger.ask(raw)).code == UNAUTHORIZED
+    assert len(recorder.deliveries) == 2
+
+
+async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    """It may be that event's: the sensor has to say it again, as a new request, and then it is stored again."""
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            _, acked = await sensor.post(socket)
+            recorder.answer = None
+            in_work, reference = sensor.request()
+            socket.send(in_work)
+            await recorder.received(2)
+            server.forget_answers()
+            assert (await socket.ask(acked)).code == UNAUTHORIZED
+            socket.send(in_work)
+            await socket.expect_silence()
+            recorder.respond()
+            answer = await socket.hear_raw()
+            assert sensor.read(answer, reference).code == Code.CHANGED
+            assert await socket.ask_raw(in_work) == answer
+    assert len(recorder.deliveries) == 2
+
+
+async def test_requests_in_flight_at_once_are_each_served_after_a_challenge_of_their_own(tmp_path: Path) -> None:
+    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            bodies = [BODY + bytes((number,)) for number in range(8)]
+            first = [(body, *sensor.request(body)) for body in bodies]
+            challenges = [(body, sensor.read(await socket.ask_raw(raw), reference)) for body, raw, reference in first]
+            for body, challenge in reversed(challenges):
+                raw, reference = sensor.request(body, challenge.opt.echo)
+                assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
+
+
+async def test_a_retransmission_of_a_request_in_work_waits_for_its_answer(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            recorder.answer = None
+            raw, reference = sensor.request()
+            socket.send(raw)
+            await recorder.received(2)
+            socket.send(raw)
+            await socket.expect_silence()
+            recorder.respond(Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7))
+            answer = sensor.read(await socket.hear_raw(), reference)
+            assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
+            await socket.expect_silence()
+    assert len(recorder.deliveries) == 2
+
+
+async def test_where_oscore_is_required_a_plain_request_is_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path, required=True)) as server:
+        with Sensor(server.port) as socket:
+            core = datagram(CON, GET, 7, b"", ((URI_PATH, b".well-known"), (URI_PATH, b"core")))
+            for plain in (post(5), core):
+                assert (await socket.ask(plain)).code == UNAUTHORIZED
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+        assert server.counters.unprotected == 2
+    assert len(recorder.deliveries) == 1
+
+
+async def test_a_flood_of_plain_odd_requests_takes_nothing_of_what_protected_ones_may(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, Tuning(odd_per_second=2.0), oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket, Sensor(server.port) as flooding:
+            for mid in range(100):
+                flooding.send(datagram(CON, GET, mid, b"", ((URI_PATH, b"e"),)))
+            for _ in range(5):
+                await sensor.post(socket)
+        assert server.counters.shed >= 90
+    assert len(recorder.deliveries) == 5
+
+
+async def test_where_oscore_is_offered_a_plain_request_is_served_as_before(tmp_path: Path) -> None:
+    recorder = Recorder()
+    async with serving(recorder, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            assert (await socket.ask(post())).code == CHANGED
+        assert server.counters.fast == 1
+    assert recorder.deliveries[0].authenticated is None
+
+
+async def test_without_credentials_the_option_is_unknown() -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as socket:
+            assert (await socket.ask(post(options=((OSCORE, b"\x09\x01\x01"),)))).code == BAD_OPTION
+
+
+async def test_an_unknown_sensor_and_a_wrong_key_are_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
+    recorder = Recorder()
+    stranger = Credential(DEVICE, bytes(16), b"salt", b"\x02")
+    forger = Credential(DEVICE, bytes(16), b"salt", b"\x01")
+    for credential, code in ((stranger, UNAUTHORIZED), (forger, 0x80)):
+        liar = ProtectedSensor(sensor_folder(tmp_path / credential.name, credential))
+        async with serving(recorder, oscore=offering(tmp_path)) as server:
+            with Sensor(server.port) as socket:
+                assert (await socket.ask(liar.request()[0])).code == code
+    assert not recorder.deliveries
+
+
+async def test_the_answer_to_what_is_wrong_inside_is_protected(tmp_path: Path, sensor: ProtectedSensor) -> None:
+    async with serving(Recorder(), oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            for code, path, expected in (
+                (Code.GET, "e", Code.METHOD_NOT_ALLOWED),
+                (Code.POST, "elsewhere", Code.NOT_FOUND),
+            ):
+                raw, reference = sensor.request(code=code, path=path)
+                assert sensor.read(await socket.ask_raw(raw), reference).code == expected
+            message = Message(code=Code.POST, uri_path=("e",), payload=BODY, if_match=[b"x"], echo=sensor.echo)
+            raw, reference = sensor.sealed(message)
+            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.BAD_OPTION
+
+
+async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
+    tmp_path: Path, sensor: ProtectedSensor
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, Tuning(empty_ack_seconds=0.02), oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            recorder.answer = None
+            raw, reference = sensor.request()
+            assert (await socket.ask(raw)).code == 0
+            recorder.respond()
+            late = await socket.hear_raw()
+            assert late[0] & 0x30 == CON
+            assert sensor.read(late, reference).code == Code.CHANGED
+            socket.send(bytes((0x60, 0)) + late[2:4])
+
+
+async def test_no_datagram_with_the_option_upsets_the_server(
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+) -> None:
+    random = Random(8613)
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            good, _ = sensor.request()
+            codes = set()
+            for mid in range(600):
+                options = write_options((Option(OSCORE, random.randbytes(random.randrange(24))),))
+                body = random.randbytes(random.randrange(1, 40))
+                codes.add(
+                    (await socket.ask(bytes((0x40, POST)) + mid.to_bytes(2, "big") + options + b"\xff" + body)).code
+                )
+            for mid in range(600):
+                at, bit = random.randrange(7, len(good)), random.randrange(8)
+                socket.send(
+                    good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :]
+                )
+                await socket.heard_all()
+    assert codes <= {0x80, UNAUTHORIZED, BAD_OPTION}
+    assert [delivery for delivery in recorder.deliveries if delivery.authenticated] == recorder.deliveries[:1]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "seed 8613"

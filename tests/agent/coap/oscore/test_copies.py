@@ -1,0 +1,235 @@
+"""Copies of one gateway: what was captured on the way to one is worth nothing at another, nor later at the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from aiocoap import Message, oscore  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.coap.oscore.serving import Freshness, OscoreServing
+from agent.coap.server import CoapServer
+from tests.agent.coap.oscore.protected import CREDENTIAL, ProtectedSensor, sensor_folder
+from tests.agent.coap.recorder import Recorder
+from tests.agent.coap.sensor import Sensor
+from tests.agent.coap.serving import serving
+from tests.agent.coap.slow_path.twin_servers import GENEROUS
+
+COPIES = 2
+
+
+class Client(Enum):
+    """What a device's stack does with an Echo value once it has sent it back."""
+
+    FORGETS = "forgets"
+    """As aiocoap's client."""
+    KEEPS_FOR_EACH = "keeps one for each address"
+    """The latest that an answer brought, as libcoap's; each copy is reached at an address of its own."""
+    KEEPS_ONE = "keeps one"
+    """As before, but all copies are reached at one address."""
+
+
+copies = st.integers(0, COPIES - 1)
+posts = st.tuples(st.just("post"), copies)
+replays = st.tuples(st.just("replay"), copies, st.integers(0, 9), st.booleans())
+restarts = st.tuples(st.just("restart"), copies)
+steps = st.one_of(posts, posts, replays, replays, replays, restarts)
+
+
+def body(number: int) -> bytes:
+    """Write an event that has neither id nor time: nothing but OSCORE can tell its copy from a new one."""
+    return b"\xa1\x64data\xa1\x61x\x1a" + number.to_bytes(4, "big")
+
+
+class Gateways:
+    """Copies of one gateway that run at once, one device that speaks with each, and a stranger who hears it all."""
+
+    def __init__(self, folder: Path, freshness: Freshness, client: Client) -> None:
+        self._folder = folder
+        self._freshness = freshness
+        self._client = client
+        self._sensor = ProtectedSensor(sensor_folder(folder / "sensor"), keeps_echo=client is not Client.FORGETS)
+        self._kept: dict[Sensor, bytes | None] = {}
+        self._recorder = Recorder()
+        self._servers: list[CoapServer] = []
+        self._device: list[Sensor] = []
+        self._stranger: list[Sensor] = []
+        self.captured: list[bytes] = []
+        self.acked: list[bytes] = []
+        self.ciphertexts: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
+        """Of all answers, by what their nonce is made of."""
+
+    async def __aenter__(self) -> Self:
+        first = await self._started(0, "[::1]:0")
+        with Sensor(first.port) as socket:
+            await self._post(socket)
+        await first.__aexit__(None, None, None)
+        for copy in range(1, COPIES):
+            shutil.copytree(self._folder / "numbers-0", self._folder / f"numbers-{copy}")
+        self._servers = [await self._started(copy, "[::1]:0") for copy in range(COPIES)]
+        self._device = [Sensor(server.port).__enter__() for server in self._servers]
+        self._stranger = [Sensor(server.port).__enter__() for server in self._servers]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for socket in (*self._device, *self._stranger):
+            socket.__exit__(None, None, None)
+        for server in self._servers:
+            await server.__aexit__(None, None, None)
+
+    @property
+    def taken(self) -> Counter[bytes]:
+        """How often each body was taken, by whichever copy."""
+        return Counter(delivery.body for delivery in self._recorder.deliveries)
+
+    async def restart(self, copy: int) -> None:
+        port = self._servers[copy].port
+        await self._servers[copy].__aexit__(None, None, None)
+        self._servers[copy] = await self._started(copy, f"[::1]:{port}")
+
+    async def post(self, copy: int) -> None:
+        await self._post(self._device[copy])
+
+    async def replay(self, copy: int, which: int, as_device: bool) -> None:
+        """Play a captured datagram, counted from the latest, from the stranger's address or from the device's."""
+        sockets = self._device if as_device else self._stranger
+        await self._ask(sockets[copy], self.captured[-1 - which % len(self.captured)])
+
+    async def _started(self, copy: int, bind: str) -> CoapServer:
+        offer = OscoreServing((CREDENTIAL,), self._folder / f"numbers-{copy}", required=True, freshness=self._freshness)
+        return await serving(self._recorder, GENEROUS, bind, oscore=offer).__aenter__()
+
+    async def _post(self, socket: Sensor) -> None:
+        if self._client is Client.KEEPS_FOR_EACH:
+            self._sensor.echo = self._kept.get(socket)
+        payload, echo = body(len(self.acked)), None
+        for _ in range(2):
+            raw, reference = self._sensor.request(payload, echo)
+            self.captured.append(raw)
+            answer = self._sensor.read(await self._ask(socket, raw), reference)
+            if answer.code == Code.CHANGED:
+                break
+            echo = answer.opt.echo
+        assert answer.code == Code.CHANGED
+        self.acked.append(payload)
+        self._kept[socket] = self._sensor.echo
+
+    async def _ask(self, socket: Sensor, raw: bytes) -> bytes:
+        answer = await socket.ask_raw(raw)
+        message = Message.decode(answer)
+        if message.opt.oscore is not None:
+            own = oscore.verify_start(message).get(oscore.COSE_PIV)
+            asked = oscore.verify_start(Message.decode(raw))[oscore.COSE_PIV]
+            nonce = ("sensor's number", asked) if own is None else ("gateway's number", own)
+            self.ciphertexts[nonce].add(message.payload)
+        return answer
+
+
+def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[tuple[Any, ...]]) -> Gateways:
+    async def played() -> Gateways:
+        async with Gateways(folder, freshness, client) as gateways:
+            for name, *arguments in history:
+                await getattr(gateways, name)(*arguments)
+            return gateways
+
+    return asyncio.run(played())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    history=st.lists(steps, min_size=8, max_size=30),
+    how=st.sampled_from(
+        [(Freshness.REQUEST, client) for client in Client]
+        + [(Freshness.ANSWER, client) for client in (Client.FORGETS, Client.KEEPS_FOR_EACH)]
+    ),
+)
+def test_whatever_is_replayed_to_whichever_copy_each_event_is_taken_once_and_no_nonce_encrypts_twice(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[Any, ...]], how: tuple[Freshness, Client]
+) -> None:
+    gateways = play(tmp_path_factory.mktemp("copies"), *how, history)
+    assert gateways.taken == Counter(gateways.acked)
+    assert [nonce for nonce, texts in gateways.ciphertexts.items() if len(texts) > 1] == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(history=st.lists(steps, min_size=8, max_size=30), client=st.sampled_from(Client))
+def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_event_once(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[Any, ...]], client: Client
+) -> None:
+    alone = [(name, 0, *arguments) for name, _, *arguments in history]
+    gateways = play(tmp_path_factory.mktemp("alone"), Freshness.START, client, alone)
+    assert gateways.taken == Counter(gateways.acked)
+
+
+@pytest.mark.parametrize("freshness", Freshness)
+async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_overtook_the_first_proof(
+    tmp_path: Path, freshness: Freshness
+) -> None:
+    sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+    recorder = Recorder()
+    offer = OscoreServing((CREDENTIAL,), tmp_path / "numbers", required=True, freshness=freshness)
+    async with serving(recorder, GENEROUS, oscore=offer) as server:
+        with Sensor(server.port) as device, Sensor(server.port) as stranger:
+            raw, reference = sensor.request(body(0))
+            echo = sensor.read(await device.ask_raw(raw), reference).opt.echo
+            proof, of_proof = sensor.request(body(0), echo)
+            overtaking, of_overtaking = sensor.request(body(1))
+            challenge = sensor.read(await device.ask_raw(overtaking), of_overtaking)
+            assert sensor.read(await device.ask_raw(proof), of_proof).code == Code.CHANGED
+            anew, of_anew = sensor.request(body(1), challenge.opt.echo)
+            assert sensor.read(await device.ask_raw(anew), of_anew).code == Code.CHANGED
+            await stranger.ask_raw(overtaking)
+    assert [delivery.body for delivery in recorder.deliveries] == [body(0), body(1)]
+
+
+@pytest.mark.parametrize("as_device", [False, True], ids=["stranger", "device's address"])
+@pytest.mark.parametrize("client", Client)
+@pytest.mark.parametrize("freshness", [Freshness.REQUEST, Freshness.ANSWER])
+def test_what_one_copy_has_accepted_is_refused_by_another_that_the_device_spoke_with_before(
+    tmp_path: Path, freshness: Freshness, client: Client, as_device: bool
+) -> None:
+    history = [("post", 1), *[("post", 0)] * 5, *[("replay", 1, which, as_device) for which in range(9)]]
+    gateways = play(tmp_path, freshness, client, history)
+    changed_copies = freshness is Freshness.ANSWER and client is Client.KEEPS_ONE
+    doubled = [gateways.acked[2]] if changed_copies else []  # challenged by the first with the second's value in it
+    assert gateways.taken == Counter(gateways.acked + doubled)
+
+
+@pytest.mark.parametrize("client", [Client.FORGETS, Client.KEEPS_ONE])
+def test_where_only_the_first_request_is_proven_a_copy_refuses_only_what_carries_the_value_of_another(
+    tmp_path: Path, client: Client
+) -> None:
+    history = [("post", 1), *[("post", 0)] * 5, *[("replay", 1, which, False) for which in range(5)]]
+    gateways = play(tmp_path, Freshness.START, client, history)
+    doubled = {event for event, times in gateways.taken.items() if times > 1}
+    assert doubled == (set(gateways.acked[3:]) if client is Client.FORGETS else set())
+
+
+def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent(tmp_path: Path) -> None:
+    history = [*[("post", 0)] * 5, ("restart", 0), *[("post", 0)] * 5]
+    datagrams = {
+        (freshness, client): len(
+            play(tmp_path / f"{freshness.value}-{client.value}", freshness, client, history).captured
+        )
+        for freshness in Freshness
+        for client in Client
+    }
+    events, lives = 1 + 10, 3
+    assert datagrams == {
+        **dict.fromkeys(((Freshness.REQUEST, client) for client in Client), 2 * events),
+        **dict.fromkeys(((Freshness.ANSWER, client) for client in Client), events + lives),
+        **dict.fromkeys(((Freshness.START, client) for client in Client), events + lives),
+        (Freshness.ANSWER, Client.FORGETS): 2 * events,
+    }

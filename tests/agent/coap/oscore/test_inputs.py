@@ -1,0 +1,213 @@
+"""What comes in under OSCORE and is not as it should be: nothing of it is taken, and ordinary traffic goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from aiocoap import Message, oscore  # type: ignore[import-untyped] # aiocoap carries no types
+from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.coap.oscore.credentials import Credential
+from agent.coap.slow_path.bridge import PROTECTED_ANSWERS_MAX
+from tests.agent.coap.oscore.claims import (
+    BAD_OPTION,
+    BAD_REQUEST,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    both,
+    claiming,
+    offering,
+    said,
+    troubles,
+)
+from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
+from tests.agent.coap.recorder import Recorder
+from tests.agent.coap.sensor import BODY, CHANGED, NON, Sensor, post
+from tests.agent.coap.serving import serving
+from tests.agent.coap.slow_path.twin_servers import GENEROUS
+from tests.agent.coap.test_endpoint import link_local
+from tests.support.waiting import until
+
+KID = CREDENTIAL.sensor_id
+WITH_KID = 0x08
+
+
+@pytest.fixture
+def sensor(tmp_path: Path) -> ProtectedSensor:
+    return ProtectedSensor(sensor_folder(tmp_path / "sensor"), keeps_echo=False)
+
+
+@both
+async def test_a_ciphertext_cut_at_any_length_is_refused_and_the_whole_one_is_taken(
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path, required=required)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            raw, reference = sensor.request()
+            message = Message.decode(raw)
+            for length in range(1, len(message.payload)):
+                cut = claiming(1_000 + length, message.opt.oscore, message.payload[:length])
+                assert (await socket.ask(cut)).code == BAD_REQUEST
+            assert (await socket.ask(claiming(2_000, message.opt.oscore, b""))).code == BAD_REQUEST
+            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert len(recorder.deliveries) == 2
+    assert not troubles(caplog)
+
+
+@both
+async def test_a_datagram_cut_at_any_length_is_not_taken(
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture, required: bool
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path, required=required)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            raw, reference = sensor.request()
+            for length in range(len(raw)):
+                assert CHANGED not in await said(socket, raw[:length])
+            assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
+    assert len(recorder.deliveries) == 2
+    assert not troubles(caplog)
+
+
+@pytest.mark.parametrize("piv_bytes", range(8))
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 7, 8, 31])
+async def test_a_number_of_any_length_under_any_code_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, piv_bytes: int, code: int
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            option = bytes((WITH_KID | piv_bytes,)) + b"\xff" * piv_bytes + KID
+            heard = await socket.ask(claiming(5, option, code=code))
+            assert heard.code in (BAD_REQUEST, BAD_OPTION)
+            await socket.expect_silence()
+    assert not recorder.deliveries
+    assert not troubles(caplog)
+
+
+async def test_what_another_device_or_another_gateway_was_told_is_refused(
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Credential("urn:other", bytes(range(16, 32)), b"salt", b"\x02")
+    elsewhere = Credential(DEVICE, bytes(range(32, 48)), b"salt", b"\x01")
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path, CREDENTIAL, other)) as server:
+        with Sensor(server.port) as socket:
+            await sensor.post(socket)
+            raw = Message.decode(sensor.request()[0])
+            piv = oscore.verify_start(raw)[oscore.COSE_PIV]
+            as_other = bytes((WITH_KID | len(piv),)) + piv + other.sensor_id
+            assert (await socket.ask(claiming(900, as_other, raw.payload))).code == BAD_REQUEST
+            foreign = ProtectedSensor(sensor_folder(tmp_path / "foreign", elsewhere))
+            assert (await socket.ask(foreign.request()[0])).code in (BAD_REQUEST, UNAUTHORIZED)
+    assert len(recorder.deliveries) == 1
+    assert not troubles(caplog)
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.lists(st.integers(0, 69), min_size=20, max_size=90))
+def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int]
+) -> None:
+    """The window, told again: 32 numbers up to the highest that was taken (RFC 8613 section 7.4)."""
+    folder = tmp_path_factory.mktemp("order")
+
+    async def play() -> None:
+        sensor, recorder = ProtectedSensor(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
+        async with serving(recorder, GENEROUS, oscore=offering(folder)) as server:
+            with Sensor(server.port) as first:
+                await sensor.post(first)
+            written = [sensor.request(BODY + bytes((number,)))[0] for number in range(70)]
+            taken: set[int] = set()
+            for number in order:
+                with Sensor(server.port) as stranger:  # from a new address each time: nothing is a retransmission
+                    code = (await stranger.ask(written[number])).code
+                fits = number not in taken and number > max(taken, default=0) - 32
+                assert (code == CHANGED) is fits
+                taken |= {number} if fits else set()
+            assert Counter(delivery.body for delivery in recorder.deliveries[1:]) == Counter(
+                BODY + bytes((number,)) for number in taken
+            )
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("senders", "answers_kept", "bytes_max"),
+    [(1_000, 64, 300_000), pytest.param(10_000, PROTECTED_ANSWERS_MAX, 2_000_000, marks=pytest.mark.heavy)],
+)
+async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
+    tmp_path: Path,
+    sensor: ProtectedSensor,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    senders: int,
+    answers_kept: int,
+    bytes_max: int,
+) -> None:
+    monkeypatch.setattr("agent.coap.slow_path.bridge.PROTECTED_ANSWERS_MAX", answers_kept)
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as stranger, Sensor(server.port) as socket:
+
+            async def flood(numbers: range) -> None:
+                for number in numbers:
+                    option = bytes((WITH_KID | 1, number & 0xFF)) + number.to_bytes(6, "big")
+                    assert (await stranger.ask(claiming(number, option))).code == UNAUTHORIZED
+
+            await flood(range(senders // 2))  # as many answers as are kept are kept now
+            tracemalloc.start()
+            try:
+                before, _ = tracemalloc.get_traced_memory()
+                await flood(range(senders // 2, senders))
+                after, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert after - before < bytes_max
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    assert len(recorder.deliveries) == 1
+    assert not troubles(caplog)
+
+
+async def test_a_request_to_a_group_is_dropped(tmp_path: Path, sensor: ProtectedSensor) -> None:
+    _, zone = link_local()
+    group = socket.inet_pton(socket.AF_INET6, "ff02::fd")
+    recorder = Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as unicast, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as member:
+            await sensor.post(unicast)
+            member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("@I", zone))
+            member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, zone)
+            raw, reference = sensor.request()
+            for sent in (raw, bytes((raw[0] | NON, *raw[1:])), post(kind=NON)):
+                member.sendto(sent, ("ff02::fd", server.port, 0, zone))
+            await until(lambda: server.counters.group == 3, "the requests are counted")
+            assert sensor.read(await unicast.ask_raw(raw), reference).code == Code.CHANGED
+    assert len(recorder.deliveries) == 2
+
+
+async def test_without_numbers_requests_are_refused_in_the_plain_and_the_log_says_so_once(
+    tmp_path: Path, sensor: ProtectedSensor, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    (tmp_path / "numbers").write_text("in the way")
+    async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
+        with Sensor(server.port) as socket:
+            for _ in range(50):
+                assert (await socket.ask(sensor.request()[0])).code == UNAVAILABLE
+            (line,) = troubles(caplog)
+            assert "cannot be answered" in line
+            (tmp_path / "numbers").unlink()
+            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    assert len(recorder.deliveries) == 1

@@ -1,0 +1,27 @@
+"""A server for a test: the real one, on a free port."""
+
+from __future__ import annotations
+
+from random import Random
+
+from agent.coap.exchange import Now
+from agent.coap.oscore.serving import OscoreServing
+from agent.coap.server import CoapServer
+from agent.coap.tuning import Tuning
+from agent.config.settings import CoapSettings
+from tests.agent.coap.recorder import Recorder
+
+BODY_BYTES_MAX = 4_096
+
+
+def serving(
+    recorder: Recorder,
+    tuning: Tuning | None = None,
+    bind: str = "[::]:0",
+    fast: bool = True,
+    body_bytes_max: int = BODY_BYTES_MAX,
+    oscore: OscoreServing | None = None,
+    now: Now = lambda: None,
+) -> CoapServer:
+    settings = CoapSettings(bind=bind, max_body_bytes=body_bytes_max)
+    return CoapServer(settings, recorder, tuning=tuning, random=Random(1), fast=fast, oscore=oscore, now=now)

@@ -1,0 +1,186 @@
+"""Bodies that come in blocks."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from agent.coap.message import uint
+from agent.coap.slow_path.blocks import (
+    ASSEMBLIES_MAX,
+    Block,
+    Blocks,
+    BlockSizeError,
+    IncompleteError,
+    TooLargeError,
+    Whole,
+)
+from agent.delivery import Answer, Status
+from tests.agent.coap.recorder import DURABLE, Recorder
+from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Heard, Sensor, post
+from tests.agent.coap.serving import BODY_BYTES_MAX, serving
+
+BODY = bytes(range(150))
+SIZE = 64
+
+
+def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
+    """Cut a body; each run has datagrams of its own."""
+    starts = range(0, len(body), SIZE)
+    return [
+        Block(start, SIZE, start + SIZE < len(body), body[start : start + SIZE], bytes((run, start // SIZE)))
+        for start in starts
+    ]
+
+
+def test_blocks_in_their_order_make_the_body() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, last = blocks()
+    assert upload.take("a", first, 0) is None
+    assert upload.take("a", second, 0) is None
+    whole = upload.take("a", last, 0)
+    assert whole is not None
+    assert whole.body == BODY
+
+
+def test_a_block_that_comes_again_changes_nothing() -> None:
+    upload, plain = Blocks(1_000, 10.0), Blocks(1_000, 10.0)
+    first, second, last = blocks()
+    taken = [upload.take("a", block, 0) for block in (first, first, second, first, second, last, last)]
+    wholes = [whole for whole in taken if whole is not None]
+    assert wholes == [plain.take("a", block, 0) for block in (first, second, last)][-1:] * 2
+
+
+def test_another_upload_of_the_same_body_has_another_proof() -> None:
+    upload = Blocks(1_000, 10.0)
+    one, other = ([upload.take("a", block, 0) for block in blocks(run=run)][-1] for run in (1, 2))
+    assert one is not None
+    assert other is not None
+    assert (one.body == other.body, one.proof == other.proof) == (True, False)
+
+
+def test_a_single_block_is_proven_by_its_datagram() -> None:
+    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == Whole(b"x", b"p")
+
+
+def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, _ = blocks()
+    upload.take("a", first, 0)
+    upload.take("a", second, 0)
+    changed = Block(64, SIZE, False, b"new", b"other")
+    upload.take("a", first, 0)
+    with pytest.raises(IncompleteError):
+        upload.take("a", changed, 0)
+    upload.take("a", first, 0)
+    whole = upload.take("a", changed, 0)
+    assert whole is not None
+    assert whole.body == BODY[:64] + b"new"
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_without_the_blocks_before_it_a_block_is_incomplete(at: int) -> None:
+    with pytest.raises(IncompleteError):
+        Blocks(1_000, 10.0).take("a", blocks()[at], 0)
+
+
+def test_a_block_must_be_as_long_as_it_says() -> None:
+    for block in (Block(0, SIZE, True, b"short", b""), Block(0, SIZE, False, b"x" * (SIZE + 1), b"")):
+        with pytest.raises(BlockSizeError):
+            Blocks(1_000, 10.0).take("a", block, 0)
+
+
+def test_a_body_over_the_limit_is_refused_and_forgotten() -> None:
+    upload = Blocks(100, 10.0)
+    first, second, _ = blocks()
+    upload.take("a", first, 0)
+    with pytest.raises(TooLargeError):
+        upload.take("a", second, 0)
+    assert len(upload) == 0
+
+
+def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, _ = blocks()
+    upload.take("a", first, 0)
+    upload.take("b", first, 5)
+    with pytest.raises(IncompleteError):
+        upload.take("a", second, 10)
+    assert len(upload) == 1
+
+
+def test_the_upload_that_has_rested_longest_makes_room() -> None:
+    upload = Blocks(1_000, 10.0)
+    first, second, _ = blocks()
+    for at in range(ASSEMBLIES_MAX):
+        upload.take(at, first, 0)
+    upload.take(0, second, 0)
+    upload.take("new", first, 0)
+    assert len(upload) == ASSEMBLIES_MAX
+    with pytest.raises(IncompleteError):
+        upload.take(1, second, 0)
+    upload.take(2, second, 0)
+
+
+class Uploader:
+    """A sensor that sends in blocks, and remembers what it sent."""
+
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+        self._mids = count(1)
+        self.sent: list[bytes] = []
+
+    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Heard:
+        option = BLOCK1, uint(number << 4 | more << 3 | 2)
+        self.sent.append(post(mid=next(self._mids), payload=payload, options=(option, *options)))
+        return await self._sensor.ask(self.sent[-1])
+
+    async def upload(self, body: bytes) -> list[int]:
+        starts = range(0, len(body), SIZE)
+        return [(await self.block(at // SIZE, at + SIZE < len(body), body[at : at + SIZE])).code for at in starts]
+
+
+async def test_an_upload_over_the_wire_ends_in_one_delivery() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            assert await Uploader(sensor).upload(BODY) == [CONTINUE, CONTINUE, CHANGED]
+    assert [delivery.body for delivery in recorder.deliveries] == [BODY]
+
+
+async def test_a_retransmitted_last_block_is_the_same_request() -> None:
+    recorder = Recorder(Answer(Status.UNAVAILABLE))
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            uploader = Uploader(sensor)
+            assert await uploader.upload(BODY) == [CONTINUE, CONTINUE, 0xA3]
+            recorder.answer = DURABLE
+            again = await sensor.ask(uploader.sent[-1])
+    assert again.code == CHANGED
+    first, second = recorder.deliveries
+    assert (first.body, first.proof) == (second.body, second.proof)
+
+
+async def test_an_interrupted_uploads_rest_is_incomplete() -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            assert (await Uploader(sensor).block(1, False, b"x")).code == 0x88
+
+
+async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            *before, last = await Uploader(sensor).upload(bytes(BODY_BYTES_MAX + 1))
+    assert set(before) == {CONTINUE}
+    assert last == 0x8D
+    assert recorder.deliveries == []
+
+
+async def test_an_upload_that_announces_too_much_is_refused_at_once_with_size1() -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            heard = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
+    assert heard.code == 0x8D
+    assert uint(BODY_BYTES_MAX) in heard.rest

@@ -1,0 +1,208 @@
+"""What is no ordinary POST: discovery, errors of the protocol, and floods."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent.coap.slow_path.resource import IN_WORK_MAX
+from agent.coap.tuning import Tuning
+from tests.agent.coap.recorder import Recorder
+from tests.agent.coap.sensor import (
+    ACK,
+    CHANGED,
+    CON,
+    CONTENT,
+    EMPTY,
+    GET,
+    NON,
+    POST,
+    PUT,
+    RST,
+    URI_PATH,
+    URI_QUERY,
+    Heard,
+    Sensor,
+    datagram,
+    post,
+)
+from tests.agent.coap.serving import serving
+
+ACCEPT, OBSERVE, IF_MATCH, PROXY_URI, PROXY_SCHEME, NO_RESPONSE = 17, 6, 1, 35, 39, 258
+EVENTS = (URI_PATH, b"events")
+
+
+async def answer_to(raw: bytes) -> Heard:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            return await sensor.ask(raw)
+
+
+async def test_a_sensor_finds_the_events_and_their_formats() -> None:
+    heard = await answer_to(datagram(CON, GET, options=((URI_PATH, b".well-known"), (URI_PATH, b"core"))))
+    listing = heard.rest.partition(b"\xff")[2].decode()
+    assert heard.code == CONTENT
+    links = {link.split(";")[0]: link for link in listing.replace(" ", "").split(",")}
+    assert set(links) == {"</events>", "</e>", "</.well-known/core>"}
+    assert 'ct="5060110112"' in links["</events>"]
+    assert 'rt="oncegate.events"' in links["</events>"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (datagram(CON, GET, options=(EVENTS,)), 0x85),
+        (datagram(CON, PUT, options=(EVENTS,)), 0x85),
+        (datagram(CON, 31, options=(EVENTS,)), 0x85),
+        (datagram(CON, POST, options=((URI_PATH, b"elsewhere"),)), 0x84),
+        (datagram(CON, POST), 0x84),
+        (datagram(CON, POST, options=(EVENTS, (PROXY_URI, b"coap://elsewhere/e"))), 0xA5),
+        (datagram(CON, POST, options=(EVENTS, (PROXY_SCHEME, b"http"))), 0xA5),
+        (post(options=((9, b""),)), 0x82),
+        (post(options=((IF_MATCH, b""),)), 0x82),
+        (post(options=((65_001, b"?"),)), 0x82),
+        (post(options=((ACCEPT, b"\0\0\0"),)), 0x82),
+        (post(options=((ACCEPT, b""), (ACCEPT, b""))), 0x82),
+        (post(options=((URI_QUERY, b"id=\xff"),)), 0x82),
+        (post(path="e", options=((URI_PATH, b"\xff"),)), 0x82),
+    ],
+)
+async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None:
+    heard = await answer_to(raw)
+    assert (heard.kind, heard.code, heard.mid, heard.token) == (ACK, code, 1, b"\x01")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [((OBSERVE, b""),), ((ACCEPT, b""),), ((65_000, b"?"),), ((12, b"\0\0\0"),), ((4, b""),), ((20, b"\xff\xfe"),)],
+    ids=["Observe", "Accept", "unknown elective", "Content-Format too long", "empty ETag", "Location-Query"],
+)
+async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes], ...]) -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            assert (await sensor.ask(post(options=options))).code == CHANGED
+        assert server.counters.odd == 1
+    assert len(recorder.deliveries) == 1
+
+
+async def test_an_odd_request_is_proven_as_an_ordinary_one_is() -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            for value in (b"1", b"1", b"2"):
+                await sensor.ask(post(options=((65_000, value),)))
+    first, again, other = recorder.deliveries
+    assert first.proof == again.proof
+    assert first.proof not in (None, other.proof)
+
+
+async def test_no_response_is_honoured() -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            sensor.send(post(kind=NON, options=((NO_RESPONSE, b"\x02"),)))
+            await sensor.expect_silence()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x49\x02\x00\x01" + b"t" * 9,  # a token of 9 bytes
+        b"\x44\x02\x00\x01\x01",  # a token that breaks off
+        b"\x40\x02\x00\x01\xb6event",  # an option that breaks off
+        b"\x40\x02\x00\x01\xbd",
+        b"\x40\x02\x00\x01\xd0",
+        b"\x40\x02\x00\x01\xf0",  # a reserved delta
+        b"\x40\x02\x00\x01\xbf",  # a reserved length
+        b"\x40\x02\x00\x01\xb1e\xff",  # a marker without a payload
+        b"\x40\x00\x00\x01more",  # an empty message that is not
+        b"\x40\x45\x00\x01",  # a response to nothing
+        b"\x40\xe1\x00\x01",  # a reserved class
+        b"\x40\x20\x00\x01",
+    ],
+    ids=lambda raw: raw.hex(),
+)
+async def test_a_confirmable_message_that_makes_no_sense_is_reset(raw: bytes) -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            assert await sensor.ask(raw) == Heard(RST, EMPTY, 1, b"", b"")
+            sensor.send(bytes((raw[0] | NON,)) + raw[1:])
+            await sensor.expect_silence()
+        assert server.counters.malformed == 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\x40\x02\x00",
+        b"\x80\x02\x00\x01",
+        b"\x50\x00\x00\x01",
+        b"\x60\x00\x00\x01",
+        b"\x70\x00\x00\x01",
+        b"\x60\x02\x00\x01\xb1e",
+        b"\x60\x45\x00\x01",
+        post(kind=NON, options=((9, b""),)),
+    ],
+    ids=lambda raw: raw.hex()[:20],
+)
+async def test_what_deserves_no_answer_gets_none(raw: bytes) -> None:
+    recorder = Recorder()
+    async with serving(recorder) as server:
+        with Sensor(server.port) as sensor:
+            sensor.send(raw)
+            await sensor.expect_silence()
+    assert recorder.deliveries == []
+
+
+async def test_a_restarted_sensors_odd_request_is_not_answered_from_memory() -> None:
+    recorder = Recorder()
+    async with serving(recorder, fast=False) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post(mid=1, payload=b"\xa0"))
+            await sensor.ask(post(mid=1, payload=b"\xa1\x01\x02"))
+    assert [delivery.body for delivery in recorder.deliveries] == [b"\xa0", b"\xa1\x01\x02"]
+
+
+async def test_an_odd_request_with_the_token_of_one_in_work_cancels_nothing() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, fast=False) as server:
+        with Sensor(server.port) as sensor:
+            sensor.send(post(mid=1, token=b"t"))
+            sensor.send(post(mid=2, token=b"t"))
+            await recorder.received(2)
+            recorder.respond()
+            recorder.respond()
+            assert {(await sensor.hear()).mid, (await sensor.hear()).mid} == {1, 2}
+
+
+async def test_too_many_odd_requests_in_work_are_refused_for_now() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, Tuning(odd_per_second=1e6), fast=False) as server:
+        with Sensor(server.port) as sensor:
+            for mid in range(IN_WORK_MAX):
+                sensor.send(post(mid=mid))
+            await recorder.received(IN_WORK_MAX)
+            refused = await sensor.ask(post(mid=9_999))
+            assert (refused.code, refused.mid, refused.rest[:3]) == (0xA3, 9_999, b"\xd1\x01\x05")
+            for _ in range(IN_WORK_MAX):
+                recorder.respond()
+
+
+async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with serving(Recorder(), Tuning(odd_per_second=2.0)) as server:
+        with Sensor(server.port) as sensor:
+            for mid in range(100, 120):
+                sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
+            assert {(await sensor.hear()).code, (await sensor.hear()).code} <= {0x85, CHANGED}
+            for mid in range(50):
+                while (heard := await sensor.ask(post(mid=mid))).mid >= 100:
+                    pass
+                assert heard.code == CHANGED
+        assert server.counters.fast == 50
+        assert server.counters.shed >= 15
+    assert [record.message for record in caplog.records].count("coap: odd requests exceed their budget, shedding") == 1

@@ -1,0 +1,129 @@
+"""What a sensor is told of each outcome, by the fast path and by aiocoap alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
+from agent.delivery import Answer, Media, Status
+from tests.agent.coap.recorder import DURABLE, Recorder
+from tests.agent.coap.sensor import ACK, BODY, CON, NON, RST, URI_QUERY, Heard, Sensor, datagram, post
+from tests.agent.coap.serving import BODY_BYTES_MAX, serving
+
+both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
+
+TABLE = [
+    (DURABLE, 0x44, b""),
+    (Answer(Status.UNDECODABLE, reason="no"), 0x80, b"\xffno"),
+    (Answer(Status.UNKNOWN_FORMAT, reason="what"), 0x8F, b"\xffwhat"),
+    (Answer(Status.TOO_LARGE), 0x8D, b"\xd2\x2f\x10\x00"),  # Size1 (60) = 4096
+    (Answer(Status.UNAUTHENTICATED), 0x81, b""),
+    (Answer(Status.FORBIDDEN), 0x83, b""),
+    (Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7), 0xA3, b"\xd1\x01\x07\xfffull"),  # Max-Age (14) = 7
+    (Answer(Status.UNAVAILABLE), 0xA3, b"\xd1\x01\x01"),
+]
+
+
+def test_the_table_has_every_status() -> None:
+    assert {answer.status for answer, _, _ in TABLE} == set(Status)
+
+
+@both_paths
+@pytest.mark.parametrize(("answer", "code", "rest"), TABLE, ids=lambda value: str(value)[:40])
+async def test_each_outcome_has_its_code_and_options(fast: bool, answer: Answer, code: int, rest: bytes) -> None:
+    async with serving(Recorder(answer), fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            assert await sensor.ask(post(mid=7, token=b"abc")) == Heard(ACK, code, 7, b"abc", rest)
+
+
+@both_paths
+async def test_a_non_confirmable_request_gets_a_non_confirmable_response(fast: bool) -> None:
+    async with serving(Recorder(), fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            first = await sensor.ask(post(mid=7, token=b"abc", kind=NON))
+            second = await sensor.ask(post(mid=8, token=b"abd", kind=NON))
+    assert (first.kind, first.code, first.token, first.rest) == (NON, 0x44, b"abc", b"")
+    assert (second.token, second.mid) == (b"abd", (first.mid + 1) & 0xFFFF)
+
+
+@both_paths
+async def test_the_delivery_says_what_the_request_said(fast: bool) -> None:
+    recorder = Recorder()
+    words = tuple(
+        (URI_QUERY, word) for word in (b"d=urn:dev:mac:0011223344556677", b"id=7", b"boot=3", b"t=1", b"type=x")
+    )
+    async with serving(recorder, fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post(path="events", options=words, content_format=112))
+    delivery = recorder.deliveries[0]
+    assert (delivery.body, delivery.media, delivery.via) == (BODY, Media.SENML_CBOR, "coap")
+    assert (delivery.sender, delivery.authenticated) == ("coap://[::1]", None)
+    assert delivery.query == {"d": "urn:dev:mac:0011223344556677", "id": "7", "boot": "3", "t": "1", "type": "x"}
+    assert delivery.proof is not None
+    assert len(delivery.proof) == 16
+
+
+@both_paths
+@pytest.mark.parametrize("query", [(b"id",), (b"id=1", b"id=2")], ids=["without a value", "twice"])
+async def test_a_query_that_is_not_made_of_words_is_refused(fast: bool, query: tuple[bytes, ...]) -> None:
+    recorder = Recorder()
+    async with serving(recorder, fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            heard = await sensor.ask(post(options=tuple((URI_QUERY, word) for word in query)))
+    assert (heard.code, heard.rest[:1]) == (0x80, b"\xff")
+    assert recorder.deliveries == []
+
+
+@both_paths
+@pytest.mark.parametrize(
+    ("content_format", "body", "media"),
+    [
+        (None, b'{"data":{}}', Media.JSON),
+        (None, b" [1]", Media.JSON),
+        (None, BODY, Media.CBOR),
+        (None, b"", Media.CBOR),
+        (50, BODY, Media.JSON),
+        (110, b"[]", Media.SENML_JSON),
+        (0, b"text", None),
+        (65_535, b"text", None),
+    ],
+)
+async def test_the_format_is_named_or_else_told_by_the_first_byte(
+    fast: bool, content_format: int | None, body: bytes, media: Media | None
+) -> None:
+    recorder = Recorder()
+    async with serving(recorder, fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post(content_format=content_format, payload=body))
+    assert recorder.deliveries[0].media is media
+
+
+@both_paths
+async def test_a_body_over_the_limit_is_refused_with_size1(fast: bool) -> None:
+    recorder = Recorder()
+    async with serving(recorder, fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            fits = await sensor.ask(post(mid=1, payload=b"x" * BODY_BYTES_MAX))
+            exceeds = await sensor.ask(post(mid=2, payload=b"x" * (BODY_BYTES_MAX + 1)))
+            truncated = await sensor.ask(post(mid=3, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
+            truncated_non = await sensor.ask(post(mid=4, kind=NON, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
+        assert server.counters.truncated == 2
+    assert fits.code == 0x44
+    assert (exceeds.code, exceeds.mid, exceeds.rest[:4]) == (0x8D, 2, b"\xd2\x2f\x10\x00")
+    assert (truncated.code, truncated.mid, truncated.rest[:4]) == (0x8D, 3, b"\xd2\x2f\x10\x00")
+    assert (truncated_non.kind, truncated_non.code) == (NON, 0x8D)
+    assert len(recorder.deliveries) == 1
+
+
+async def test_a_truncated_datagram_that_is_no_request_is_not_answered() -> None:
+    async with serving(Recorder()) as server:
+        with Sensor(server.port) as sensor:
+            sensor.send(datagram(RST, 0, 9, b"", (), b"x" * 9_000))
+            sensor.send(datagram(CON, 0x45, 9, b"", (), b"x" * 9_000))
+            await sensor.expect_silence()
+
+
+def test_a_diagnostic_is_cut_between_two_characters() -> None:
+    cut = diagnostic("é" * 40)
+    assert len(cut) == DIAGNOSTIC_BYTES_MAX
+    assert diagnostic("a" + "é" * 40).decode() == "a" + "é" * 31

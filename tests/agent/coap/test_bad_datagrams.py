@@ -1,0 +1,160 @@
+"""Random and mutated datagrams by the thousand, and floods of odd ones: the agent lives, and no event is missed."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from simulators.services.process import Process
+from tests.agent.coap.sensor import BLOCK1, CON, GET, NON, POST, PUT, URI_PATH, datagram
+from tests.agent.mqtt.agents import stored
+from tests.support.agent_process import agent_process
+
+SEED = 7252
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+CHUNK = 64
+"""Bad datagrams between two events; the ack of each paces the flood."""
+JOURNAL_LINES_MAX = 100
+GROWTH_BYTES_MAX = 12 << 20
+"""In the second half: answers and hints have reached their bounds by then. What is left is the index of the changed
+events that are events all the same."""
+TRIES, TRY_SECONDS = 30, 4.0
+
+
+@dataclass(slots=True)
+class Gateway:
+    process: Process
+    folder: Path
+    port: int
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) * 1024
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Gateway]:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
+        '[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+    )
+    with agent_process(file) as process:
+        process.start()
+        process.wait_for_log("agent=ready")
+        found = re.search(r"coap=\[::1\]:(\d+)", process.log())
+        assert found
+        yield Gateway(process, tmp_path, int(found[1]))
+
+
+class Sensor:
+    """Sends each event until it is acked, as a sensor does."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        self._socket.connect(("::1", port))
+        self._socket.settimeout(TRY_SECONDS)
+        self.acked: list[int] = []
+
+    def deliver(self) -> None:
+        number = len(self.acked) + 1
+        request = event(number)
+        for _ in range(TRIES):
+            self._socket.send(request)
+            if self._is_acked(request):
+                self.acked.append(number)
+                return
+        raise AssertionError(f"event {number} is not acked (seed {SEED})")
+
+    def _is_acked(self, request: bytes) -> bool:
+        try:
+            while (answer := self._socket.recv(2_048))[2:4] != request[2:4]:
+                pass
+        except TimeoutError:
+            return False
+        assert answer[1] == 0x44, f"seed {SEED}: {answer!r}"
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def event(number: int) -> bytes:
+    body = b'{"device":"%s","id":%d,"boot":1,"data":{"n":%d}}' % (DEVICE.encode(), number, number)
+    return datagram(CON, POST, number % 65_536, number.to_bytes(4, "big"), ((URI_PATH, b"e"), (12, b"\x32")), body)
+
+
+def bad(random: Random) -> bytes:
+    """Random bytes, or an event with some of its bytes overwritten, left out or put in."""
+    if random.random() < 0.3:
+        return random.randbytes(random.randrange(80))
+    raw = bytearray(event(random.randrange(1 << 30, 1 << 31)))
+    for _ in range(random.randrange(1, 5)):
+        at = random.randrange(len(raw) + 1)
+        raw[at : at + random.randrange(3)] = random.randbytes(random.randrange(3))
+    return bytes(raw)
+
+
+def odd(number: int) -> bytes:
+    """Give what only aiocoap can answer: discovery, another method, the first block of an upload that never goes on."""
+    core = ((URI_PATH, b".well-known"), (URI_PATH, b"core"))
+    token = number.to_bytes(4, "big")
+    return (
+        datagram(CON, GET, number % 65_536, token, core),
+        datagram(NON, PUT, number % 65_536, token, ((URI_PATH, b"e"),), b"x"),
+        datagram(CON, POST, number % 65_536, token, ((URI_PATH, b"e"), (BLOCK1, b"\x0a")), bytes(64)),
+    )[number % 3]
+
+
+def survive(agent: Gateway, datagrams: int) -> None:
+    """Send so many bad datagrams with events between them, and look at what has become of the agent."""
+    random = Random(SEED)
+    sensor, settled = Sensor(agent.port), 0
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
+        stranger.connect(("::1", agent.port))
+        for chunk in range(datagrams // CHUNK):
+            for _ in range(CHUNK):
+                stranger.send(bad(random))
+            sensor.deliver()
+            if chunk == datagrams // CHUNK // 2:
+                settled = agent.resident_bytes()
+    sensor.close()
+    assert agent.process.alive
+    growth = agent.resident_bytes() - settled
+    assert growth < GROWTH_BYTES_MAX, f"{growth} bytes more"
+    assert len(agent.process.log().splitlines()) < JOURNAL_LINES_MAX
+    assert "Traceback" not in agent.process.log()
+    assert agent.process.terminate() == 0
+    own = [found["id"] for found in stored(agent.folder) if found["device"] == DEVICE and found.get("boot") == 1]
+    taken = [number for number in own if isinstance(number, int) and number < 1 << 30]
+    assert [number for number in taken if number in set(sensor.acked)] == sensor.acked
+
+
+def test_twenty_thousand_bad_datagrams_leave_the_agent_alive_and_every_event_stored(agent: Gateway) -> None:
+    survive(agent, 20_000)
+
+
+@pytest.mark.heavy
+def test_a_million_bad_datagrams_leave_the_agent_alive_its_memory_flat_and_every_event_stored(agent: Gateway) -> None:
+    survive(agent, 1_000_000)
+
+
+def test_ordinary_events_are_all_acked_beside_a_flood_of_odd_requests(agent: Gateway) -> None:
+    sensor, number = Sensor(agent.port), 0
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
+        stranger.connect(("::1", agent.port))
+        for _ in range(300):
+            for _ in range(20):
+                number += 1
+                stranger.send(odd(number))
+            sensor.deliver()
+    sensor.close()
+    assert agent.process.terminate() == 0
+    assert [found["id"] for found in stored(agent.folder)] == list(range(1, 301))
+    assert agent.process.log().count("shedding") <= 1

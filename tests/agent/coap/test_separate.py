@@ -1,0 +1,162 @@
+"""Answers that come too late for the ACK."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from agent.coap.counters import Counters
+from agent.coap.endpoint import endpoint_of
+from agent.coap.separate import SeparateResponses
+from agent.coap.tuning import Tuning
+from agent.delivery import Answer, Status
+from tests.agent.coap.recorder import DURABLE, Recorder
+from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Heard, Sensor, datagram, post
+from tests.agent.coap.serving import serving
+from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.support.waiting import until
+
+SOON = Tuning(empty_ack_seconds=0.02, ack_timeout_seconds=0.02, ack_random_factor=1.1)
+PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
+
+ENDPOINT = endpoint_of(("::1", 5_683, 0, 0), b"")
+A_MOMENT = 0.2
+"""More than the machine takes for a step, less than any wait."""
+
+
+class Chance(Random):
+    """Always the same factor."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
+    def uniform(self, a: float, b: float) -> float:
+        assert (a, b) == (1, Tuning().ack_random_factor)
+        return self._factor
+
+
+both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
+
+
+def settled(kind: int, mid: int) -> bytes:
+    return datagram(kind, 0, mid, b"")
+
+
+@both_paths
+@pytest.mark.parametrize("kind", [ACK, RST])
+async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: bool, kind: int) -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, SOON, fast=fast) as server:
+        with Sensor(server.port) as sensor:
+            assert await sensor.ask(post(mid=5, token=b"tok")) == Heard(ACK, 0, 5, b"", b"")
+            recorder.respond()
+            first = await sensor.hear()
+            assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
+            assert await sensor.hear() == first
+            sensor.send(settled(kind, first.mid))
+            await sensor.expect_silence()
+
+
+async def test_an_answer_that_nobody_acknowledges_is_given_up() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, SOON) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post(mid=5))
+            recorder.respond()
+            answers = [await sensor.hear() for _ in range(1 + SOON.retransmits_max)]
+            assert len(set(answers)) == 1
+            await until(lambda: server.counters.given_up == 1, "the answer is given up")
+            await sensor.expect_silence()
+        assert (server.counters.separate, server.counters.retransmitted) == (1, 4)
+
+
+async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server:
+        with Sensor(server.port) as sensor:
+            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0, 5, b"", b"")
+            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0, 5, b"", b"")
+            recorder.respond()
+            answer = await sensor.hear()
+            sensor.send(settled(ACK, answer.mid))
+            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0x44, 5, b"\x01", b"")
+    assert len(recorder.deliveries) == 1
+
+
+async def test_a_late_refusal_is_told_and_not_remembered() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server:
+        with Sensor(server.port) as sensor:
+            await sensor.ask(post(mid=5))
+            recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
+            late = await sensor.hear()
+            assert (late.kind, late.code) == (CON, 0xA3)
+            sensor.send(settled(ACK, late.mid))
+            sensor.send(post(mid=5))
+            await recorder.received(2)
+            recorder.respond()
+            while (await sensor.hear()).code != 0x44:
+                pass
+
+
+async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server:
+        with Sensor(server.port) as sensor:
+            sensor.send(post(mid=5, kind=NON))
+            assert await sensor.ask(post(mid=6)) == Heard(
+                ACK, 0, 6, b"", b""
+            )  # the later one's empty ACK: no other came
+            sensor.send(post(mid=5, kind=NON))
+            await sensor.expect_silence()
+            recorder.respond()
+            assert (await sensor.hear()).kind == NON
+
+
+async def test_requests_that_came_one_after_the_other_are_acknowledged_each_in_its_turn() -> None:
+    recorder = Recorder(answer=None)
+    async with serving(recorder, PATIENT) as server:
+        with Sensor(server.port) as sensor:
+            for mid in (5, 6, 7):
+                assert await sensor.ask(post(mid=mid)) == Heard(ACK, 0, mid, b"", b"")
+
+
+@pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
+async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> None:
+    """RFC 7252 section 4.2: the first lasts ACK_TIMEOUT to ACK_TIMEOUT * ACK_RANDOM_FACTOR seconds."""
+    tuning, counters, sent = Tuning(), Counters(), []
+    with SteppedLoop() as clock:
+        responses = SeparateResponses(lambda *what: sent.append(what), tuning, counters, Chance(chance))
+        responses.send(b"\x40\x44\x00\x07", ENDPOINT)
+        for transmissions, waits in enumerate((1, 2, 4, 8, 16), 1):
+            await clock.advance(tuning.ack_timeout_seconds * chance * waits - A_MOMENT)
+            assert (len(sent), len(responses), counters.given_up) == (transmissions, 1, 0)
+            await clock.advance(2 * A_MOMENT)
+        assert sent == [(b"\x40\x44\x00\x07", ENDPOINT)] * (1 + tuning.retransmits_max)
+        assert (len(responses), counters.given_up) == (0, 1)
+
+
+async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_work() -> None:
+    tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
+    recorder = Recorder(answer=None)
+    async with serving(recorder, tuning) as server:
+        with Sensor(server.port) as sensor, Sensor(server.port) as other:
+            late = []
+            for mid in range(3):
+                await sensor.ask(post(mid=mid))
+                recorder.respond()
+                late.append(await sensor.hear())
+            recorder.answer = DURABLE
+            assert (await other.ask(post(mid=8))).code == 0xA3
+            assert server.counters.refused == 1
+            sensor.send(settled(ACK, late[0].mid))
+            await sensor.expect_silence()
+            assert (await other.ask(post(mid=9))).code == CHANGED
+            assert (await other.ask(post(mid=10))).code == CHANGED
+    assert len(recorder.deliveries) == 5
+
+
+def test_by_default_the_empty_ack_is_very_late() -> None:
+    assert Tuning().empty_ack_seconds >= 20

@@ -1,0 +1,41 @@
+"""One real broker for all tests of this folder, and a topic of its own for each."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import KafkaSide
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with Broker(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(broker: Broker) -> KafkaSide:
+    """Return a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
+    if broker.process.alive:
+        broker.resume()
+    else:
+        broker.start()
+    side = KafkaSide(broker.bootstrap_servers, f"events.{uuid4().hex}")
+    side.create_topic()
+    return side
+
+
+@pytest.fixture
+def gateway(kafka: KafkaSide) -> str:
+    """Return a gateway of this test's own: its name is its transactional id."""
+    return f"gw-{kafka.topic}"
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "agent")

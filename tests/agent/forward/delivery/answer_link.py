@@ -1,0 +1,124 @@
+"""A TCP link that reads Kafka's frames: answers can be held back, lost or changed, and requests be lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from enum import IntEnum
+from types import TracebackType
+
+from tests.agent.forward.tcp_link import TcpLink
+
+LENGTH_BYTES = 4
+CORRELATION = slice(0, 4)
+"""Where an answer says which request it belongs to."""
+HELD_SECONDS_MAX = 120.0
+"""A test that forgets to release an answer ends all the same."""
+
+
+class Request(IntEnum):
+    """Kinds of requests, by Kafka's own numbers (`api_key`)."""
+
+    PRODUCE = 0
+    LIST_OFFSETS = 2
+    METADATA = 3
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+
+
+class AnswerLink(TcpLink):
+    """Carry connections to one broker, frame by frame."""
+
+    def __init__(self, port: int, target: int) -> None:
+        super().__init__(port, target)
+        self._open = threading.Event()
+        self._open.set()
+        self._held: Request | None = None
+        self._lost: Request | None = None
+        self._lost_request: Request | None = None
+        self._change: Callable[[bytes], bytes] | None = None
+        self.caught = threading.Event()
+        """Set once something was held back, lost or changed."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.set()
+        super().__exit__(kind, error, trace)
+
+    def hold(self, kind: Request) -> None:
+        """Hold back all answers of a kind; those behind them on the same connection wait, too."""
+        self.caught.clear()
+        self._open.clear()
+        self._held = kind
+
+    def release(self) -> None:
+        """Let through what is held, to connections that are still there, and whatever comes."""
+        self._held = None
+        self._open.set()
+
+    def lose(self, kind: Request) -> None:
+        """Lose the next answer of a kind together with its connection."""
+        self.caught.clear()
+        self._lost = kind
+
+    def lose_request(self, kind: Request) -> None:
+        """Lose the next request of a kind together with its connection; other connections go on."""
+        self.caught.clear()
+        self._lost_request = kind
+
+    def change_produced(self, change: Callable[[bytes], bytes]) -> None:
+        """Change the next answer to records that were sent."""
+        self.caught.clear()
+        self._change = change
+
+    def _begin(self, near: socket.socket, far: socket.socket) -> None:
+        asked: dict[bytes, int] = {}
+        threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
+        threading.Thread(target=self._carry, args=(far, near, self._answer, asked), daemon=True).start()
+
+    def _carry(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        pass_on: Callable[[bytes, dict[bytes, int]], bytes | None],
+        asked: dict[bytes, int],
+    ) -> None:
+        """Carry frames one way until either end is gone, or one of them is to be lost."""
+        with suppress(OSError), source.makefile("rb") as frames:
+            while len(length := frames.read(LENGTH_BYTES)) == LENGTH_BYTES:
+                frame = pass_on(frames.read(int.from_bytes(length)), asked)
+                if frame is None:
+                    break
+                sink.sendall(length + frame)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
+        kind = asked[frame[4:8]] = int.from_bytes(frame[:2])
+        if kind == self._lost_request:
+            self._lost_request = None
+            self.caught.set()
+            return None
+        return frame
+
+    def _answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
+        """Return what is to be passed on; None where the answer is lost."""
+        kind = asked.pop(frame[CORRELATION])
+        if kind == self._lost:
+            self._lost = None
+            self.caught.set()
+            return None
+        if kind == self._held:
+            self.caught.set()
+            self._open.wait(HELD_SECONDS_MAX)
+        if kind == Request.PRODUCE and self._change is not None:
+            change, self._change = self._change, None
+            self.caught.set()
+            return change(frame)
+        return frame

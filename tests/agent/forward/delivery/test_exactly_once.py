@@ -1,0 +1,221 @@
+"""Exactly once into the topic: a reader of what is committed sees each label once, whatever dies in between."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+
+import pytest
+from confluent_kafka import Producer
+
+from agent.clock import SystemClock
+from agent.forward.delivery.transaction import read_intent
+from agent.forward.forwarder import Forwarder
+from agent.forward.kafka.health import CLONED, REACHABLE
+from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
+from agent.store.port import Batch, OutboxError
+from agent.telemetry.links import LinkName, Links
+from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+MODE = "exactly-once"
+
+
+class DeathError(Exception):
+    """Stands for the end of the agent at this point."""
+
+
+class MortalOutbox(MemoryOutbox):
+    """Dies when it is told to, before or after a step."""
+
+    before_intent = after_intent = before_mark = after_mark = False
+
+    def set_fact(self, name: str, value: str) -> None:
+        self._die("before_intent", name == TRANSACTION_INTENT)
+        super().set_fact(name, value)
+        self._die("after_intent", name == TRANSACTION_INTENT)
+
+    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
+        self._die("before_mark")
+        super().mark_forwarded(batch, note)
+        self._die("after_mark")
+
+    def _die(self, step: str, here: bool = True) -> None:
+        if here and getattr(self, step):
+            setattr(self, step, False)
+            raise DeathError(step)
+
+
+def run_until_death(kafka: KafkaSide, outbox: MemoryOutbox, gateway: str) -> None:
+    with pytest.raises(DeathError):
+        Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Links(SystemClock()), Random(7)).run(
+            threading.Event()
+        )
+
+
+def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(3_000))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        for start in range(3_000, 4_000, 100):
+            outbox.append(*readings(100, start))
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+    intent = read_intent(outbox.fact(TRANSACTION_INTENT))
+    assert intent is not None
+    assert outbox.fact(TRANSACTION_SETTLED) == str(intent.marker.number)
+
+
+@pytest.mark.parametrize("step", ["before_intent", "after_intent", "before_mark", "after_mark"])
+def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaSide, gateway: str, step: str) -> None:
+    outbox = MortalOutbox()
+    outbox.append(*readings(500))
+
+    for opening in range(1, 4):
+        setattr(outbox, step, True)
+        run_until_death(kafka, outbox, gateway)
+        outbox.reopen(f"{opening:016x}")
+        outbox.append(*readings(200, 500 + 200 * opening))
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MortalOutbox()
+    outbox.append(*readings(10))
+    outbox.before_mark = True
+    run_until_death(kafka, outbox, gateway)
+    outbox.give_up(4, "dropped")
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert [(batch.first, batch.last) for batch in outbox.forwarded()] == [(1, 3), (5, 10)]
+    assert len(kafka.records()) == 10
+
+
+def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restart(
+    kafka: KafkaSide, gateway: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+    outbox.return_batches(outbox.forwarded())
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert len(kafka.records()) == 20
+
+
+def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
+    kafka: KafkaSide, gateway: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    original, clone = MemoryOutbox(), MemoryOutbox()
+    original.append(*readings(10))
+
+    with forwarding(kafka.settings(MODE), original, gateway) as links:
+        wait_until_forwarded(original)
+        clone.reopen("c" * 16)
+        clone.append(*readings(10))
+        with forwarding(kafka.settings(MODE), clone, gateway):
+            wait_until_forwarded(clone)
+            original.append(*readings(10, 10))
+            wait_until(lambda: links.state(LinkName.KAFKA) == CLONED, "the original stops")
+            clone.append(*readings(10, 10))
+            wait_until_forwarded(clone)
+        assert original.new == 10
+        assert "end it, or give one of the two another gateway.id" in (original.fact(FORWARDER_STOPPED) or "")
+    assert caplog.text.count("kafka=cloned") == 1
+
+    with forwarding(kafka.settings(MODE), original, gateway):
+        wait_until_forwarded(original)
+    assert original.fact(FORWARDER_STOPPED) == ""
+
+
+def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway) as links:
+        wait_until_forwarded(outbox)
+        for start in (10, 20):
+            other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
+            other.init_transactions(60)
+            outbox.append(*readings(10, start))
+            wait_until_forwarded(outbox)
+        assert links.state(LinkName.KAFKA) == REACHABLE
+
+    assert_each_once(kafka, outbox)
+
+
+def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
+    kafka: KafkaSide, gateway: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer, backup = MemoryOutbox(), MemoryOutbox()
+    newer.append(*readings(10))
+    with forwarding(kafka.settings(MODE), newer, gateway):
+        wait_until_forwarded(newer)
+
+    backup.reopen("b" * 16)
+    backup.append(*readings(10))
+    with forwarding(kafka.settings(MODE), backup, gateway):
+        wait_until_forwarded(backup)
+
+    assert "marker=foreign" in caplog.text
+
+
+def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MortalOutbox()
+    outbox.append(*readings(10))
+    outbox.before_mark = True
+    run_until_death(kafka, outbox, gateway)
+    kafka.delete_topic()
+    anew = kafka.create_topic()
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert {batch.topic_id for batch in outbox.forwarded()} == {anew}
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
+def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
+    kafka: KafkaSide, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FullOutbox(MemoryOutbox):
+        full = True
+
+        def set_fact(self, name: str, value: str) -> None:
+            self._refuse()
+            super().set_fact(name, value)
+
+        def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+            self._refuse()
+            super().release(first, last, note)
+
+        def _refuse(self) -> None:
+            if self.full:
+                raise OutboxError("the store fails: database or disk is full")
+
+    outbox = FullOutbox()
+    outbox.append(*readings(100))
+    with forwarding(kafka.settings(mode), outbox, gateway):
+        wait_until(lambda: "disk is full" in caplog.text, "the refusal is said")
+        outbox.full = False
+        wait_until_forwarded(outbox)
+    assert_each_once(kafka, outbox)

@@ -1,0 +1,127 @@
+"""Exactly once where the broker and the topic change under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from confluent_kafka import Producer
+
+from agent.forward.delivery.session import Way
+from agent.forward.delivery.transaction import Intent, Marker
+from agent.forward.delivery.transaction_recovery import end_what_hangs
+from agent.store.facts import TRANSACTION_INTENT
+from agent.store.port import Batch, Offsets
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import PARTITIONS, KafkaSide
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+MODE = "exactly-once"
+
+
+@pytest.mark.heavy
+def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaSide, gateway: str) -> None:
+    class SlowOutbox(MemoryOutbox):
+        slow = True
+
+        def set_fact(self, name: str, value: str) -> None:
+            super().set_fact(name, value)
+            if name == TRANSACTION_INTENT and self.slow:
+                self.slow = False
+                wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the broker ends the transaction")
+
+    outbox = SlowOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+
+    assert not outbox.slow
+    assert sum(kafka.ends().values()) > 200, "the first transaction's records are there, aborted"
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+@pytest.mark.parametrize("mode", [MODE, "at-least-once"])
+def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaSide, gateway: str, mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(1_000))
+
+    with forwarding(kafka.settings(mode, topic_metadata_refresh_interval_ms="500"), outbox, gateway):
+        wait_until_forwarded(outbox)
+        kafka.add_partitions(PARTITIONS + 4)
+
+        def came_to_the_new_ones() -> bool:
+            outbox.append(*readings(100, len(outbox.stored())))
+            wait_until_forwarded(outbox)
+            return any(number >= PARTITIONS for batch in outbox.forwarded() for number in batch.partitions)
+
+        wait_until(came_to_the_new_ones, "a record is in a new partition")
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(1))
+    label = outbox.stored()[0].label
+    batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
+    way = cast("Way", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
+    producer.init_transactions(60)
+
+    end_what_hangs(way, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
+
+    wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")
+    assert kafka.records() == []
+
+
+def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
+    other.init_transactions(60)
+    other.begin_transaction()
+    for number in range(PARTITIONS):
+        other.produce(kafka.topic, b"open", partition=number)
+    other.flush(60)
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until(lambda: kafka.marker(gateway) is not None, "the transaction is committed")
+        assert outbox.new == 10
+        other.abort_transaction(60)
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+
+
+# A broker that comes back may call a transaction committed and leave it open in the topic
+# (agent/forward/delivery/transaction_recovery.py).
+@pytest.mark.parametrize(
+    "end",
+    [Broker.stop, Broker.kill, *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)]],
+)
+def test_a_broker_that_goes_and_comes_back_gets_each_once(
+    broker: Broker, kafka: KafkaSide, gateway: str, end: Callable[[Broker], None]
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until(lambda: outbox.new < 5_000, "some events are marked")
+        end(broker)
+        outbox.append(*readings(1_000, 5_000))
+        broker.start()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)

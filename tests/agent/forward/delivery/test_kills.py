@@ -1,0 +1,119 @@
+"""SIGKILL at every step of a batch: exactly once each label is there once, at most once never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Set
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.config.settings import IdentitySettings, StoreSettings
+from agent.status import read_status
+from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
+from agent.store.read.events import Epochs
+from agent.store.schema import database, tables
+from contract.event import Event
+from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.delivery.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
+from tests.agent.store.stores import HandClock, accept
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_for_count
+
+SECONDS_PER_KILL_MAX = 20
+EVENTS_A_COMMIT = 500
+
+pytestmark = pytest.mark.kafka
+
+
+KILLS = pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.heavy)])
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """What is left of many lives of an agent, the last of which has forwarded everything."""
+
+    labels: Set[tuple[str, int]]
+    """Of all events that were stored."""
+    seen: Counter[tuple[str, int]]
+    """How often each is in the topic."""
+    log: str
+    maybe_lost: int
+
+
+async def live_and_die(kafka: KafkaSide, gateway: str, folder: Path, delivery: str, kills: int) -> Lives:
+    """Kill an agent again and again, at random steps of its work, and let the last one end it."""
+    configuration = folder / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
+        f'[http]\nenabled = false\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n'
+        f'topic = "{kafka.topic}"\ndelivery = "{delivery}"\n'
+    )
+    clock = HandClock()
+    async with EventStore(folder / "state", gateway, StoreSettings(), IdentitySettings(), clock) as store:
+        for first in range(0, kills * BATCHES_MAX * EVENTS_PER_BATCH, EVENTS_A_COMMIT):
+            events = [Event(f"d{number % 7}", id=number, data={}) for number in range(first, first + EVENTS_A_COMMIT)]
+            await accept(store, clock, *events)
+    labels = stored_labels(folder / "state" / FILE_NAME)
+
+    seed = random.randrange(1 << 32)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.agent.forward.delivery.self_killing_agent",
+        str(configuration),
+        str(kills),
+        str(seed),
+    ]
+    seconds = 120 + kills * SECONDS_PER_KILL_MAX
+    lives = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, timeout=seconds
+    )
+    print(f"seed={seed}", lives.stdout, lives.stderr[-5_000:])
+    assert lives.returncode == 0
+    assert lives.stdout.count("signal=9") == kills
+    with agent_process(configuration) as agent:
+        agent.start()
+        wait_for_count(lambda: read_status(folder / "state", gateway).events.new, 0, "all is forwarded")
+        agent.terminate()
+
+    seen = Counter((header(one, "ce_epoch").decode(), int(header(one, "ce_sequence"))) for one in kafka.records())
+    return Lives(labels, seen, lives.stderr, read_status(folder / "state", gateway).maybe_lost)
+
+
+def stored_labels(store: Path) -> Set[tuple[str, int]]:
+    with closing(database.open_for_reading(store)) as connection:
+        epochs, end = Epochs.load(connection), tables.last_position(connection)
+    labels = (epochs.label(position) for position in range(1, end + 1))
+    return {(label.epoch, label.sequence) for label in labels}
+
+
+@KILLS
+async def test_each_label_is_there_once_whenever_the_agent_is_killed(
+    kafka: KafkaSide, gateway: str, tmp_path: Path, kills: int
+) -> None:
+    lives = await live_and_die(kafka, gateway, tmp_path, "exactly-once", kills)
+
+    assert Counter(lives.seen.values()) == Counter({1: len(lives.seen)})
+    assert set(lives.seen) == lives.labels
+    assert lives.log.count("recovered=") > 0
+
+
+@KILLS
+async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounted_whenever_the_agent_is_killed(
+    kafka: KafkaSide, gateway: str, tmp_path: Path, kills: int
+) -> None:
+    lives = await live_and_die(kafka, gateway, tmp_path, "at-most-once", kills)
+
+    missing = lives.labels - set(lives.seen)
+    print(f"missing={len(missing)} maybe_lost={lives.maybe_lost}")
+    assert set(lives.seen.values()) == {1}
+    assert set(lives.seen) <= lives.labels
+    assert len(missing) <= lives.maybe_lost <= kills * EVENTS_PER_BATCH

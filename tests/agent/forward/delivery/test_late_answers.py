@@ -1,0 +1,202 @@
+"""Answers of a broker that come after the client has given them up, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from agent.config.settings import KafkaSettings
+from agent.forward.delivery.at_least_once import AtLeastOnce
+from agent.forward.delivery.exactly_once import ExactlyOnce
+from agent.forward.delivery.in_doubt import Account
+from agent.forward.kafka.client import producer_config
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.delivery.answer_link import AnswerLink, Request
+from tests.agent.forward.delivery.test_at_most_once import account, unsettled
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count, wait_until
+
+pytestmark = pytest.mark.kafka
+
+LATER = 100
+EXPIRY_MS, SOCKET_MS = "1500", "10000"
+"""An event expires while its connection, and the answer on it, live on."""
+NOT_IDEMPOTENT = {"enable.idempotence": "false"}
+TRANSACTIONAL = [
+    Request.PRODUCE,
+    Request.INIT_PRODUCER_ID,
+    Request.ADD_PARTITIONS_TO_TXN,
+    Request.TXN_OFFSET_COMMIT,
+    Request.END_TXN,
+    Request.LIST_OFFSETS,
+]
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
+    """Yield a broker that says its address is the link's, the port where it listens, and the link's."""
+    listens, says = ports.free(2)
+    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
+        yield broker, listens, says
+
+
+@pytest.fixture
+def link(linked: tuple[Broker, int, int]) -> Iterator[AnswerLink]:
+    _, listens, says = linked
+    with AnswerLink(says, listens) as link:
+        yield link
+
+
+@pytest.fixture
+def kafka(linked: tuple[Broker, int, int]) -> KafkaSide:
+    side = KafkaSide(linked[0].bootstrap_servers, f"late.{uuid4().hex}")
+    side.create_topic()
+    return side
+
+
+def settings(linked: tuple[Broker, int, int], kafka: KafkaSide, mode: str, **properties: str) -> KafkaSettings:
+    dotted = {name.replace("_", "."): value for name, value in properties.items()}
+    return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, mode, dotted)
+
+
+@pytest.mark.parametrize(
+    "socket_ms",
+    [
+        pytest.param(SOCKET_MS, id="on the same connection"),
+        pytest.param("1000", id="on one that was given up", marks=pytest.mark.heavy),
+    ],
+)
+def test_an_ack_that_comes_after_its_events_have_expired_is_none_and_they_are_sent_again(
+    linked: tuple[Broker, int, int],
+    link: AnswerLink,
+    kafka: KafkaSide,
+    socket_ms: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(LATER))
+    chosen = settings(linked, kafka, "at-least-once", message_timeout_ms=EXPIRY_MS, socket_timeout_ms=socket_ms)
+
+    with forwarding(chosen, outbox, silence_ms=60_000):
+        wait_until_forwarded(outbox)
+        link.hold(Request.PRODUCE)
+        outbox.append(*readings(LATER, LATER))
+        wait_until(lambda: "kafka=failing" in caplog.text, "the events expire")
+        assert sum(kafka.ends().values()) > LATER, "the broker has taken some: no more are sent than five unanswered"
+        assert (outbox.new, outbox.given_up) == (LATER, {})
+        link.release()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+
+
+@pytest.mark.heavy
+def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_meanwhile(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(LATER))
+
+    with forwarding(settings(linked, kafka, "at-least-once"), outbox):
+        wait_until_forwarded(outbox)
+        link.hold(Request.LIST_OFFSETS)
+        outbox.append(*readings(LATER, LATER))
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        assert outbox.new == LATER
+        link.release()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", TRANSACTIONAL, ids=lambda kind: kind.name)
+def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, kind: Request, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(LATER))
+
+    with forwarding(settings(linked, kafka, "exactly-once"), outbox, f"gw-{kafka.topic}", silence_ms=60_000):
+        if kind is not Request.INIT_PRODUCER_ID:
+            wait_until_forwarded(outbox)
+            outbox.append(*readings(LATER, LATER))
+        link.hold(kind)
+        outbox.append(*readings(LATER, 2 * LATER))
+        wait_until(lambda: "kafka=failing" in caplog.text or "kafka=unreachable" in caplog.text, "the client gives up")
+        assert link.caught.is_set()
+        assert outbox.given_up == {}
+        link.release()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(LATER))
+
+    with forwarding(settings(linked, kafka, "at-most-once"), outbox):
+        wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
+        link.hold(Request.METADATA)
+        outbox.append(*readings(LATER, LATER))
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        assert outbox.new == LATER
+        link.release()
+        wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
+        assert account(outbox) == Account()
+
+    assert_each_once(kafka, outbox)
+
+
+def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide) -> MemoryOutbox:
+    """Forward events; the broker takes the second batch, and its ack is lost with its connection."""
+    outbox = MemoryOutbox()
+    outbox.append(*readings(LATER))
+    with forwarding(settings(linked, kafka, "at-least-once"), outbox):
+        wait_until_forwarded(outbox)
+        link.lose(Request.PRODUCE)
+        outbox.append(*readings(LATER, LATER))
+        wait_until_forwarded(outbox)
+    assert link.caught.is_set()
+    return outbox
+
+
+def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide
+) -> None:
+    outbox = send_with_a_lost_ack(linked, link, kafka)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_a_mutant_without_idempotence_doubles_what_it_repeats(
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AtLeastOnce, "fixed", {**AtLeastOnce.fixed, **NOT_IDEMPOTENT})
+
+    outbox = send_with_a_lost_ack(linked, link, kafka)
+
+    with pytest.raises(AssertionError, match="doubled"):
+        assert_each_once(kafka, outbox)
+
+
+def test_a_transactional_mutant_without_idempotence_is_refused_by_the_client() -> None:
+    chosen = KafkaSettings("127.0.0.1:1", "events", "exactly-once")
+    fixed = {**ExactlyOnce(chosen, "gw-1").fixed, **NOT_IDEMPOTENT}
+    with pytest.raises(KafkaException, match="idempotence"):
+        Producer(producer_config(chosen, fixed))

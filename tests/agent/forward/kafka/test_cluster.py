@@ -1,0 +1,121 @@
+"""A cluster of three brokers: a leader that is lost, and too few that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from simulators.services.cluster import Cluster
+from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.receipts.test_poller import processed
+from tests.agent.forward.running import forwarding, receipting
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+MODES = ("at-least-once", "exactly-once")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka(cluster: Cluster) -> KafkaSide:
+    cluster.start()
+    side = KafkaSide(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
+    side.create_topic()
+    return side
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: KafkaSide, mode: str) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until(lambda: outbox.new < 5_000, "some events are marked")
+        lost = cluster.node(kafka.leader(0))
+        lost.kill()
+        outbox.append(*readings(1_000, 5_000))
+        wait_until_forwarded(outbox)
+        lost.start()
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
+    kafka.commit(None, kafka.receipt())
+    with receipting(kafka.settings(), outbox, f"gw-{mode}"):
+        wait_for_count(lambda: processed(outbox), 6_000, "all are processed, though leaders have changed")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
+    cluster: Cluster, kafka: KafkaSide, mode: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-{mode}"):
+        wait_until_forwarded(outbox)
+        for broker in cluster.brokers[:2]:
+            broker.kill()
+        reads = outbox.reads
+        outbox.append(*readings(100, 100))
+        wait_until(lambda: outbox.reads > reads, "it tries")
+        assert outbox.new == 100
+        cluster.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    if mode == "exactly-once":
+        assert_each_once(kafka, outbox)
+
+
+def await_leader(kafka: KafkaSide, number: int) -> None:
+    wait_until(lambda: kafka.leader(0) == number, f"node {number} leads")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(cluster: Cluster, mode: str) -> None:
+    cluster.start()
+    kafka = KafkaSide(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
+    kafka.partitions = 1
+    kafka.create_topic()
+    kafka.configure_topic("min.insync.replicas", "1")
+    kafka.configure_topic("unclean.leader.election.enable", "true")
+    leader = kafka.leader(0)
+    (follower,) = kafka.replicas(0) - {leader}
+    outbox = MemoryOutbox()
+    outbox.append(*readings(50))
+
+    with forwarding(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+        wait_until_forwarded(outbox)
+        cluster.node(follower).kill()
+        wait_until(lambda: kafka.in_sync(0) == {leader}, "the leader is alone")
+        outbox.append(*readings(50, 50))
+        wait_until_forwarded(outbox)
+        cluster.node(leader).kill()
+        cluster.node(follower).start()
+        await_leader(kafka, follower)
+        outbox.append(*readings(200, 100))
+        wait_until_forwarded(outbox)
+        cluster.start()
+        kafka.commit(None, kafka.receipt())
+        with receipting(kafka.settings(mode), outbox, f"gw-unclean-{mode}"):
+
+            def settled() -> bool:
+                if outbox.new == 0 and outbox.forwarded():
+                    kafka.commit(None, kafka.receipt())
+                return processed(outbox) == 300
+
+            wait_until(settled, "all are processed")
+
+    assert {sequence(record) for record in kafka.records()} == set(range(1, 301))

@@ -1,0 +1,170 @@
+"""Certificates that expire while a connection goes on, and are renewed only after it was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from agent.cli.doctor.finding import Condition
+from agent.cli.doctor.kafka import Connection, check_broker
+from agent.config.settings import KafkaSettings
+from agent.telemetry.links import LinkName, Links
+from simulators.services import ports
+from simulators.services.broker_settings import Listener
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.checks import assert_each_once
+from tests.agent.forward.delivery.test_at_most_once import unsettled
+from tests.agent.forward.events import readings
+from tests.agent.forward.kafka.certificates import Authority
+from tests.agent.forward.running import forwarding
+from tests.agent.forward.silent_link import SilentLink
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+MODES = ("at-least-once", "exactly-once", "at-most-once")
+EVENTS = 50
+LONG_SECONDS, SHORT_SECONDS = 3_600, 20
+"""The short one is long enough for a session to begin on a busy machine."""
+KEYSTORE = "listener.name.second.ssl.keystore.location"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[tuple[Broker, int, int]]:
+    """Yield a broker that wants client certificates, the port where it listens for them, and that of the link to it."""
+    listens, says = ports.free(2)
+    properties = {
+        "listener.name.second.ssl.keystore.type": "PEM",
+        KEYSTORE: authority.issue("broker.pem", LONG_SECONDS)[0],
+        "listener.name.second.ssl.truststore.type": "PEM",
+        "listener.name.second.ssl.truststore.location": authority.file,
+        "listener.name.second.ssl.client.auth": "required",
+    }
+    with Broker(tmp_path_factory.mktemp("secured"), Listener("SSL", listens, says, properties)) as broker:
+        yield broker, listens, says
+
+
+@pytest.fixture
+def kafka(secured: tuple[Broker, int, int]) -> KafkaSide:
+    side = KafkaSide(secured[0].bootstrap_servers, f"expired.{uuid4().hex}")
+    side.create_topic()
+    return side
+
+
+def settings(kafka: KafkaSide, port: int, mode: str, authority: Authority, own: Path) -> KafkaSettings:
+    properties = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.file),
+        "ssl.certificate.location": str(own),
+        "ssl.key.location": str(own),
+    }
+    if mode == "at-least-once":
+        properties["message.timeout.ms"] = "3000"  # so long may a session with old files last
+    return KafkaSettings(f"127.0.0.1:{port}", kafka.topic, mode, properties)
+
+
+def install(kafka: KafkaSide, keystore: Path) -> None:
+    """Let the broker use another certificate for new connections."""
+    entry = ConfigEntry(KEYSTORE, str(keystore), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+
+
+class Sender:
+    """Appends events, and waits for their way into the topic."""
+
+    def __init__(self, outbox: MemoryOutbox) -> None:
+        self._outbox = outbox
+
+    def append(self) -> None:
+        self._outbox.append(*readings(EVENTS, len(self._outbox.stored())))
+
+    def arrived(self) -> None:
+        wait_for_count(lambda: unsettled(self._outbox), 0, "everything has arrived")
+
+
+def wait_until_said(links: Links, settings: KafkaSettings) -> None:
+    """Wait until the link's state says that it is for a certificate; `doctor` says how to see which has expired."""
+
+    def said() -> bool:
+        report = links.reports()[LinkName.KAFKA]
+        return not report.state.up and "certificate" in report.reason
+
+    wait_until(said, "the link's state names the certificate")
+    finding, topic = check_broker(Connection.open(settings))
+    assert topic is None
+    assert finding.condition is Condition.WRONG
+    assert "certificate" in finding.text
+    assert "-enddate" in finding.hint
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_without_a_restart(
+    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaSide, gateway: str, mode: str
+) -> None:
+    _, listens, says = secured
+    own, expiry = authority.issue("gateway.pem", SHORT_SECONDS)
+    chosen = settings(kafka, says, mode, authority, own)
+    outbox = MemoryOutbox()
+    sender = Sender(outbox)
+
+    with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
+        sender.append()
+        sender.arrived()
+        wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
+        sender.append()
+        sender.arrived()
+        link.cut()
+        sender.append()
+        wait_until_said(links, chosen)
+        assert unsettled(outbox) == EVENTS
+        authority.issue("gateway.pem", LONG_SECONDS)
+        sender.arrived()
+
+    assert_each_once(kafka, outbox)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_another(
+    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaSide, gateway: str, mode: str
+) -> None:
+    _, listens, says = secured
+    own, _ = authority.issue("gateway.pem", LONG_SECONDS)
+    chosen = settings(kafka, says, mode, authority, own)
+    outbox = MemoryOutbox()
+    sender = Sender(outbox)
+    short, expiry = authority.issue("broker-short.pem", SHORT_SECONDS)
+    install(kafka, short)
+
+    with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
+        sender.append()
+        sender.arrived()
+        wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
+        sender.append()
+        sender.arrived()
+        link.cut()
+        sender.append()
+        wait_until_said(links, chosen)
+        assert unsettled(outbox) == EVENTS
+        install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
+        sender.arrived()
+
+    assert_each_once(kafka, outbox)

@@ -1,0 +1,112 @@
+"""The wall clock is set back while Kafka is away or at work: forwarding goes on at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.forward.errors import ClockSetBackError
+from agent.forward.kafka.wall_steps import STEP_MS_MAX, WallSteps
+from simulators.services.kafka import Broker
+from simulators.services.process import Command, Process
+from tests.agent.forward.broker import KafkaSide
+from tests.agent.store.stores import HandClock
+from tests.support.steppable_clock import SteppableClock
+from tests.support.waiting import wait_until
+
+HOURS = 3_600
+
+
+def test_only_a_clock_that_was_set_back_by_more_than_a_moment_is_noticed_and_once() -> None:
+    clock = HandClock()
+    steps = WallSteps(clock)
+    for step_ms in (STEP_MS_MAX, -STEP_MS_MAX, 10**9, -STEP_MS_MAX, -STEP_MS_MAX):
+        clock.pass_seconds(60)
+        clock.now += step_ms
+        steps.check()
+    clock.now -= STEP_MS_MAX + 1
+    with pytest.raises(ClockSetBackError, match="set back by 1 s"):
+        steps.check()
+    steps.check()
+
+
+class Gateway:
+    """An agent whose wall clock the test sets."""
+
+    def __init__(self, folder: Path, kafka: KafkaSide, delivery: str) -> None:
+        self.clock = SteppableClock(folder)
+        file = folder / "oncegate.toml"
+        file.write_text(
+            f'[gateway]\nid = "gw-1"\nstate_dir = "{folder}/state"\n[coap]\nenabled = false\n'
+            f'[http]\nbind = "127.0.0.1:0"\n[receipts]\npoll_seconds = 0.3\n[kafka]\ndelivery = "{delivery}"\n'
+            f'bootstrap_servers = "{kafka.bootstrap_servers}"\ntopic = "{kafka.topic}"\n'
+        )
+        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file))
+        self.process = Process(Command("agent", command, folder / "agent.log", environment=self.clock.environment))
+        self._sent = 0
+
+    def _url(self, path: str) -> str:
+        place = self.process.log().split("agent=ready", 1)[1].split("http=", 1)[1].split()[0]
+        return f"http://{place}/api/v1/{path}"
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            self._sent += 1
+            body = json.dumps({"device": "d", "id": self._sent, "data": {"n": self._sent}}).encode()
+            request = urllib.request.Request(self._url("events"), body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert answer.status == 200
+
+    def has_forwarded_all(self) -> bool:
+        """Whether Kafka has all that was sent; a status that is shared with an earlier reader has not accepted all."""
+        with urllib.request.urlopen(self._url("status"), timeout=30) as answer:
+            status = json.load(answer)
+        return bool(status["accepted"] == self._sent and status["events"]["new"] == 0)
+
+
+@contextmanager
+def running(gateway: Gateway) -> Iterator[None]:
+    with gateway.process:
+        gateway.process.wait_for_log("agent=ready")
+        yield
+
+
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
+    broker: Broker, kafka: KafkaSide, tmp_path: Path, delivery: str
+) -> None:
+    gateway = Gateway(tmp_path, kafka, delivery)
+    with running(gateway):
+        gateway.send(5)
+        wait_until(gateway.has_forwarded_all, "the first are forwarded")
+        for hours in (2, 5):
+            broker.kill()
+            gateway.send(20)
+            wait_until(lambda: "kafka=unreachable" in gateway.process.log(), "it notices that Kafka is away")
+            gateway.clock.set(-hours * HOURS)
+            gateway.send(5)
+            broker.start()
+            wait_until(gateway.has_forwarded_all, "everything is forwarded", seconds=90)
+
+
+@pytest.mark.kafka
+@pytest.mark.heavy
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_clock_that_is_set_back_and_forth_at_work_delays_nothing(
+    kafka: KafkaSide, tmp_path: Path, delivery: str
+) -> None:
+    gateway = Gateway(tmp_path, kafka, delivery)
+    with running(gateway):
+        for seconds in (0, -HOURS, 5 * HOURS, 0, -24 * HOURS, -25 * HOURS, 0):
+            gateway.send(30)
+            gateway.clock.set(seconds)
+            gateway.send(30)
+            wait_until(gateway.has_forwarded_all, f"everything is forwarded after {seconds}", seconds=90)

@@ -1,0 +1,367 @@
+"""Receipts against a real broker: the true one counts, and none of the false ones."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from agent.config.settings import KafkaSettings
+from agent.forward.kafka.health import FAILING
+from agent.forward.receipts.hold import read_hold
+from agent.forward.receipts.poller import FLOWING, HELD
+from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.port import Batch, Offsets, OutboxError
+from agent.telemetry.links import LinkName
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import GROUP, KafkaSide
+from tests.agent.forward.checks import wait_until_forwarded
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding, receipting
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_for_count, wait_until
+
+EVENTS = 50
+
+
+class CountingOutbox(MemoryOutbox):
+    """Counts how often it was asked for what is outstanding: one poll each."""
+
+    polls = 0
+
+    def forwarded(self) -> Sequence[Batch]:
+        self.polls += 1
+        return super().forwarded()
+
+
+@pytest.fixture
+def outbox(kafka: KafkaSide) -> CountingOutbox:
+    """Give an outbox whose events the topic has."""
+    outbox = CountingOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+    return outbox
+
+
+def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
+    """Wait until polls have begun and ended after this moment."""
+    before = outbox.polls
+    wait_for_count(lambda: outbox.polls - before, polls + 1, "polls", or_more=True)
+
+
+def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
+    """Give each partition's leader epoch as the batches remember it."""
+    return {
+        number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
+    }
+
+
+def processed(outbox: MemoryOutbox) -> int:
+    return sum(batch.last - batch.first + 1 for batch in outbox.processed)
+
+
+@pytest.mark.kafka
+def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert outbox.fact(RECEIPTS_TABLE) == "table-1"
+
+
+@pytest.mark.kafka
+def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        hold = read_hold(outbox.fact(RECEIPTS_HELD))
+        assert hold is not None
+        assert "foreign consumer" in hold.reason
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent are told")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
+def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox, any_commit=True):
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert outbox.fact(RECEIPTS_TABLE) is None
+
+
+@pytest.mark.kafka
+def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(10**12, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
+def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.commit(None, kafka.receipt(), leader_epochs={})
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: "receipts=held" in caplog.text or processed(outbox) > 0, "it is judged")
+        assert processed(outbox) == 0
+        hold = read_hold(outbox.fact(RECEIPTS_HELD))
+        assert hold is not None
+        assert "names no leader epoch" in hold.reason
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert "receipts=flowing" in caplog.text
+
+
+@pytest.mark.kafka
+def test_another_table_holds_until_it_says_that_it_succeeds(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.set_fact(RECEIPTS_TABLE, "table-1")
+    kafka.commit(None, kafka.receipt("table-2"))
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        assert caplog.text.count("receipts=held") == 1
+        kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert outbox.fact(RECEIPTS_TABLE) == "table-2"
+
+
+@pytest.mark.kafka
+def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    first = max(kafka.ends().values())
+    kafka.commit(first, kafka.receipt(first=first))
+
+    with receipting(kafka.settings(), outbox) as links:
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
+
+    assert processed(outbox) == 0
+    assert links.state(LinkName.RECEIPTS) == FLOWING
+
+
+@pytest.mark.kafka
+def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.delete_topic()
+    anew = kafka.create_topic()
+
+    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
+        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_receipts_of_the_topic_before_it_was_recreated_hold(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_the_old = kafka.receipt("table-0")
+    kafka.delete_topic()
+    anew = kafka.create_topic()
+
+    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
+        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
+        kafka.commit(None, of_the_old)
+        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
+        assert processed(outbox) == 0
+        assert outbox.fact(RECEIPTS_TABLE) is None
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, kafka.receipt(), group=f"{GROUP}-copy")
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_a_console_consumer_in_the_group_gives_no_receipt(
+    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka.consume_as_anybody()
+
+    with receipting(kafka.settings(), outbox):
+        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, kafka.receipt())
+    kafka.abort_commit(kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(0, kafka.receipt())
+    kafka.forget_offsets()
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        assert processed(outbox) == 0
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+@pytest.mark.kafka
+def test_records_that_outlived_their_leader_are_read_back_and_receipted(
+    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox
+) -> None:
+    before = leaders(outbox)
+    assert before == kafka.leader_epochs()
+    broker.kill()
+    broker.start()
+    kafka.commit(None, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+    assert before != kafka.leader_epochs()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("grows_again", [False, True])
+def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
+    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox, grows_again: bool
+) -> None:
+    broker.kill()
+    for log in broker.data_folder.glob(f"{kafka.topic}-*/*.log"):
+        log.write_bytes(b"")
+    broker.start()
+    if grows_again:
+        other = MemoryOutbox()
+        other.append(*readings(EVENTS * 2))
+        with forwarding(kafka.settings(), other, "gw-2"):
+            wait_until_forwarded(other)
+    kafka.commit(None, kafka.receipt())
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_count(lambda: outbox.new, EVENTS, "all are returned")
+
+    assert processed(outbox) == 0
+
+
+@pytest.mark.kafka
+def test_after_a_poll_that_nobody_answered_another_client_asks(
+    broker: Broker,
+    kafka: KafkaSide,
+    outbox: CountingOutbox,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("group", "topic"):
+        monkeypatch.setattr(f"agent.forward.{module}.REQUEST_SECONDS_MAX", 1.0)
+
+    with receipting(kafka.settings(), outbox):
+        wait_for_polls(outbox)
+        broker.kill()
+        wait_until(lambda: "receipts=unreachable" in caplog.text, "nobody answers")
+        broker.start()
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
+
+
+def test_it_asks_only_while_something_is_outstanding() -> None:
+    nobody = KafkaSettings("127.0.0.1:1")
+    outbox = CountingOutbox()
+
+    with receipting(nobody, outbox):
+        wait_for_polls(outbox)  # a poll that asks would be stuck, since nobody answers
+        outbox.append(*readings(1))
+        outbox.mark_forwarded(Batch(1, 1, "topic-1", {0: Offsets(0, 0)}))
+        before = outbox.polls
+        wait_until(lambda: outbox.polls > before, "a poll that asks")
+
+    assert outbox.polls <= before + 2
+
+
+class UnreadableFacts(CountingOutbox):
+    """Cannot read a fact, as on a disk that fails."""
+
+    def fact(self, name: str) -> str | None:
+        raise OutboxError("the store fails: disk I/O error")
+
+
+def test_facts_that_cannot_be_read_do_not_end_the_asking() -> None:
+    outbox = UnreadableFacts()
+
+    with receipting(KafkaSettings("127.0.0.1:1"), outbox):
+        wait_for_polls(outbox)
+
+
+def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
+    outbox = UnreadableFacts()
+
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        settings = KafkaSettings(f"127.0.0.1:{somebody.getsockname()[1]}")
+        with forwarding(settings, outbox) as links:
+            wait_until(lambda: links.state(LinkName.KAFKA) == FAILING, "it is said")
+            assert links.reports()[LinkName.KAFKA].reason == "the store fails: disk I/O error"
+
+
+@pytest.mark.kafka
+def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+    kafka.commit(None, "")
+
+    with receipting(kafka.settings(), outbox) as links:
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == HELD, "it is held")
+        outbox.mark_processed(outbox.forwarded())
+        wait_until(lambda: links.state(LinkName.RECEIPTS) == FLOWING, "nothing is held any more")
+
+
+def test_without_receipts_forwarded_is_done() -> None:
+    outbox = CountingOutbox()
+    outbox.append(*readings(1))
+    outbox.mark_forwarded(Batch(1, 1, "topic-1", {}))
+
+    with receipting(KafkaSettings("127.0.0.1:1"), outbox, enabled=False):
+        wait_for_count(lambda: processed(outbox), 1, "it is processed")

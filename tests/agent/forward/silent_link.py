@@ -1,0 +1,43 @@
+"""A TCP link that can fall silent: nothing passes any more, and nobody is told (no FIN, no RST)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+from tests.agent.forward.tcp_link import TcpLink
+
+_PIECE_BYTES = 65_536
+
+
+class SilentLink(TcpLink):
+    """Carry connections to one port of this machine."""
+
+    def __init__(self, port: int, target: int) -> None:
+        super().__init__(port, target)
+        self._silent = threading.Event()
+        self.dropped = 0
+        """Pieces that were swallowed."""
+
+    def fall_silent(self) -> None:
+        """Let nothing pass from now on; connections stay open, new ones too, and lead nowhere."""
+        self._silent.set()
+
+    def speak_again(self) -> None:
+        """Carry new connections again; those from before stay dead, as behind a router that has forgotten them."""
+        self._silent = threading.Event()
+
+    def _begin(self, near: socket.socket, far: socket.socket) -> None:
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=(source, sink, self._silent), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, silent: threading.Event) -> None:
+        with suppress(OSError):
+            while piece := source.recv(_PIECE_BYTES):
+                if silent.is_set():
+                    self.dropped += 1
+                else:
+                    sink.sendall(piece)
+            if not silent.is_set():
+                sink.shutdown(socket.SHUT_WR)

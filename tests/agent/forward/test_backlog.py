@@ -1,0 +1,72 @@
+"""Hundreds of thousands of events behind: they leave in bounded memory, and a kill in the middle changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agent.config.settings import IdentitySettings, StoreSettings
+from agent.status import read_status
+from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
+from contract.event import Event
+from simulators.services.process import Process
+from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.delivery.test_kills import stored_labels
+from tests.agent.store.stores import HandClock, accept
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_for_count, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
+
+EVENTS = 200_000
+EVENTS_A_COMMIT = 1_000
+RSS_BYTES_MAX = 128 << 20
+"""Half of what the unit allows (MemoryMax)."""
+
+
+def rss_bytes_max(agent: Process) -> int:
+    """Return the most that a process has had in memory since its start."""
+    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{agent.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
+async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_the_middle(
+    kafka: KafkaSide, gateway: str, tmp_path: Path, mode: str
+) -> None:
+    configuration = tmp_path / "oncegate.toml"
+    state = tmp_path / "state"
+    configuration.write_text(
+        f'[gateway]\nid = "{gateway}"\nstate_dir = "{state}"\n[coap]\nenabled = false\n[http]\nenabled = false\n'
+        f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\ntopic = "{kafka.topic}"\ndelivery = "{mode}"\n'
+        "[receipts]\npoll_seconds = 1\n"
+    )
+    clock = HandClock()
+    async with EventStore(state, gateway, StoreSettings(), IdentitySettings(), clock) as store:
+        for first in range(0, EVENTS, EVENTS_A_COMMIT):
+            numbers = range(first, first + EVENTS_A_COMMIT)
+            await accept(store, clock, *[Event(f"d{number % 50}", id=number, data={"t": 20.5}) for number in numbers])
+    labels = stored_labels(state / FILE_NAME)
+
+    with agent_process(configuration) as agent:
+        agent.start()
+        wait_until(lambda: read_status(state, gateway).events.new < EVENTS // 2, "half of it has left", 600)
+        used = rss_bytes_max(agent)
+        agent.kill()
+        agent.start()
+        wait_for_count(lambda: read_status(state, gateway).events.new, 0, "all of it has left")
+        kafka.commit(None, kafka.receipt())
+        wait_for_count(lambda: read_status(state, gateway).events.forwarded, 0, "all of it has its receipt")
+        used = max(used, rss_bytes_max(agent))
+    seen = Counter((header(one, "ce_epoch").decode(), int(header(one, "ce_sequence"))) for one in kafka.records())
+
+    print(f"used={used >> 20} MiB, records={seen.total()}")
+    assert used < RSS_BYTES_MAX
+    assert set(seen) == labels
+    if mode == "exactly-once":
+        assert seen.total() == len(labels)

@@ -1,0 +1,254 @@
+"""The forwarder against a real broker that is stopped, killed and frozen."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import defaultdict
+from random import Random
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import KafkaSettingsError
+from agent.forward.forwarder import Forwarder
+from agent.telemetry.links import Links
+from contract.event import Event
+from contract.record import HEADERS
+from simulators.services.kafka import Broker
+from tests.agent.forward.broker import KafkaSide, header, headers, sequence
+from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.events import device, readings
+from tests.agent.forward.running import GATEWAY, SILENCE_MS, forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(5_000))
+
+    with forwarding(kafka.settings(), outbox):
+        for start in range(5_000, 6_000, 50):
+            outbox.append(*readings(50, start))
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    by_device: dict[bytes | None, list[int]] = defaultdict(list)
+    for record in kafka.records():
+        by_device[record.key()].append(sequence(record))
+    assert len(by_device) == 10
+    assert all(order == sorted(order) for order in by_device.values())
+    assert sum(map(len, by_device.values())) == 6_000
+
+
+def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(Event('a "quoted" probe', id="x-1", data={"on": True}), *readings(1))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+
+    quoted, plain = sorted(kafka.records(), key=sequence)
+    event = outbox.stored()[1]
+    assert plain.key() == device(0).encode()
+    assert list(headers(plain)) == list(HEADERS)
+    assert header(plain, "ce_id") == event.fingerprint.hex().encode()
+    assert header(plain, "ce_gateway") == GATEWAY.encode()
+    assert header(plain, "ce_epoch") == event.label.epoch.encode()
+    assert header(plain, "ce_sequence") == b"%020d" % event.label.sequence
+    assert header(plain, "ce_time") == b"2025-11-21T04:40:00.000Z"
+    assert json.loads(plain.value() or b"") == {
+        "fingerprint": event.fingerprint.hex(),
+        "gateway": GATEWAY,
+        "epoch": event.label.epoch,
+        "sequence": 2,
+        "device": device(0),
+        "type": "reading",
+        "id": 0,
+        "time": 1_763_700_000_000,
+        "received": 1_763_706_000_002,
+        "via": "coap",
+        "data": {"temperature": 20.0, "humidity": 40.5, "battery": 3012},
+    }
+    assert list(headers(quoted)) == [name for name in HEADERS if name != "ce_bound"]
+    assert header(quoted, "ce_source") == b"a%20%22quoted%22%20probe"
+    assert json.loads(quoted.value() or b"")["device"] == 'a "quoted" probe'
+
+
+def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
+    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "agent")
+    outbox = MemoryOutbox()
+    outbox.append(*readings(500))
+
+    # Longer than a producer needs to find its way to a broker that has just come back.
+    with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
+        wait_until_forwarded(outbox)
+        broker.stop()
+        outbox.append(*readings(500, 500))
+        wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
+        broker.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    assert caplog.text.count("kafka=unreachable since=20") == 1
+    assert caplog.text.count("kafka=reachable") == 2
+
+
+def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10_000))
+
+    with forwarding(kafka.settings(), outbox):
+        for kill in range(2):
+            wait_until(lambda: outbox.new < 10_000, "some events are marked")
+            broker.kill()
+            outbox.append(*readings(5_000, 10_000 + 5_000 * kill))
+            broker.start()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_a_frozen_broker_expires_batches_which_are_sent_again(
+    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(message_timeout_ms="1500", socket_timeout_ms="1000"), outbox):
+        wait_until_forwarded(outbox)
+        broker.pause()
+        try:
+            outbox.append(*readings(100, 100))
+            # Where the broker freezes while the epochs of its leaders are asked, nothing is sent that could expire.
+            missed = ("kafka=failing", "kafka=unreachable")
+            wait_until(lambda: any(state in caplog.text for state in missed), "the broker is missed")
+            assert outbox.new == 100
+        finally:
+            broker.resume()
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
+    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    kafka.delete_topic()
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until(lambda: "kafka=topic-missing" in caplog.text, "the log says so")
+        kafka.create_topic()
+        wait_until_forwarded(outbox)
+
+    assert caplog.text.count("kafka=topic-missing") == 1
+    assert f"--create --topic {kafka.topic} --partitions 12" in caplog.text
+    assert_nothing_lost(kafka, outbox)
+
+
+def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+        kafka.delete_topic()
+        anew = kafka.create_topic()
+        outbox.append(*readings(10, 10))
+        wait_until_forwarded(outbox)
+
+    assert {sequence(record) for record in kafka.records()} == set(range(11, 21))
+    assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
+    kafka: KafkaSide, partitions: int
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+        kafka.delete_topic()
+        kafka.partitions = partitions
+        anew = kafka.create_topic()
+        outbox.append(*readings(30, 10))
+        wait_until_forwarded(outbox)
+
+    assert {sequence(record) for record in kafka.records()} == set(range(11, 41))
+    assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
+
+
+def test_returned_batches_are_sent_again(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(3_000))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+        outbox.return_batches(list(outbox.forwarded())[:1])
+        outbox.append(*readings(100, 3_000))
+        wait_until_forwarded(outbox)
+
+    assert_nothing_lost(kafka, outbox)
+    assert len(kafka.records()) > 3_100
+
+
+def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(100))
+
+    with forwarding(kafka.settings(), outbox):
+        wait_until_forwarded(outbox)
+        reads = outbox.reads
+        broker.pause()
+        outbox.append(*readings(100, 100))
+        wait_until(lambda: outbox.reads > reads, "the batch is on its way")
+        stopping = time.monotonic()
+    took = time.monotonic() - stopping
+    broker.resume()
+
+    assert took < 8
+    assert outbox.new == 100
+
+
+def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaSide) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+
+    with forwarding(kafka.settings(linger_ms="500"), outbox):
+        wait_until_forwarded(outbox)
+        reads = outbox.reads
+        outbox.append(*readings(10, 10))
+        wait_until(lambda: outbox.reads > reads, "the batch is on its way")
+
+    assert outbox.new == 0
+    assert len(kafka.records()) == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("acks", "1"),
+        ("enable.idempotence", "false"),
+        ("partitioner", "random"),
+        ("transactional.id", "x"),
+        ("no.such", "1"),
+    ],
+)
+def test_a_property_that_cannot_work_is_refused_at_the_start(name: str, value: str) -> None:
+    settings = KafkaSettings("127.0.0.1:1", properties={name: value})
+    forwarder = Forwarder(settings, GATEWAY, MemoryOutbox(), SystemClock(), Links(SystemClock()), Random(7))
+
+    with pytest.raises(KafkaSettingsError, match=name):
+        forwarder.run(threading.Event())

@@ -1,0 +1,131 @@
+"""`oncegate replay`: what is still kept goes again, labels unchanged, and it is said what does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agent.cli.replay import Tally
+from agent.status import read_status
+from agent.store.layout import FILE_NAME
+from agent.store.read.kept import positions_of
+from agent.store.schema import database
+from contract.event import Event
+from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.running import GATEWAY
+from tests.agent.store.stores import HandClock, accept, batch, make_store
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_for_count
+
+EVENTS = 30
+NOTE = ("note", "")
+
+
+def configure(folder: Path, bootstrap_servers: str, topic: str = "t") -> Path:
+    file = folder / "oncegate.toml"
+    file.write_text(
+        f'[gateway]\nid = "{GATEWAY}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
+        f'[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\ntopic = "{topic}"\n'
+    )
+    return file
+
+
+def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent.cli.main", "replay", "--config", str(configuration), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.kafka
+def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_path: Path) -> None:
+    configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
+    with agent_process(configuration) as agent:
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        port = agent.log().split("http=127.0.0.1:")[1].split()[0]
+        body = json.dumps([{"device": "urn:dev:mac:0000000000000001", "id": n, "data": {}} for n in range(EVENTS)])
+        url = f"http://127.0.0.1:{port}/api/v1/events"
+        request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert json.load(answer)["accepted"] == EVENTS
+        status = partial(read_status, tmp_path / "state", GATEWAY)
+        wait_for_count(lambda: status().events.forwarded, EVENTS + 1, "all are forwarded")
+        epoch = str(status().epoch)
+
+        some = replay(configuration, "--epoch", epoch, "--from", "2", "--to", "11")
+        everything = replay(configuration, "--epoch", epoch)
+
+        assert (some.returncode, some.stderr) == (0, "")
+        assert "10 events" in some.stdout
+        assert (everything.returncode, f"{EVENTS + 1} events" in everything.stdout) == (0, True)
+        assert read_status(tmp_path / "state", GATEWAY).events.forwarded == EVENTS + 1
+    seen = Counter(
+        (header(record, "ce_epoch").decode(), int(header(record, "ce_sequence")), header(record, "ce_id"))
+        for record in kafka.records()
+    )
+    assert len(seen) == EVENTS + 1
+    assert {(label[1], times) for label, times in seen.items()} == {
+        (sequence, 3 if 2 <= sequence <= 11 else 2) for sequence in range(1, EVENTS + 2)
+    }
+
+
+async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        for number in range(6):  # positions 2 to 7, behind the event that opens the epoch
+            await accept(store, clock, Event("d", id=number, data={}))
+        store.release(1, 2, NOTE)
+        store.mark_forwarded(batch(3, 4))
+        store.mark_processed(store.forwarded())
+        store.mark_forwarded(batch(5, 5))
+        store.give_up(6, "too large")
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+            positions = positions_of(connection, store.epoch())
+            assert positions == range(1, 9)  # the gap's own event, too
+            tally = Tally(positions, 1)
+            chosen = [event.position for event in tally.choose(connection)]
+            assert positions_of(connection, "no such epoch") is None
+    assert chosen == [3, 4, 5]
+    assert tally.incomplete
+    assert list(tally.lines()) == [
+        "2 events not yet sent at all: the agent sends them by itself",
+        "1 event given up, and declared by gateway.gap events",
+        "2 events no longer kept: sequence 1 to 2",
+    ]
+
+
+async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
+    clock = HandClock()
+    epochs = []
+    for number in range(3):
+        async with make_store(tmp_path, clock) as store:
+            await accept(store, clock, Event("d", id=number, data={}))
+            epochs.append(store.epoch())
+    with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+        assert [positions_of(connection, epoch) for epoch in epochs] == [range(1, 3), range(3, 5), range(5, 7)]
+
+
+async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path / "state", clock) as store:
+        await accept(store, clock, Event("d", id=1, data={}))
+        store.mark_forwarded(batch(1, 2))
+        epoch = store.epoch()
+    configuration = configure(tmp_path, "127.0.0.1:1")
+
+    unknown = replay(configuration, "--epoch", "feedfeedfeedfeed")
+    beyond = replay(configuration, "--epoch", epoch, "--from", "3")
+    away = replay(configuration, "--epoch", epoch)
+    wrong = replay(configuration, "--epoch", epoch, "--from", "0")
+
+    assert (unknown.returncode, "is not known here" in unknown.stderr) == (1, True)
+    assert (beyond.returncode, "ends at sequence 2" in beyond.stderr) == (1, True)
+    assert (away.returncode, "127.0.0.1:1" in away.stderr, "Traceback" in away.stderr) == (1, True, False)
+    assert (wrong.returncode, "a number from 1 on" in wrong.stderr) == (2, True)

@@ -1,0 +1,70 @@
+"""The real server for a test: on a free port, before the real pipeline and the real store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from agent.config.settings import DevicesSettings, GatewaySettings, HttpSettings, IdentitySettings
+from agent.delivery import Receive
+from agent.http.limits import Limits
+from agent.http.server import HttpServer
+from agent.observation import observe
+from agent.pipeline import Pipeline
+from agent.store.event_store import EventStore
+from agent.store.schema import database
+from agent.telemetry.activity import LastWords
+from agent.telemetry.links import Links
+from tests.agent.http.client import Client
+from tests.agent.store.stores import GATEWAY, HandClock, make_store
+
+EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
+FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
+POST = "/api/v1/events"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a test looks at."""
+
+    server: HttpServer
+    store: EventStore
+    client: Client
+    responses: Counter[int]
+    """Of the server, by their code."""
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path,
+    *,
+    receive: Receive | None = None,
+    limits: Limits | None = None,
+    devices: DevicesSettings | None = None,
+    connect: database.Connect = database.open_for_service,
+    store: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    """Serve until the block ends; `receive` takes the place of pipeline and store."""
+    clock = HandClock()
+    http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
+    async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
+        pipeline = Pipeline(IdentitySettings(), clock, events, devices)
+        gateway = GatewaySettings(id=GATEWAY, state_dir=folder / "state")
+        views, responses = observe(gateway, events, pipeline, clock, LastWords(), Links(clock), {"coap": lambda: 5})
+        async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
+            yield Served(server, events, Client(server.port), responses)
+
+
+def token_file(folder: Path, holders: dict[str, str]) -> Path:
+    """Write a token file: for each role and name its token."""
+    file = folder / "tokens"
+    file.touch(mode=0o640)
+    lines = (f"{holder} sha256:{sha256(token.encode()).hexdigest()}\n" for holder, token in holders.items())
+    file.write_text("# tokens\n\n" + "".join(lines))
+    return file

@@ -1,0 +1,192 @@
+"""Who may post and who may read, by bearer tokens."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent.config.settings import HttpSettings
+from agent.http.auth.access import open_access
+from agent.http.auth.tokens import Role, read_tokens
+from agent.http.errors import BindError, HttpSettingsError
+from tests.agent.http.client import Raw, post_bytes
+from tests.agent.http.serving import EVENT, serving, token_file
+from tests.agent.store.stores import stored_events
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+OTHER = EVENT.replace(b"3c4", b"3c5")
+HOLDERS = {
+    f"device {DEVICE}": "token-of-the-device",
+    "relay urn:x:relay": "token-of-the-relay",
+    "reader prometheus": "token-of-the-reader",
+}
+
+
+async def test_a_device_posts_under_its_own_identity_and_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
+        own = await served.client.post(EVENT, token="token-of-the-device")
+        unnamed = await served.client.post(b'{"id":1,"data":{"n":1}}', token="token-of-the-device")
+        other = await served.client.post(OTHER, token="token-of-the-device")
+        stored = stored_events(served.store)[1:]
+    assert (own.code, unnamed.code, other.code, other.document["error"]) == (200, 200, 403, "forbidden")
+    assert [json.loads(b"{" + event.tail + b"}")["device"] for event in stored] == [DEVICE, DEVICE]
+
+
+async def test_a_relay_posts_for_others(tmp_path: Path) -> None:
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
+        heard = await served.client.post(b"[%s,%s]" % (EVENT, OTHER), token="token-of-the-relay")
+    assert (heard.code, heard.document["accepted"]) == (200, 2)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", "Bearer nonsense", "Basic dG9rZW4=", "token-of-the-device", "Bearer \xff\xfe"],
+)
+async def test_a_post_without_a_token_that_is_known_is_refused_with_a_challenge(
+    tmp_path: Path, authorization: str | None
+) -> None:
+    fields = {} if authorization is None else {"Authorization": authorization}
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
+        heard = await served.client.post(EVENT, fields=fields)
+        assert stored_events(served.store) == []
+    assert (heard.code, heard.document["error"]) == (401, "unauthenticated")
+    assert heard.fields["WWW-Authenticate"] == 'Bearer realm="oncegate"'
+
+
+async def test_two_tokens_are_a_bad_request(tmp_path: Path) -> None:
+    fields = [f"Authorization: Bearer {token}" for token in HOLDERS.values()]
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT, *fields))
+        assert (await raw.hear()).code == 400
+
+
+async def test_a_reader_does_not_post(tmp_path: Path) -> None:
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
+        assert (await served.client.post(EVENT, token="token-of-the-reader")).code == 403
+
+
+async def test_on_the_loopback_reading_takes_no_token(tmp_path: Path) -> None:
+    async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
+        codes = [(await served.client.get(path)).code for path in ("/api/v1/status", "/metrics", "/readyz", "/healthz")]
+    assert codes == [200, 200, 200, 200]
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0"])
+async def test_beyond_the_loopback_reading_takes_a_readers_token(tmp_path: Path, bind: str) -> None:
+    async with serving(tmp_path, bind=bind, token_file=token_file(tmp_path, HOLDERS)) as served:
+        for path in ("/api/v1/status", "/metrics"):
+            for token, code in (("", 401), ("token-of-the-device", 403), ("token-of-the-reader", 200)):
+                assert (await served.client.get(path, token)).code == code
+        for path in ("/healthz", "/readyz"):
+            assert (await served.client.get(path)).code == 200
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:8580", "[::]:8580", "192.0.2.1:8580", "[::ffff:192.0.2.1]:8580"])
+def test_beyond_the_loopback_there_have_to_be_tokens(bind: str) -> None:
+    with pytest.raises(HttpSettingsError, match=r"http\.token_file: needed"):
+        open_access(HttpSettings(bind=bind))
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:1", "127.3.2.1:1", "[::1]:1"])
+def test_on_the_loopback_there_need_be_none(bind: str) -> None:
+    open_access(HttpSettings(bind=bind))
+
+
+@pytest.mark.parametrize(
+    ("host", "served_here"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8580", True),
+        ("127.0.0.1:8580", True),
+        ("[::1]:8580", True),
+        ("evil.example", False),
+        ("192.0.2.1", False),
+        ("localhost.evil.example:8580", False),
+        ("[::1", False),
+    ],
+)
+async def test_without_tokens_a_request_that_is_meant_for_another_host_is_refused(
+    tmp_path: Path, host: str, served_here: bool
+) -> None:
+    """Else a web page could read and post under a name of its own that it points at the loopback (DNS rebinding)."""
+    async with serving(tmp_path) as served:
+        posted = await served.client.post(EVENT, fields={"Host": host})
+        read = await served.client.ask("GET", "/metrics", fields={"Host": host})
+    assert (posted.code, read.code) == ((200, 200) if served_here else (403, 403))
+
+
+async def test_no_token_and_no_hash_ever_stands_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    file = token_file(tmp_path, HOLDERS)
+    secrets = [*HOLDERS.values(), "nonsense", *(line.split(":")[-1] for line in file.read_text().splitlines() if line)]
+    async with serving(tmp_path, token_file=file) as served:
+        for token in (*HOLDERS.values(), "nonsense"):
+            await served.client.post(EVENT, token=token)
+            await served.client.post(b"{", token=token)
+    assert caplog.text
+    assert [secret for secret in secrets if secret in caplog.text and secret != "# tokens"] == []
+
+
+def test_a_token_file_gives_each_token_its_holder(tmp_path: Path) -> None:
+    tokens = read_tokens(token_file(tmp_path, HOLDERS))
+    found = {holder: tokens.find(token.encode()) for holder, token in HOLDERS.items()}
+    assert {f"{holder.role.value} {holder.name}" for holder in found.values() if holder} == set(HOLDERS)
+    assert tokens.find(b"") is None
+    assert {role.value for role in Role} == {"device", "relay", "reader"}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o666, 0o641])
+def test_a_token_file_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    file = token_file(tmp_path, HOLDERS)
+    file.chmod(mode)
+    with pytest.raises(HttpSettingsError, match=rf"mode {mode:o}\): chmod 640 .*tokens"):
+        read_tokens(file)
+
+
+HASH = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("device urn:x", "line 1: expected ROLE NAME sha256:HEX"),
+        (f"device urn:x {HASH} more", "line 1: expected ROLE NAME sha256:HEX"),
+        (f"admin urn:x {HASH}", "a role of device, relay, reader"),
+        ("device urn:x secret", "64 hex digits"),
+        (f"device urn:x {HASH.upper()}", "64 hex digits"),
+        (f"device URN:oncegate:gateway:gw1 {HASH}", "the gateways' own"),
+        (f"device {'x' * 300} {HASH}", "too long"),
+        (f"device urn:x {HASH}\n\nrelay urn:y {HASH}", "line 3: this token stands there twice"),
+        ("\ud800", "cannot be read"),
+    ],
+)
+def test_a_mistake_in_a_token_file_is_named_by_its_line_without_the_secret(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    file = token_file(tmp_path, {})
+    file.write_bytes(line.encode(errors="surrogatepass"))
+    with pytest.raises(HttpSettingsError, match=message) as raised:
+        read_tokens(file)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HttpSettingsError, match=r"http\.token_file: .*none cannot be read"):
+        open_access(HttpSettings(token_file=tmp_path / "none"))
+
+
+@pytest.mark.parametrize("bind", ["localhost:0", "[::1]", "8580", "[::1]:http", ""])
+def test_an_address_that_is_none_is_named(bind: str) -> None:
+    with pytest.raises(HttpSettingsError, match=r"http\.bind"):
+        open_access(HttpSettings(bind=bind))
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        bind = f"127.0.0.1:{served.server.port}"
+        with pytest.raises(BindError, match=rf"http\.bind: cannot listen on {bind}"):
+            async with serving(tmp_path / "other", bind=bind):
+                pass

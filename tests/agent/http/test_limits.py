@@ -1,0 +1,326 @@
+"""What a slow or greedy client can take, and that the others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import socket
+import ssl
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.delivery import Answer, Delivery, Respond, Status
+from agent.http.address import BUFFER_BYTES
+from agent.http.application import PIECE_BYTES
+from agent.http.limits import Limits
+from agent.pace import TURN_SECONDS_MAX
+from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.http.client import Client, Raw, post_bytes
+from tests.agent.http.serving import EVENT, Served, serving
+from tests.agent.http.test_tls import CERTIFICATE, KEY, trusting
+from tests.support.loop_turns import LoopTurns
+from tests.support.waiting import until
+
+HEAD = b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+BEGUN_HANDSHAKE = bytes.fromhex("16 03 01 02 00 01")
+"""The header of a TLS record of 512 bytes, and the first of them."""
+ROOT = Path(__file__).resolve().parents[3]
+QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
+
+
+async def test_a_head_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD)
+        assert await raw.hear_all() == b""
+
+
+async def test_a_body_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT)[:-1])
+        heard = await raw.hear()
+    assert (heard.code, heard.fields["Connection"], "body" in heard.document["message"]) == (408, "close", True)
+
+
+async def test_a_connection_that_says_nothing_is_ended_without_a_word(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        assert await raw.hear_all() == b""
+
+
+async def test_a_kept_connection_that_says_nothing_more_is_ended_without_a_word(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT))
+        assert (await raw.hear()).code == 200
+        assert await raw.hear_all() == b""
+
+
+async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=Limits(connections_max=20)) as served, AsyncExitStack() as stack:
+        for _ in range(100):
+            raw = await stack.enter_async_context(Raw(served.server.port, "127.0.0.2"))
+            raw.send(HEAD + b"X-Slow: ")
+        await until(lambda: served.server.connections == 10, "one address has half of the connections")
+        assert (await served.client.post(EVENT)).code == 200
+
+
+@pytest.mark.parametrize(
+    ("tls", "begun"),
+    [(False, b""), (False, HEAD + b"X-Slow: "), (True, b""), (True, BEGUN_HANDSHAKE)],
+    ids=["silent", "half-a-head", "tls-silent", "tls-half-a-handshake"],
+)
+async def test_slow_clients_are_ended_and_the_others_are_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, tls: bool, begun: bytes
+) -> None:
+    # Longer than what all the connections below take: the first must still be open when the last one comes.
+    limits = Limits(connections_max=20, tls_connections_max=20, head_seconds_max=3.0)
+    certificate: dict[str, Any] = {"tls_certificate": CERTIFICATE, "tls_key": KEY} if tls else {}
+    async with serving(tmp_path, limits=limits, **certificate) as served, AsyncExitStack() as stack:
+        loris = [
+            await stack.enter_async_context(Raw(served.server.port, f"127.0.0.{2 + number % 5}"))
+            for number in range(100)
+        ]
+        for raw in loris:
+            raw.send(begun)
+        with pytest.raises((ConnectionError, ssl.SSLEOFError)):  # as the close meets the handshake
+            await Client(served.server.port, trusting() if tls else None).post(EVENT)
+        assert served.server.connections <= 20
+        for raw in loris:
+            assert not (await raw.hear_all()).startswith(b"HTTP")
+        await until(lambda: not served.server.connections, "all are ended")
+        assert (await Client(served.server.port, trusting() if tls else None).post(EVENT)).code == 200
+    assert caplog.text.count("http=connections-refused") == 1
+
+
+async def test_a_head_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    limits = Limits(head_bytes_max=4_096)
+    async with serving(tmp_path, limits=limits) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD + b"X-Long: " + b"x" * 5_000)
+        assert (await raw.hear()).code == 400
+
+
+async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, Raw(served.server.port) as raw:
+        raw.send(HEAD + b"Content-Length: 900000\r\n\r\n")
+        for _ in range(9):
+            raw.send(b" " * 100_000)
+        assert (await raw.hear()).code == 413
+
+
+def test_the_limits_are_those_that_the_guarantees_state() -> None:
+    page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
+    limits = Limits()
+    bodies = f"fills all {limits.requests_in_work_max} requests in work with slow bodies"
+    for stated in (
+        f"A client that keeps {limits.connections_max} connections of HTTP busy",
+        f"each ends after {limits.head_seconds_max:g} s",
+        f"{bodies}, has them refused for up to {limits.body_seconds_max:g} s",
+        f"requests still in work after {limits.drain_seconds_max:g} s",
+    ):
+        assert stated in page
+    assert limits == Limits(256, 128, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
+
+
+async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, AsyncExitStack() as stack:
+        raws = [
+            await stack.enter_async_context(Raw(served.server.port, f"127.0.0.{2 + number % 2}"))
+            for number in range(Limits().connections_max)
+        ]
+        raws[-1].send(post_bytes(EVENT))
+        assert (await raws[-1].hear()).code == 200
+        with pytest.raises(ConnectionError):
+            await served.client.post(EVENT)
+        for raw in raws[: Limits().requests_in_work_max]:
+            raw.send(post_bytes(EVENT)[:-1])
+        refused = raws[-1]
+        refused.send(post_bytes(EVENT))
+        assert (await refused.hear()).code == 503
+
+
+async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
+    responds: list[Respond] = []
+    limits = Limits(requests_in_work_max=2)
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with serving(tmp_path, limits=limits, receive=receive) as served, AsyncExitStack() as stack:
+        raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(2)]
+        for raw in raws:
+            raw.send(post_bytes(EVENT))
+        await until(lambda: len(responds) == 2, "two requests in work")
+        refused = await served.client.post(EVENT)
+        assert (refused.code, refused.fields["Retry-After"]) == (503, "1")
+        assert (await served.client.get("/healthz")).code == 200
+        for respond in responds:
+            respond(Answer(Status.DURABLE, accepted=1))
+        assert [(await raw.hear()).code for raw in raws] == [200, 200]
+
+
+async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
+    turns = LoopTurns()
+    with SteppedLoop() as clock:
+
+        def receive(delivery: Delivery, respond: Respond) -> None:
+            turns.note()
+            clock.step(TURN_SECONDS_MAX / 2)
+            respond(Answer(Status.DURABLE, accepted=1))
+
+        async with serving(tmp_path, receive=receive) as served, AsyncExitStack() as stack:
+            raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(40)]
+            for raw in raws:
+                raw.send(post_bytes(EVENT)[:-1])
+            for raw in raws:
+                raw.send(EVENT[-1:])
+            with turns.counting():
+                assert [(await raw.hear()).code for raw in raws] == [200] * 40
+    assert turns.most <= 2
+
+
+async def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as served:
+        for _ in range(20):
+            async with Raw(served.server.port) as raw:
+                raw.send(post_bytes(EVENT))
+        assert (await served.client.post(EVENT)).code == 200
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_more(tmp_path: Path) -> None:
+    responds: list[Respond] = []
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with (
+        serving(tmp_path, receive=receive) as served,
+        Raw(served.server.port) as idle,
+        Raw(served.server.port) as busy,
+    ):
+        busy.send(post_bytes(EVENT) + post_bytes(EVENT))
+        await until(lambda: len(responds) == 1, "a request in work")
+        draining = asyncio.create_task(served.server.drain())
+        assert await idle.hear_all() == b""
+        responds[0](Answer(Status.DURABLE, accepted=1))
+        assert (await busy.hear()).code == 200
+        assert await busy.hear_all() == b""
+        await draining
+    assert len(responds) == 1
+
+
+async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    responds: list[Respond] = []
+    limits = Limits(drain_seconds_max=0.05)
+
+    def receive(delivery: Delivery, respond: Respond) -> None:
+        responds.append(respond)
+
+    async with serving(tmp_path, receive=receive, limits=limits) as served, Raw(served.server.port) as raw:
+        raw.send(post_bytes(EVENT))
+        await until(lambda: len(responds) == 1, "a request in work")
+        await served.server.drain()
+        heard = await raw.hear()
+        assert (heard.code, heard.fields["retry-after"]) == (503, "5")
+    responds[0](Answer(Status.DURABLE))  # too late, and harmless
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving(tmp_path) as served:
+        with socket.socket() as client:
+            client.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+            try:
+                await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", served.server.port))
+                await until(lambda: "http=accept-failed" in caplog.text, "the lack is noticed")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await served.client.post(EVENT)).code == 200
+
+
+LIVE = b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+DEAF = 60
+"""Clients that ask and never read."""
+
+
+@asynccontextmanager
+async def _with_large_answers(folder: Path, limits: Limits) -> AsyncIterator[tuple[Served, int]]:
+    """Serve a live view of many devices with long names; yield also how many bytes it has."""
+    async with serving(folder, limits=limits) as served:
+        for first in range(0, 200, 20):
+            names = ["\U0001f600" * 240 + str(first + number) for number in range(20)]
+            pack = json.dumps([{"device": name, "id": 1} for name in names], ensure_ascii=False).encode()
+            assert (await served.client.post(pack)).code == 200
+        size = len((await served.client.get("/api/v1/live")).body)
+        assert size > 500_000
+        yield served, size
+
+
+@asynccontextmanager
+async def _deaf(port: int, count: int, asked: bytes) -> AsyncIterator[None]:
+    """Keep connections that ask and never read."""
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", port))
+            await asyncio.get_running_loop().sock_sendall(client, asked)
+        yield
+
+
+async def test_answers_that_nobody_reads_take_bounded_memory_and_end(tmp_path: Path) -> None:
+    limits = Limits(answers_bytes_max=2 << 20, head_seconds_max=3.0)
+    async with _with_large_answers(tmp_path, limits) as (served, size):
+        before = served.responses[503]
+        tracemalloc.start()
+        async with _deaf(served.server.port, DEAF, LIVE):
+            await until(lambda: served.responses[503] - before > DEAF // 2, "most are refused")
+            assert (await served.client.get("/api/v1/live")).code == 503
+            assert (await served.client.get("/healthz")).code == 200
+            used, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert used < limits.answers_bytes_max + 3 * size
+            await until(lambda: not served.server.connections, "those that do not read are cut off")
+            assert (await served.client.get("/api/v1/live")).code == 200
+            assert (await served.client.post(EVENT)).code == 200
+
+
+async def test_while_answers_wait_for_their_readers_no_post_is_taken_whose_answer_would_wait_too(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(answers_bytes_max=PIECE_BYTES, head_seconds_max=3.0)
+    async with _with_large_answers(tmp_path, limits) as (served, _), _deaf(served.server.port, 1, LIVE):
+        await until(lambda: served.responses[200] == 12, "its answer has begun")
+        refused = await served.client.post(EVENT)
+        assert (refused.code, refused.fields["Retry-After"]) == (503, "5")
+        await until(lambda: not served.server.connections, "it is cut off")
+        assert (await served.client.post(EVENT)).code == 200
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+async def test_an_answer_that_fits_into_a_piece_is_not_waited_for_either(tmp_path: Path, more: bytes) -> None:
+    asked = LIVE.removesuffix(b"\r\n") + more + b"\r\n"
+    asked = LIVE * (BUFFER_BYTES // 100) + asked
+    async with serving(tmp_path, limits=QUICK) as served, _deaf(served.server.port, 1, asked):
+        await until(lambda: served.responses[200] > 0, "it is answered")
+        await until(lambda: not served.server.connections, "it is cut off")
+
+
+async def test_a_large_answer_comes_whole_to_a_client_that_reads_slowly(tmp_path: Path) -> None:
+    async with _with_large_answers(tmp_path, Limits()) as (served, size), Raw(served.server.port) as raw:
+        raw.send(LIVE)
+        heard = await raw.hear()
+        assert (heard.code, len(heard.body)) == (200, size)
+        assert len(heard.document["devices"]) == 200
+        assert size > 4 * PIECE_BYTES

@@ -1,0 +1,158 @@
+"""The status page: its files, what it may do, and how it is in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.http.page import POLICY
+from agent.store.port import Candidate, Outcome
+from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
+from contract.event import Event
+from contract.record import Clock as Trust
+from contract.record import Shared
+from simulators.services import browser
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+PATHS = ("/", "/page.css", "/page.js", "/icon.svg")
+TOKEN = "r" * 40
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for path in PATHS:
+            heard = await served.client.get(path)
+            assert (heard.code, heard.fields["Content-Security-Policy"]) == (200, POLICY)
+            assert heard.fields["X-Content-Type-Options"] == "nosniff"
+    assert "unsafe" not in POLICY
+    assert POLICY.startswith("default-src 'none'")
+    for file in files("agent.http.page_files").iterdir():
+        if not file.name.startswith("__"):
+            links = re.findall(r"https?://[^\s\"']+", file.read_text())
+            assert [link for link in links if not link.startswith("http://www.w3.org/")] == []
+    page = files("agent.http.page_files").joinpath("index.html").read_text()
+    assert not re.search(r"\son\w+=|style=|<style|<script>", page)
+
+
+async def test_the_page_is_for_everybody_and_what_it_shows_for_readers(tmp_path: Path) -> None:
+    tokens = token_file(tmp_path, {"reader browser": TOKEN, "device urn:a": "d" * 40})
+    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
+        assert [(await served.client.get(path)).code for path in PATHS] == [200] * 4
+        for path in ("/api/v1/live", "/api/v1/latest?device=a", f"/api/v1/trace?fingerprint={FINGERPRINT}"):
+            answers = [(await served.client.get(path, token=token)).code for token in ("", "d" * 40, TOKEN)]
+            assert answers == [401, 403, 200]
+
+
+async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        await served.client.post(EVENT)
+        await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
+        await served.client.post(b"{")
+        live = (await served.client.get("/api/v1/live?after=0")).document
+        later = (await served.client.get("/api/v1/live?after=2")).document
+        wrong = await served.client.get("/api/v1/live?after=x")
+    feed = [(entry["outcome"], entry["device"], entry["fingerprint"]) for entry in live["feed"]]
+    assert feed[:2] == [("accepted", DEVICE, FINGERPRINT), ("copy", DEVICE, FINGERPRINT)]
+    assert sorted(outcome for outcome, _, _ in feed[2:]) == ["accepted", "refused", "rejected"]
+    assert [entry["number"] for entry in later["feed"]] == [3, 4, 5]
+    devices = {one["device"]: one for one in live["devices"]}
+    assert (devices[DEVICE]["events"], devices[DEVICE]["duplicates"]) == (1, 1)
+    assert devices["urn:b"]["rejected"] == 1
+    assert "data" in devices["urn:b"]["reason"]
+    assert (live["clock"], live["trouble"], live["status"]["accepted"]) == ("trusted", "", 2)
+    assert wrong.code == 400
+
+
+async def test_an_event_is_found_by_fingerprint_and_by_device(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        (trace,) = (await served.client.get(f"/api/v1/trace?fingerprint={FINGERPRINT}")).document
+        latest = (await served.client.get("/api/v1/latest?device=A2B3C4")).document
+        nothing = await served.client.get(f"/api/v1/trace?fingerprint={'0' * 32}")
+        wrong = await served.client.get("/api/v1/trace?fingerprint=xyz")
+    assert (trace["state"], trace["event"]["device"]) == ("new", DEVICE)
+    assert [event["fingerprint"] for event in latest] == [FINGERPRINT]
+    assert (nothing.document, wrong.code) == ([], 400)
+
+
+async def test_what_is_watched_is_bounded(tmp_path: Path) -> None:
+    pack = b"[%s]" % b",".join(b'{"device":"urn:%d","id":1}' % number for number in range(500))
+    async with serving(tmp_path) as served:
+        for turn in range(DEVICES_MAX // 500 + 1):
+            await served.client.post(pack.replace(b'"urn:', b'"urn:%d:' % turn))
+        live = (await served.client.get("/api/v1/live?after=0")).document
+    assert len(live["feed"]) == FEED_MAX
+    assert live["devices"][0]["device"] == f"urn:{DEVICES_MAX // 500}:499"
+
+
+def test_the_latest_warnings_are_kept() -> None:
+    words = LastWords()
+    for number in range(ERRORS_MAX + 5):
+        words.emit(logging.LogRecord("agent.x", logging.WARNING, "x.py", 1, "full=%d", (number,), None))
+    assert [error["message"] for error in words.errors()] == [f"full={number}" for number in range(5, ERRORS_MAX + 5)]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("token", ["", TOKEN])
+async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: str) -> None:
+    tokens = token_file(tmp_path, {"reader browser": TOKEN, "relay urn:r": "d" * 40}) if token else None
+    settings: dict[str, Any] = {"bind": "0.0.0.0:0", "token_file": tokens} if token else {}
+    posting = "d" * 40 if token else ""
+    looks = [["desk", "light"], ["desk", "dark"], ["phone", "light"], ["phone", "dark"]]
+    folder = Path(os.environ.get("ONCEGATE_SCREENSHOTS", str(tmp_path)))
+    async with serving(tmp_path, **settings) as served:
+        for _ in range(2):
+            await served.client.post(EVENT, token=posting)
+        await served.client.post(
+            b'[{"device":"urn:b","id":1,"data":{"x":3}},{"device":"urn:b","id":2,"data":7}]', token=posting
+        )
+        given = {
+            "url": f"http://127.0.0.1:{served.client.port}/",
+            "device": DEVICE,
+            "fingerprint": FINGERPRINT,
+            "folder": str(folder),
+            "looks": looks[:1] if token else looks,
+            "token": token,
+        }
+        seen = await asyncio.to_thread(browser.run, Path(__file__).with_suffix("").with_name("page.js"), given)
+    for look in seen:
+        assert (look["errors"], look["elsewhere"], look["wide"]) == ([], [], False), look
+        assert "takes events" in look["state"]
+        assert "agent not responding since" in look["gone"]
+        assert float(look["dimmed"]) < 1
+        assert DEVICE in look["devices"]
+        assert "state" in look["trace"]
+        assert FINGERPRINT in look["latest"]
+        assert [one for one in look["axe"] if one["impact"] in ("serious", "critical")] == []
+        assert look["passes"] > 10
+        assert (folder / f"{look['size']}-{look['scheme']}.png").stat().st_size > 10_000
+
+
+def test_a_large_pack_of_suspects_costs_a_look_at_each() -> None:
+    compared = 0
+
+    class Counted(bytes):
+        __hash__ = bytes.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return bytes.__eq__(self, other)
+
+    events = [Candidate(Event("urn:a"), None, b"", 0, Trust.TRUSTED, Shared.LABEL, 0)] * 300
+    prints = [number.to_bytes(16, "big") for number in range(300)]
+    outcome = Outcome(300, 0, tuple(map(Counted, prints)), (True,) * 300, tuple(map(Counted, prints)))
+    watch = Watch()
+    watch.stored("coap", events, [], outcome)
+    (seen,) = watch.devices()
+    assert seen["possible_duplicates"] == 300
+    assert compared < 3_000

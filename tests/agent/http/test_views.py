@@ -1,0 +1,200 @@
+"""What the gateway shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.http.reply import Refusal
+from agent.http.views import Recent, Searches
+from agent.status import read_status
+from agent.store.errors import StoreError
+from tests.agent.http.serving import EVENT, serving
+from tests.agent.store.stores import GATEWAY, FaultyConnection, batch, open_faulty
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: bytes) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+async def test_a_gateway_that_runs_is_alive_and_ready(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        alive, ready = await served.client.get("/healthz"), await served.client.get("/readyz")
+    assert (alive.code, alive.document, ready.code, ready.document) == (200, {"alive": True}, 200, {"ready": True})
+
+
+async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+
+    class Faulty(FaultyConnection):
+        pass
+
+    async with serving(tmp_path, connect=open_faulty(Faulty)) as served:
+        Faulty.fault = "COMMIT"
+        assert (await served.client.post(EVENT)).code == 503
+        failing = await served.client.get("/readyz")
+        Faulty.fault = ""
+        recovered = await served.client.get("/readyz")
+    assert (failing.code, failing.document["message"]) == (503, "the store cannot write")
+    assert int(failing.fields["Retry-After"]) > 0
+    assert recovered.code == 200
+
+
+async def test_a_full_store_is_not_ready(tmp_path: Path) -> None:
+    async with serving(tmp_path, store={"max_bytes": 60_000}) as served:
+        while (await served.client.post(b'{"device":"urn:a","data":{"x":"%s"}}' % (b"x" * 9_000))).code == 200:
+            pass
+        heard = await served.client.get("/readyz")
+    assert (heard.code, "full" in heard.document["message"]) == (503, True)
+
+
+async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        heard = await served.client.get("/api/v1/status")
+        assert heard.document == read_status(tmp_path / "state", GATEWAY).document()
+    assert (heard.document["accepted"], heard.document["events"]["new"]) == (1, 2)
+
+
+async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        await served.client.post(EVENT)
+        await served.client.post(EVENT)
+        await served.client.post(EVENT.replace(b"17", b"17,1"))
+        await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
+        await served.client.post(b"{")
+        served.store.mark_forwarded(batch(1, 2))
+        heard = await served.client.get("/metrics")
+    assert heard.fields["Content-Type"].startswith("text/plain; version=")
+    found = samples(heard.body)
+    assert {name.partition("_")[0] for name, _ in found} == {"oncegate"}
+    for name, labels, value in (
+        ("events_accepted_total", {"via": "http"}, 2),
+        ("events_accepted_total", {"via": "coap"}, 0),
+        ("events_duplicates_total", {"via": "http"}, 1),
+        ("events_duplicates_total", {"via": "coap"}, 5),
+        ("events_rejected_total", {"via": "http", "reason": "invalid"}, 1),
+        ("acks_total", {"via": "http"}, 3),
+        ("store_max_bytes", {}, 1 << 30),
+        ("clock_trusted", {}, 1),
+        ("oldest_unprocessed_seconds", {}, 0),
+        ("deliveries_refused_total", {"via": "http", "reason": "undecodable"}, 2),
+        ("http_responses_total", {"code": "200"}, 3),
+        ("http_responses_total", {"code": "400"}, 2),
+        ("outbox_events", {"state": "new"}, 1),
+        ("outbox_events", {"state": "forwarded"}, 2),
+        ("outbox_events", {"state": "processed"}, 0),
+        ("commit_seconds_bucket", {"le": "+Inf"}, 2),
+        ("commit_seconds_count", {}, 2),
+    ):
+        assert found[f"oncegate_{name}", tuple(sorted(labels.items()))] == value, name
+    assert found["oncegate_commit_seconds_sum", ()] > 0
+    assert found["oncegate_store_bytes", ()] > found["oncegate_store_log_bytes", ()] > 4_096
+    assert found["oncegate_process_resident_memory_bytes", ()] > 0
+    assert b"urn:" not in heard.body
+
+
+async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for number in range(6):
+            await served.client.post(b'{"device":"urn:a","id":%d}' % number)
+        served.store.mark_forwarded(batch(1, 2))
+        served.store.mark_processed(served.store.forwarded())
+        served.store.mark_forwarded(batch(3, 4))
+        served.store.give_up(6, "test")
+        counted = served.store.counts()
+    on_disk = read_status(tmp_path / "state", GATEWAY).events
+    assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed, on_disk.lost) == (3, 2, 2, 1)
+
+
+async def test_many_who_ask_at_once_cost_one_look() -> None:
+    looks: list[int] = []
+    go_on = threading.Event()
+
+    def look() -> int:
+        go_on.wait(10)
+        looks.append(1)
+        return len(looks)
+
+    recent = Recent(look)
+    asked = [asyncio.create_task(recent.get()) for _ in range(50)]
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*asked) == [1] * 50
+    assert await recent.get() == 1
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 0.05 if hangs else 10.0)
+    over = threading.Event()
+
+    def look() -> int:
+        if hangs:
+            over.wait(10)
+            return 1
+        raise StoreError("there is no store yet")
+
+    with pytest.raises(Refusal) as refused:
+        await Recent(look).get()
+    over.set()
+    assert refused.value.reply.code == 503
+    assert (b"too long" if hangs else b"no store") in refused.value.reply.body
+
+
+async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_rest() -> None:
+    at_once, most = 0, 0
+    guard, go_on = threading.Lock(), threading.Event()
+
+    def look() -> int:
+        nonlocal at_once, most
+        with guard:
+            at_once += 1
+            most = max(most, at_once)
+        go_on.wait(60)
+        with guard:
+            at_once -= 1
+        return 1
+
+    searches, ready = Searches(), Recent(lambda: 2)
+    asked = [asyncio.create_task(searches.get(look)) for _ in range(50)]
+    assert await ready.get() == 2
+    go_on.set()
+    assert await asyncio.gather(*asked) == [1] * 50
+    assert most == 1
+
+
+async def test_a_search_that_nobody_waits_for_any_more_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 0.05)
+    begun: list[int] = []
+    go_on = threading.Event()
+
+    def look() -> int:
+        begun.append(1)
+        go_on.wait(60)
+        return len(begun)
+
+    searches = Searches()
+    refused = await asyncio.gather(*(searches.get(look) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(one, Refusal) for one in refused)
+    assert len(begun) == 1
+    go_on.set()
+    monkeypatch.setattr("agent.http.views.VIEW_SECONDS_MAX", 60.0)
+    assert await searches.get(look) == 2
+
+
+async def test_a_number_of_any_length_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        assert (await served.client.get(f"/api/v1/live?after={'9' * 5_000}")).code == 400

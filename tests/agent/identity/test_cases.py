@@ -1,0 +1,200 @@
+"""Which messages are one event: the cases that sensors make, from bytes to store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import cbor2
+import pytest
+
+from agent.config.identity_rules import IdentityRule
+from agent.config.settings import DevicesSettings
+from agent.delivery import Media, Status
+from contract.record import Shared
+from tests.agent.identity.gateway import DEVICE, gateway
+from tests.agent.store.stores import HandClock, crash_image
+
+UNTIMED = ("device", "type", "id", "boot", "data")
+MINUTE = 60_000
+WITHOUT_TIME = IdentityRule("urn:dev:mac:*", UNTIMED)
+NEVER_REPEATS = IdentityRule("urn:dev:mac:*", UNTIMED, window_seconds=60)
+
+
+def event(**fields: object) -> dict[str, object]:
+    return {"device": DEVICE, "data": {"t": 21.5}, **fields}
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+async def test_a_resend_that_is_stamped_anew_is_kept_and_names_the_earlier(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        first = await taken.take(event(id=7, time=1))
+        second = await taken.take(event(id=7, time=2))
+        assert (first.accepted, second.accepted) == (1, 1)
+        assert b'"possible_duplicate_of":"%s"' % first.fingerprints[0].hex().encode() in taken.events()[1].tail
+
+
+async def test_with_a_rule_without_time_it_is_a_copy(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock, WITHOUT_TIME) as taken:
+        first = await taken.take(event(id=7, time=1))
+        second = await taken.take(event(id=7, time=2))
+        other = await taken.take(event(id=8, time=2))
+        stranger = await taken.take({**event(id=7, time=2), "device": "urn:x:1"})
+        assert (second.accepted, second.duplicates) == (0, 1)
+        assert first.fingerprints == second.fingerprints
+        assert (other.accepted, stranger.accepted) == (1, 1)
+        kept = taken.events()[0]
+    assert (kept.shared, kept.bound) == (Shared.NONE, None)
+    assert b'"time":1' in kept.tail
+
+
+async def test_a_counter_that_starts_again_with_another_boot_gives_new_events(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        for boot in (1, 2):
+            for number in (0, 1):
+                assert (await taken.take(event(id=number, boot=boot))).accepted == 1
+
+
+async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_equal_and_is_new_elsewhere(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        assert (await taken.take(event(id=0))).accepted == 1
+        assert (await taken.take(event(id=1))).accepted == 1
+        assert (await taken.take(event(id=0))).duplicates == 1
+        assert (await taken.take(event(id=0, data={"t": 22}))).accepted == 1
+
+
+async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        assert (await taken.take(event())).accepted == 1
+        clock.pass_seconds(3)
+        assert (await taken.take(event())).accepted == 1
+        assert (await taken.take([event(), event(), event()])).accepted == 3
+        assert len({stored.fingerprint for stored in taken.events()}) == 5
+
+
+async def test_an_equal_reading_that_the_transport_proves_to_be_a_resend_is_a_copy_also_after_a_kill(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with gateway(tmp_path / "a", clock) as taken:
+        assert (await taken.take(event(), proof=b"p" * 16)).accepted == 1
+        assert (await taken.take(event(), proof=b"p" * 16)).duplicates == 1
+        crash_image(tmp_path / "a", tmp_path / "b")
+    clock.pass_seconds(200)
+    async with gateway(tmp_path / "b", clock) as taken:
+        assert (await taken.take(event(), proof=b"p" * 16)).duplicates == 1
+        assert (await taken.take(event(), proof=b"q" * 16)).accepted == 1
+
+
+async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_from_the_first_copy_on(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
+        first = await taken.take(event())
+        for _ in range(2):
+            clock.pass_seconds(30)
+            copy = await taken.take(event())
+            assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints)
+        clock.pass_seconds(1)  # 61 s after the first and 1 s after the latest copy: the window never slides
+        anew = await taken.take(event())
+        assert (anew.accepted, anew.duplicates) == (1, 0)
+        assert anew.fingerprints != first.fingerprints
+        assert (await taken.take(event())).fingerprints == anew.fingerprints
+        assert (await taken.take(event(data={"t": 22}))).accepted == 1
+        assert (await taken.take({**event(), "device": "urn:x:1"})).accepted == 1
+        assert (await taken.take({**event(), "device": "urn:x:1"})).accepted == 1
+
+
+async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: Path, clock: HandClock) -> None:
+    rule = IdentityRule("*", UNTIMED, window_seconds=600)
+    async with gateway(tmp_path / "a", clock, rule) as taken:
+        first = await taken.take([event(), event(data={"t": 22}), event()])
+        assert (first.accepted, first.duplicates) == (2, 1)
+        assert first.fingerprints[0] == first.fingerprints[2]
+        crash_image(tmp_path / "a", tmp_path / "b")
+    clock.pass_seconds(500)
+    shutil.rmtree(tmp_path / "a")
+    async with gateway(tmp_path / "b", clock, rule) as taken:
+        copy = await taken.take(event(data={"t": 22}))
+        assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints[1:2])
+        clock.pass_seconds(101)
+        assert (await taken.take(event(data={"t": 22}))).accepted == 1
+
+
+async def test_copies_in_work_share_the_outcome_of_the_first(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
+        answer = await taken.take([event()] * 5)
+        assert (answer.accepted, answer.duplicates) == (1, 4)
+
+
+async def test_packs_that_are_cut_differently_after_a_lost_ack_store_each_event_once(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    records = [{"bn": f"{DEVICE}:", "bt": 1_763_706_000 + n, "n": "t", "v": n} for n in range(6)]
+    async with gateway(tmp_path, clock) as taken:
+        for pieces in ((0, 4), (4, 6), (0, 2), (2, 6)):
+            await taken.take(records[slice(*pieces)], Media.SENML_JSON)
+        assert len(taken.events()) == 6
+
+
+async def test_all_forms_of_an_event_are_one(tmp_path: Path, clock: HandClock) -> None:
+    plain = {"device": DEVICE, "time": 1_763_706_000_000, "data": {"t": 21.0}}
+    pack = [{"bn": f"{DEVICE}:", "bt": 1_763_706_000, "n": "t", "v": 21}]
+    cbor_pack = [{-2: f"{DEVICE}:", -3: 1_763_706_000, 0: "t", 2: 21.0}]
+    async with gateway(tmp_path, clock) as taken:
+        answers = [
+            await taken.take(plain),
+            await taken.take(cbor2.dumps(plain), Media.CBOR),
+            await taken.take(cbor2.dumps({"data": {"t": 21}, "time": 1_763_706_000_000, "device": DEVICE}), Media.CBOR),
+            await taken.take(pack, Media.SENML_JSON),
+            await taken.take(cbor2.dumps(cbor_pack), Media.SENML_CBOR),
+        ]
+        assert len(taken.events()) == 1
+    assert len({answer.fingerprints for answer in answers}) == 1
+
+
+async def test_a_clock_that_stands_still_makes_one_of_what_is_equal_and_keeps_what_differs(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        answers = [await taken.take(event(time=0, data={"t": t})) for t in (21, 21, 22, 21)]
+        assert [answer.accepted for answer in answers] == [1, 0, 1, 0]
+
+
+async def test_a_clock_that_steps_back_loses_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        for time in (10 * MINUTE, 11 * MINUTE, 5 * MINUTE, 6 * MINUTE):
+            assert (await taken.take(event(time=time))).accepted == 1
+
+
+async def test_a_gateways_clock_that_steps_back_loses_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
+        assert (await taken.take(event())).accepted == 1
+        clock.now -= 86_400_000
+        assert (await taken.take(event())).duplicates == 1
+        clock.pass_seconds(61)
+        assert (await taken.take(event())).accepted == 1
+
+
+async def test_a_stranger_under_another_devices_name_claims_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with gateway(tmp_path, clock) as taken:
+        taken.pipeline.protect([DEVICE])
+        claimed = await taken.take(event(id=1))
+        posing = await taken.take(event(id=1), authenticated="urn:x:1")
+        own = await taken.take(event(id=1), authenticated=DEVICE)
+        relayed = await taken.take(event(id=2), authenticated="urn:relay:1", relay=True)
+    assert (claimed.status, posing.status) == (Status.FORBIDDEN, Status.FORBIDDEN)
+    assert (own.accepted, relayed.accepted) == (1, 1)
+
+
+async def test_only_devices_that_are_let_in_are_taken(tmp_path: Path, clock: HandClock) -> None:
+    lists = DevicesSettings(allow=("urn:dev:mac:*",), deny=("urn:dev:mac:bad*",))
+    async with gateway(tmp_path, clock, devices=lists) as taken:
+        assert (await taken.take(event(id=1))).accepted == 1
+        assert (await taken.take({**event(id=1), "device": "urn:x:1"})).status is Status.FORBIDDEN
+        assert (await taken.take({**event(id=1), "device": "urn:dev:mac:bad1"})).status is Status.FORBIDDEN

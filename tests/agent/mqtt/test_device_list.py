@@ -1,0 +1,136 @@
+"""Lists of Zigbee2MQTT are read in pieces, each of bounded length, while the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from types import FrameType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, Reading, read_entries
+from agent.mqtt.packets import Message
+from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
+from agent.pace import TURN_SECONDS_MAX
+from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.mqtt.gateway import Recorder
+from tests.agent.mqtt.learning import learn
+from tests.agent.mqtt.test_pending import Line, reception, take_list, zigbee
+from tests.support.waiting import until
+
+ENTRIES = 1_000
+CALLS_PER_ENTRY_MAX = 100
+values = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3), max_size=3)
+objects = st.lists(st.dictionaries(st.text(max_size=9), values, max_size=4), max_size=4)
+
+
+@given(objects, st.sampled_from([None, 0, 3]), st.sampled_from(["", " ", "\r\n\t "]))
+def test_the_entries_are_those_of_the_json(entries: list[dict[str, object]], indent: int | None, around: str) -> None:
+    text = around + json.dumps(entries, indent=indent, ensure_ascii=indent is None) + around
+    assert list(read_entries(text)) == entries
+
+
+@given(st.text(alphabet='[]{},": \n1a', max_size=30))
+def test_what_is_no_list_of_objects_is_refused(text: str) -> None:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if isinstance(document, list) and all(isinstance(entry, dict) for entry in document):
+        assert list(read_entries(text)) == document
+    else:
+        with pytest.raises(ValueError):  # noqa: PT011  # json has no narrower one
+            list(read_entries(text))
+
+
+@pytest.mark.parametrize("length", [4_000, 30_000, ENTRY_CHARACTERS_MAX - 100, ENTRY_CHARACTERS_MAX + 1])
+def test_an_entry_has_a_bounded_length(length: int) -> None:
+    entries = [{"friendly_name": "a", "x": "x" * length}, {"friendly_name": "b"}]
+    if length < ENTRY_CHARACTERS_MAX:
+        assert list(read_entries(json.dumps(entries))) == entries
+    else:
+        with pytest.raises(ValueError, match="entry"):
+            list(read_entries(json.dumps(entries)))
+
+
+async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> None:
+    entries = [{"friendly_name": f"t{at}", "ieee_address": f"0x{at:016x}"} for at in range(ENTRIES)]
+    payload = json.dumps(entries).encode()
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder)
+    taking.take(zigbee("t999", 1))
+    turns = 0
+    with SteppedLoop() as clock:
+        loop = asyncio.get_running_loop()
+        now = loop.time
+
+        def later() -> float:
+            clock.step(TURN_SECONDS_MAX / 10)
+            return now()
+
+        loop.time = later  # type: ignore[method-assign]
+        taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+        while not line.reading:
+            turns += 1
+            await asyncio.sleep(0)
+    assert ENTRIES / 10 <= turns <= ENTRIES
+    assert recorder.deliveries[0].sender == "urn:dev:mac:00000000000003e7"
+    taking.close()
+
+
+@pytest.mark.parametrize("name", [DEVICES, GROUPS])
+def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name: str) -> None:
+    entries = [{"friendly_name": f"{at:x}", "ieee_address": f"0x{at:016x}"} for at in range(60_000)]
+    reading = Reading(ZigbeeNames().learn, name, json.dumps(entries).encode())
+    while True:
+        entered = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal entered
+            entered += 1
+
+        sys.setprofile(count)
+        try:
+            learned = reading.go_on(lambda: True)
+        finally:
+            sys.setprofile(None)
+        assert entered < CALLS_PER_ENTRY_MAX
+        if learned is not None:
+            break
+    assert learned
+
+
+async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: pytest.LogCaptureFixture) -> None:
+    line, recorder = Line(), Recorder()
+    taking = reception(line, recorder)
+    for _ in range(2):
+        for payload in (b"[1]", b""):
+            await take_list(taking, line, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+    assert caplog.messages == ["mqtt: list=unreadable topic=bridge/devices reason='an entry is no object'"]
+    taking.close()
+
+
+async def test_a_connection_that_ends_reads_no_list_to_its_end() -> None:
+    line = Line()
+    taking = reception(line, Recorder())
+    payload = b"[" + b"{}," * (LIST_BYTES_MAX // 3 - 10) + b"{}]"
+    taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+    assert not line.reading
+    taking.stop()
+    await until(lambda: line.reading, "the line is free")
+    taking.close()
+
+
+def test_a_message_takes_as_long_among_many_devices_as_among_few() -> None:
+    names = ZigbeeNames()
+    entries = [{"friendly_name": f"a{at}", "ieee_address": f"0x{at:016x}"} for at in range(30_000)]
+    assert learn(names, DEVICES, json.dumps(entries).encode())
+    began = time.process_time()
+    for _ in range(1_000):
+        assert names.kind("foo/bar", b"on") is Kind.UNKNOWN
+        assert names.kind("a29999/bar", b"on") is Kind.STATE
+    assert time.process_time() - began < 1.0

@@ -1,0 +1,121 @@
+"""The agent as a real process behind a real broker: killed in the middle, it loses nothing and doubles nothing."""
+
+import json
+import random
+from pathlib import Path
+
+from simulators.services.mosquitto import Mosquitto
+from tests.agent.mqtt.agents import accepted, agent, rejected, stored
+from tests.agent.mqtt.publisher import Publisher
+from tests.support.waiting import wait_for_count, wait_until
+
+MESSAGES = 2_000
+KILLS = 4
+START = 1_763_706_000_000
+DEVICES = json.dumps([{"friendly_name": "t1", "ieee_address": "0x00158d0001234567"}])
+
+
+def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
+    """Make readings, each with so many bytes that no compression makes fewer."""
+    reading = b'{"temperature":%d,"noise":"%s","linkquality":90,"last_seen":%d}'
+    return [
+        ("zigbee2mqtt/t1", reading % (number, random.randbytes(noise).hex().encode(), START + number))
+        for number in range(first, last)
+    ]
+
+
+def test_sigkill_in_the_middle_loses_no_message_and_doubles_none(
+    broker: Mosquitto, publisher: Publisher, tmp_path: Path
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    moments = random.Random(seed)
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
+    with agent(tmp_path, broker.port) as process:
+        process.start()
+        process.wait_for_log("mqtt=connected")
+        publisher.publish_all(_readings(0, MESSAGES // 2))
+        process.kill()
+        publisher.publish_all(_readings(MESSAGES // 2, MESSAGES))
+        for kill in range(1, KILLS + 1):
+            process.start()
+            enough = MESSAGES * kill // (KILLS + 1) + moments.randrange(100)
+            wait_for_count(lambda: accepted(tmp_path), enough, "some are stored", or_more=True)
+            process.kill()
+        process.start()
+        wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
+        process.terminate()
+    events = stored(tmp_path)
+    assert sorted(int(str(event["time"])) for event in events) == [START + number for number in range(MESSAGES)]
+    assert {str(event["device"]) for event in events} == {"urn:dev:mac:00158d0001234567"}
+    assert {str(event["via"]) for event in events} == {"zigbee2mqtt"}
+
+
+def test_what_can_be_no_event_is_in_the_store_with_its_reason(
+    broker: Mosquitto, publisher: Publisher, tmp_path: Path
+) -> None:
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
+    with agent(tmp_path, broker.port, '[[mqtt.subscriptions]]\ntopic = "plant/{device}"\nformat = "json"\n') as process:
+        process.start()
+        process.wait_for_log("mqtt=connected")
+        publisher.publish("zigbee2mqtt/t1", b"{")
+        publisher.publish("plant/urn:dev:ow:1", b'{"id":1,"wrong":2}')
+        publisher.publish("plant/urn:dev:ow:1", b'{"id":2,"data":{"level":7}}')
+        wait_for_count(lambda: accepted(tmp_path), 1, "the event is stored")
+        process.terminate()
+    assert [(event["device"], event["id"], event["via"]) for event in stored(tmp_path)] == [
+        ("urn:dev:ow:1", 2, "mqtt"),
+    ]
+    assert [(device, raw) for device, _, raw in rejected(tmp_path)] == [
+        ("urn:dev:mac:00158d0001234567", b"{"),
+        ("urn:dev:ow:1", b'{"id":1,"wrong":2}'),
+    ]
+    assert "unknown field 'wrong'" in rejected(tmp_path)[1][1]
+
+
+def test_equal_data_of_one_device_within_two_seconds_names_the_earlier_one(
+    broker: Mosquitto, publisher: Publisher, tmp_path: Path
+) -> None:
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
+    with agent(tmp_path, broker.port) as process:
+        process.start()
+        process.wait_for_log("mqtt=connected")
+        for moment in (START, START + 40):
+            publisher.publish("zigbee2mqtt/t1", b'{"action":"single","linkquality":9,"last_seen":%d}' % moment)
+        wait_for_count(lambda: accepted(tmp_path), 2, "both are stored")
+        process.terminate()
+    first, second = stored(tmp_path)
+    assert "possible_duplicate_of" not in first
+    assert len(str(second["possible_duplicate_of"])) == 32
+
+
+def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
+    broker: Mosquitto, publisher: Publisher, tmp_path: Path
+) -> None:
+    publisher.listen("oncegate/gw1/state")
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
+    with agent(tmp_path, broker.port) as process:
+        process.start()
+        process.wait_for_log("mqtt=connected")
+        publisher.publish_all(_readings(0, 300))
+        assert process.terminate() == 0
+        wait_until(lambda: publisher.heard[-1:] == [("oncegate/gw1/state", b"offline")], "the gateway is offline")
+        process.start()
+        wait_for_count(lambda: accepted(tmp_path), 300, "all are stored")
+    assert len({event["time"] for event in stored(tmp_path)}) == len(stored(tmp_path)) == 300
+
+
+def test_a_full_store_leaves_the_rest_with_the_broker(broker: Mosquitto, publisher: Publisher, tmp_path: Path) -> None:
+    publisher.publish("zigbee2mqtt/bridge/devices", DEVICES, retain=True)
+    with agent(tmp_path, broker.port, '[store]\nmax_bytes = "300KiB"\n') as process:
+        process.start()
+        process.wait_for_log("mqtt=connected")
+        publisher.publish_all(_readings(0, MESSAGES, noise=500))
+        process.wait_for_log("the store is full")
+        assert process.terminate() == 0
+    assert 0 < accepted(tmp_path) < MESSAGES
+    with agent(tmp_path, broker.port) as process:
+        process.start()
+        wait_for_count(lambda: accepted(tmp_path), MESSAGES, "all are stored")
+        assert process.terminate() == 0
+    assert sorted(int(str(event["time"])) for event in stored(tmp_path)) == list(range(START, START + MESSAGES))

@@ -1,0 +1,93 @@
+"""Passwords and TLS, against a real broker that insists on them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.config.subscriptions import Subscription
+from agent.delivery import Media
+from simulators.services.install import programs
+from simulators.services.mosquitto import Mosquitto
+from tests.agent.mqtt.gateway import Recorder, running
+from tests.support.waiting import wait_until
+
+EVENTS = (Subscription("plant/{device}", Media.JSON),)
+
+
+async def _said(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    await asyncio.to_thread(wait_until, lambda: text in caplog.text, f"{text!r} in the log")
+
+
+async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    passwords, password = tmp_path / "passwords", tmp_path / "password"
+    _run("mosquitto_passwd", "-b", "-c", str(passwords), "gw", "right")
+    password.write_text("wrong\n")
+    with Mosquitto(tmp_path / "broker", ("allow_anonymous false", f"password_file {passwords}")) as broker:
+        async with running(Recorder(), broker.port, username="gw", password_file=password, subscriptions=EVENTS):
+            await _said(caplog, "refuses us")
+            password.write_text("right\n")
+            await _said(caplog, "mqtt=connected")
+    assert "right" not in caplog.text
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an authority, and by it a certificate for the broker and one for us."""
+    folder = tmp_path_factory.mktemp("certificates")
+    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE")
+    address = ("-addext", "subjectAltName=IP:127.0.0.1")
+    for name, more in (("ca", ()), ("broker", (*signed, *address)), ("gw", signed)):
+        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
+        _run("openssl", *new, *more, "-subj", f"/CN={name}", *files, folder=folder)
+    return folder
+
+
+# paho leaves the socket of a failed handshake to the garbage collector, which warns of it.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+async def test_tls_checks_the_broker_and_shows_it_our_certificate(
+    tmp_path: Path, certificates: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settings = (
+        "allow_anonymous true",
+        "require_certificate true",
+        f"cafile {certificates / 'ca.pem'}",
+        f"certfile {certificates / 'broker.pem'}",
+        f"keyfile {certificates / 'broker.key'}",
+    )
+    with Mosquitto(tmp_path / "broker", settings) as broker:
+        async with running(Recorder(), broker.port, tls=True, subscriptions=EVENTS):
+            await _said(caplog, "CERTIFICATE_VERIFY_FAILED")
+        recorder = Recorder()
+        async with running(
+            recorder,
+            broker.port,
+            tls=True,
+            tls_ca_file=certificates / "ca.pem",
+            tls_certificate_file=certificates / "gw.pem",
+            tls_key_file=certificates / "gw.key",
+            subscriptions=EVENTS,
+        ):
+            await _said(caplog, "mqtt=connected")
+            await asyncio.to_thread(_publish, broker, certificates, 200)
+            await recorder.until(deliveries=200)
+    assert recorder.bodies == [b"%d" % number for number in range(200)]
+
+
+def _publish(broker: Mosquitto, certificates: Path, count: int) -> None:
+    """Publish by mosquitto's own client, which no one here wrote."""
+    files = ("--cafile", "ca.pem", "--cert", "gw.pem", "--key", "gw.key")
+    lines = "\n".join(str(number) for number in range(count))
+    to = ("-p", str(broker.port), "-h", "127.0.0.1", "-q", "1", "-t", "plant/a", "-l")
+    _run("mosquitto_pub", *files, *to, folder=certificates, text=lines)
+
+
+def _run(program: str, *arguments: str, folder: Path | None = None, text: str = "") -> None:
+    command = [programs.require(program), *arguments]
+    subprocess.run(command, cwd=folder, input=text, text=True, capture_output=True, check=True)

@@ -1,0 +1,274 @@
+"""The way in over MQTT against a real broker: what is acknowledged, in which order, and what comes again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from agent.config.subscriptions import Subscription
+from agent.delivery import Answer, Media, Status
+from agent.mqtt.reception import Tuning
+from simulators.services.mosquitto import Mosquitto
+from tests.agent.mqtt.gateway import DURABLE, GATEWAY, Options, Recorder, begin_session, running, wait_for_state
+from tests.agent.mqtt.publisher import Publisher
+from tests.support.waiting import wait_until
+
+EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
+REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+async def test_what_was_published_while_we_were_away_comes_in_order(
+    broker: Mosquitto, publisher: Publisher, version: str
+) -> None:
+    recorder = Recorder()
+    await begin_session(recorder, publisher, broker.port, version=version, subscriptions=EVENTS)
+    publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(100)])
+    async with running(recorder, broker.port, version=version, subscriptions=EVENTS):
+        await recorder.until(deliveries=100)
+    assert recorder.bodies == [b"%d" % number for number in range(100)]
+    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {("mqtt", "a")}
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+async def test_what_has_no_outcome_is_not_acknowledged_and_comes_again(
+    broker: Mosquitto, publisher: Publisher, version: str
+) -> None:
+    recorder = Recorder()
+    recorder.answer = None
+    options: Options = {"version": version, "subscriptions": EVENTS}
+    await begin_session(recorder, publisher, broker.port, **options)
+    publisher.publish_all([("plant/a/events", body) for body in (b"1", b"2", b"3")])
+
+    async def die_with_one_outcome_missing() -> None:
+        async with running(recorder, broker.port, **options):
+            await recorder.until(deliveries=3)
+            recorder.open[0](DURABLE)
+            recorder.open[2](DURABLE)  # in the order of receipt: 3 has to wait for 2
+            raise OSError("the agent dies")
+
+    with pytest.raises(ExceptionGroup):
+        await die_with_one_outcome_missing()
+    again = Recorder()
+    async with running(again, broker.port, **options):
+        await again.until(deliveries=2)
+        publisher.publish("plant/a/events", b"4")
+        await again.until(deliveries=3)
+    assert again.bodies == [b"2", b"3", b"4"]
+
+
+async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
+    broker: Mosquitto, publisher: Publisher
+) -> None:
+    recorder = Recorder()
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+        recorder.answer = REFUSED
+        publisher.publish("plant/a/events", b"1")
+        await recorder.until(deliveries=2)
+        recorder.answer = DURABLE
+        publisher.publish("plant/a/events", b"2")
+        await recorder.until(deliveries=3)
+        while recorder.bodies[-1] != b"2":
+            await recorder.until(deliveries=len(recorder.deliveries) + 1)
+    assert recorder.bodies[:2] == [b"1", b"1"]
+    assert recorder.bodies[-2:] == [b"1", b"2"]
+    assert (f"oncegate/{GATEWAY}/state", b"offline") in publisher.heard
+
+
+async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    options: Options = {"subscriptions": EVENTS, "max_body_bytes": 10}
+    await begin_session(recorder, publisher, broker.port, **options)
+    recorder.answer = Answer(Status.UNDECODABLE, reason="no event")
+    publisher.publish_all([("plant/a/events", b"{"), ("plant/a/events", b"x" * 11)])
+    async with running(recorder, broker.port, **options):
+        await recorder.until(recorded=2)
+    async with running(recorder, broker.port, **options):
+        publisher.publish("plant/a/events", b"3")
+        await recorder.until(recorded=3)
+    assert [(delivery.body[:1], reason) for delivery, reason in recorder.recorded] == [
+        (b"{", "no event"),
+        (b"x", "larger than 10 bytes (mqtt.max_body_bytes)"),
+        (b"3", "no event"),
+    ]
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+async def test_retained_messages_are_state_and_no_events(broker: Mosquitto, publisher: Publisher, version: str) -> None:
+    recorder = Recorder()
+    publisher.publish("plant/a/events", b"old", retain=True)
+    options: Options = {"version": version, "subscriptions": EVENTS}
+    await begin_session(recorder, publisher, broker.port, **options)
+    async with running(recorder, broker.port, **options):
+        publisher.publish("plant/a/events", b"new", retain=True)
+        await recorder.until(deliveries=1)
+    assert recorder.bodies == [b"new"]
+
+
+async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    recorder.answer = None
+    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
+    publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(12)])
+    async with running(recorder, broker.port, Tuning(in_work_max=4), subscriptions=EVENTS):
+        for turn in range(3):
+            await recorder.until(deliveries=4 * (turn + 1))
+            assert len(recorder.open) == 4
+            answers, recorder.open = recorder.open, []
+            for respond in reversed(answers):
+                respond(DURABLE)
+    assert recorder.bodies == [b"%d" % number for number in range(12)]
+
+
+async def test_a_broker_that_is_killed_is_come_back_to(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    recorder = Recorder()
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
+        broker.kill()
+        await asyncio.to_thread(wait_until, lambda: "cannot connect" in caplog.text, "the way in says what is wrong")
+        broker.start()
+        await asyncio.to_thread(wait_until, lambda: caplog.text.count("mqtt=connected") == 2, "connected again")
+        with Publisher(broker.port) as other:
+            other.publish("plant/a/events", b"1")
+            await recorder.until(deliveries=1)
+    assert caplog.text.count("cannot connect") == 1
+
+
+async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    await begin_session(recorder, publisher, broker.port)
+    publisher.publish_all([("zigbee2mqtt/hall/door", b'{"contact":%d}' % (number % 2)) for number in range(50)])
+    async with running(recorder, broker.port, Tuning(in_work_max=30)):
+        publisher.publish("zigbee2mqtt/bridge/devices", _devices({"hall/door": "0x00158D0001234567"}), 0, retain=True)
+        await recorder.until(deliveries=50)
+    assert recorder.bodies == [b'{"contact":%d}' % (number % 2) for number in range(50)]
+    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {
+        ("zigbee2mqtt", "urn:dev:mac:00158d0001234567")
+    }
+
+
+async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_path: Path) -> None:
+    recorder = Recorder()
+    with (
+        Mosquitto(tmp_path, ("allow_anonymous true", "max_inflight_messages 0")) as broker,
+        Publisher(broker.port) as publisher,
+    ):
+        await begin_session(recorder, publisher, broker.port, version="3.1.1")
+        publisher.publish_all([("zigbee2mqtt/t1", b'{"n":%d}' % number) for number in range(40)])
+        async with running(recorder, broker.port, Tuning(in_work_max=10), version="3.1.1"):
+            await asyncio.to_thread(wait_for_state, publisher, b"online")
+            publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
+            await recorder.until(deliveries=40)
+    assert recorder.bodies == [b'{"n":%d}' % number for number in range(40)]
+
+
+async def test_a_name_on_no_list_is_recorded_after_a_while(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), retain=True)
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, broker.port, Tuning(unknown_seconds=0.1)):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+        publisher.publish("zigbee2mqtt/stranger", b'{"n":1}')
+        publisher.publish("zigbee2mqtt/t1", b'{"n":2}')
+        await recorder.until(deliveries=1, recorded=1)
+        publisher.publish("zigbee2mqtt/stranger", b'{"n":3}')
+        await recorder.until(recorded=2)
+        renamed = {"t1": "0x00158d0001234567", "stranger": "0x00158d0001234568"}
+        publisher.publish("zigbee2mqtt/bridge/devices", _devices(renamed), retain=True)
+        publisher.publish("zigbee2mqtt/stranger", b'{"n":4}')
+        await recorder.until(deliveries=2)
+    assert [delivery.sender for delivery, _ in recorder.recorded] == ["mqtt:zigbee2mqtt/stranger"] * 2
+    assert [(delivery.sender, delivery.body) for delivery in recorder.deliveries] == [
+        ("urn:dev:mac:00158d0001234567", b'{"n":2}'),
+        ("urn:dev:mac:00158d0001234568", b'{"n":4}'),
+    ]
+
+
+def _devices(names: dict[str, str]) -> str:
+    return json.dumps([{"friendly_name": name, "ieee_address": address} for name, address in names.items()])
+
+
+async def test_a_subscription_of_former_settings_is_passed_over_and_said_once(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    former = (Subscription("former/+", Media.JSON), *EVENTS)
+    await begin_session(recorder, publisher, broker.port, subscriptions=former)
+    publisher.publish_all([("former/a", b"1"), ("former/a", b"2"), ("plant/a/events", b"3")])
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await recorder.until(deliveries=1)
+    assert recorder.bodies == [b"3"]
+    assert caplog.text.count("mqtt=ignored topic='former/a'") == 1
+
+
+async def test_what_is_lost_at_qos_0_is_counted_and_the_bridges_own_talk_is_not(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    recorder.answer = REFUSED
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+        publisher.publish("zigbee2mqtt/bridge/logging", b"{}", qos=0)
+        publisher.publish("plant/a/events", b"1", qos=0)
+        await asyncio.to_thread(wait_until, lambda: "mqtt=lost messages=1" in caplog.text, "the loss is said")
+        recorder.answer = DURABLE
+
+
+async def test_a_restarted_broker_still_has_what_it_kept_for_us(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
+    publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(20)])
+    broker.stop()
+    broker.start()
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        await recorder.until(deliveries=20)
+    assert recorder.bodies == [b"%d" % number for number in range(20)]
+
+
+async def test_a_broker_that_stands_still_is_waited_for(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    recorder = Recorder()
+    broker.pause()
+    async with running(recorder, broker.port, subscriptions=EVENTS):
+        broker.resume()
+        await asyncio.to_thread(wait_until, lambda: "mqtt=connected" in caplog.text, "connected")
+        publisher.publish("plant/a/events", b"1")
+        await recorder.until(deliveries=1)
+
+
+async def test_a_missing_list_is_said_once(
+    broker: Mosquitto, publisher: Publisher, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder()
+    await begin_session(recorder, publisher, broker.port)
+    publisher.publish("zigbee2mqtt/t1", b'{"n":1}')
+    async with running(recorder, broker.port, Tuning(unknown_seconds=0.02)):
+        await asyncio.to_thread(wait_until, lambda: "mqtt=waiting" in caplog.text, "the way in says what it waits for")
+        publisher.publish("zigbee2mqtt/t2", b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}')
+        await recorder.until(deliveries=1)
+        publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
+        await recorder.until(deliveries=2)
+    assert recorder.bodies == [b'{"n":2,"device":{"ieeeAddr":"0x00158d0001234568"}}', b'{"n":1}']
+    assert caplog.text.count("mqtt=waiting") == 1
+
+
+async def test_a_topic_too_long_for_a_device_is_kept_short(broker: Mosquitto, publisher: Publisher) -> None:
+    recorder = Recorder()
+    publisher.listen(f"oncegate/{GATEWAY}/state")
+    async with running(recorder, broker.port, subscriptions=(Subscription("long/#", Media.JSON),)):
+        await asyncio.to_thread(wait_for_state, publisher, b"online")
+        publisher.publish(f"long/{'x' * 1000}", b"{}")
+        await recorder.until(deliveries=1)
+    assert len(recorder.deliveries[0].sender) == 257

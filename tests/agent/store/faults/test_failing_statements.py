@@ -1,0 +1,126 @@
+"""Every SQL statement of the service fails once: the one concerned is refused or tried again, and nothing is lost."""
+
+import logging
+import sqlite3
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from agent.store.event_store import EventStore
+from agent.store.layout import FILE_NAME
+from agent.store.port import Reject
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from contract.event import Event
+from tests.agent.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events, submit
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+EVENTS = 34
+
+
+STATEMENTS = (
+    "BEGIN",
+    "SELECT (page_count",
+    "INSERT INTO events",
+    "INSERT INTO fingerprints",
+    "INSERT INTO rejected",
+    "INSERT OR REPLACE INTO sealed",
+    "INSERT OR REPLACE INTO segments",
+    "INSERT OR REPLACE INTO batches",
+    "INSERT INTO processed",
+    "UPDATE fingerprints",
+    "COMMIT",
+)
+"""Which must have failed at least; what else is executed fails in its turn, too."""
+
+
+class Watching(sqlite3.Connection):
+    """Notes the statements that are executed, and fails at the first that begins as it is told."""
+
+    seen: ClassVar[dict[str, None]] = {}
+    fault: str = ""
+    hits: int = 0
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        self._touch(sql)
+        return super().execute(sql, *parameters)
+
+    def executemany(self, sql: str, parameters: Any) -> sqlite3.Cursor:
+        self._touch(sql)
+        return super().executemany(sql, parameters)
+
+    def _touch(self, sql: str) -> None:
+        kind = type(self)
+        begin = beginning(sql)
+        kind.seen[begin] = None
+        if kind.fault and begin == kind.fault:
+            kind.fault = ""
+            kind.hits += 1
+            raise sqlite3.OperationalError("disk I/O error")
+
+
+def beginning(sql: str) -> str:
+    """Give a statement as far as it tells which one it is."""
+    return " ".join(sql.split())[:60]
+
+
+async def work(store: EventStore, clock: HandClock, first: int, acked: set[int]) -> None:
+    """Send, be refused, forward, get receipts, purge, seal, give up; whatever fails, a sensor sends again."""
+    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    for number in range(first, first + EVENTS):
+        for _ in range(5):
+            outcome = await submit(
+                store, clock, Event(DEVICE, id=number), rejects=(reject,) if number % 9 == 0 else (), proof=None
+            )
+            if not outcome.refusal:
+                break
+        assert not outcome.refusal, "the store does not recover"
+        acked.add(number)
+        await accept(store, clock, Event(DEVICE, id=first))
+        clock.pass_seconds(7)
+        if number % 8 == 0 and (events := store.read(0, 5, 1 << 20)):
+            store.mark_forwarded(batch(events[0].position, events[-1].position))
+            store.mark_processed(store.forwarded()[:1])
+    for _ in range(80):
+        store.trouble()  # a turn of the writer, which seals
+
+
+async def test_any_statement_may_fail_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    nearly_full(monkeypatch)
+
+    class Here(Watching):
+        seen: ClassVar[dict[str, None]] = {}
+
+    clock = HandClock()
+    settings: dict[str, Any] = {"segment_events": 16, "keep_processed_seconds": 10**9, "retention_seconds": 10**6}
+
+    def connect(path: Path) -> sqlite3.Connection:
+        return database.open_for_service(path, Here)
+
+    async with make_store(tmp_path / "whole", clock, connect=connect, **settings) as store:
+        opened = len(Here.seen)
+        await work(store, clock, 1, set())
+    statements = [sql for sql in list(Here.seen)[opened:] if sql != "ROLLBACK"]
+    acked: set[int] = set()
+    hit: set[str] = set()
+    async with make_store(tmp_path / "failing", clock, connect=connect, **settings) as store:
+        for number, statement in enumerate(statements):
+            Here.hits, Here.fault = 0, statement
+            await work(store, clock, 1 + number * EVENTS, acked)
+            Here.fault = ""
+            if Here.hits:
+                hit.add(statement)
+            assert not store.failed.done(), statement
+        clock.pass_seconds(60)
+        for number in sorted(acked):
+            assert (await accept(store, clock, Event(DEVICE, id=number))).duplicates == 1, number
+        labels = [event.label for event in stored_events(store)]
+        assert len(set(labels)) == len(labels)
+    assert all(any(sql.startswith(one) for sql in hit) for one in STATEMENTS), [
+        one for one in STATEMENTS if not any(sql.startswith(one) for sql in hit)
+    ]
+    assert not verify(tmp_path / "failing" / FILE_NAME).findings

@@ -1,0 +1,331 @@
+"""The write-ahead log is truncated or removed under a store that serves: nothing is acked into the void."""
+
+import errno
+import json
+import os
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agent.store.errors import DamagedStoreError
+from agent.store.event_store import EventStore
+from agent.store.files import write_ahead_log
+from agent.store.files.sqlite_pages import _sum
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
+from agent.store.schema import database
+from contract.event import Event
+from tests.agent.store.stores import FaultyConnection, HandClock, accept, make_store, open_faulty, stored_events
+
+LOG = f"{FILE_NAME}-wal"
+TEXT = "x" * 3_000
+LOG_BYTES = 100 * LOG_FRAME_BYTES
+"""So few that the log is soon written back."""
+
+
+def truncate(log: Path) -> None:
+    os.truncate(log, 0)
+
+
+def shorten(log: Path) -> None:
+    os.truncate(log, log.stat().st_size // 2)
+
+
+def remove(log: Path) -> None:
+    log.unlink()
+
+
+def replace(log: Path) -> None:
+    log.rename(log.with_name("gone"))
+    log.write_bytes(log.with_name("gone").read_bytes())
+
+
+def overwrite(log: Path) -> None:
+    with log.open("r+b") as file:
+        file.write(bytes(100))
+
+
+def make_anew(log: Path) -> None:
+    """Leave an empty log, as any reader does that comes after the removal."""
+    log.unlink()
+    log.touch()
+
+
+def write_back(store: EventStore) -> None:
+    store._writer.call(lambda: database.write_back(store._committer.connection()))
+
+
+def what_a_kill_leaves(folder: Path, to: Path) -> Path:
+    """Copy all files but those that count only while a process lives."""
+    return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*-shm", "*.lock")))
+
+
+def damage_met(store: EventStore) -> BaseException | None:
+    return store.failed.exception() if store.failed.done() else None
+
+
+def ids(store: EventStore) -> list[int]:
+    documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
+    return [document["id"] for document in documents if document["device"] == "d"]
+
+
+@pytest.mark.parametrize("take_away", [truncate, shorten, remove, replace, overwrite])
+async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_resend(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+) -> None:
+    later = [Event("d", id=number, data={"text": TEXT}) for number in range(100, 110)]
+    async with make_store(tmp_path, clock) as store:
+        for number in range(10):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+    async with make_store(tmp_path, clock) as store:
+        for number in range(10, 20):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        take_away(tmp_path / LOG)
+        for event in later:
+            assert (await accept(store, clock, event)).refusal
+        assert isinstance(store.failed.exception(), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        for event in later:
+            assert not (await accept(store, clock, event)).refusal
+        documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
+    ids = [document["id"] for document in documents if document["device"] == "d"]
+    gaps = [document["data"] for document in documents if document["type"] == "gateway.gap"]
+    assert len(set(ids)) == len(ids)
+    assert "found_to_sequence" in gaps[0]
+    # SQLite still holds a log that was removed. One that was truncated is lost, which is said; the file is untouched.
+    kept = range(20) if take_away in (remove, replace) else range(10)
+    assert set(ids) >= {*kept, *range(100, 110)}
+
+
+@pytest.mark.parametrize("take_away", [truncate, remove, make_anew])
+@pytest.mark.parametrize("fails_before", ["", "INSERT INTO events", "COMMIT"])
+async def test_nothing_is_acked_into_a_log_that_was_taken_away_before_the_first_transaction_or_after_one_that_failed(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None], fails_before: str
+) -> None:
+    class Failing(FaultyConnection):
+        pass
+
+    events = {number: Event("d", id=number, data={"text": TEXT}) for number in range(20)}
+    acked = set()
+    async with make_store(tmp_path / "live", clock) as store:
+        for number in range(5):
+            acked.add(number)
+            await accept(store, clock, events[number])
+    async with make_store(tmp_path / "live", clock, connect=open_faulty(Failing)) as store:
+        if fails_before:
+            for number in range(5, 10):
+                acked.add(number)
+                await accept(store, clock, events[number])
+            write_back(store)
+            Failing.fault = fails_before
+            assert (await accept(store, clock, events[10])).refusal
+        take_away(tmp_path / "live" / LOG)
+        Failing.fault = ""
+        for number in range(11, 15):
+            outcome = await accept(store, clock, events[number])
+            acked |= set() if outcome.refusal else {number}
+        killed = what_a_kill_leaves(tmp_path / "live", tmp_path / "killed")
+        assert acked.isdisjoint(range(11, 15)) == isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(killed, clock) as store:
+        copies = await accept(store, clock, *(events[number] for number in sorted(acked)))
+        assert copies.duplicates == len(acked)
+        await accept(store, clock, *events.values())
+        assert sorted(ids(store)) == sorted(events)
+
+
+@pytest.mark.parametrize("take_away", [truncate, remove, make_anew])
+@pytest.mark.parametrize("fails_before", ["", "COMMIT"])
+async def test_of_what_was_acked_before_the_log_was_taken_away_nothing_is_forgotten_without_a_word(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None], fails_before: str
+) -> None:
+    class Failing(FaultyConnection):
+        fault = ""
+
+    async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
+        for number in range(5):
+            await accept(store, clock, Event("d", id=number))
+        if fails_before:
+            Failing.fault = fails_before
+            assert (await accept(store, clock, Event("d", id=5))).refusal
+        take_away(tmp_path / LOG)
+        Failing.fault = ""
+        assert (await accept(store, clock, Event("d", id=5))).refusal
+        assert (await accept(store, clock, Event("d", id=5))).refusal, "damage was met: nothing more is taken"
+        assert damage_met(store)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=9))
+        assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
+        if take_away is not truncate:
+            assert set(ids(store)) >= set(range(5)), "the log was still open, so it is put back"
+
+
+@pytest.mark.parametrize("take_away", [remove, make_anew])
+async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
+    tmp_path: Path, clock: HandClock, take_away: Callable[[Path], None]
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.moment(reader):
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            for number in range(1, 5):
+                await accept(store, clock, Event("d", id=number))
+            take_away(tmp_path / LOG)
+            assert (await accept(store, clock, Event("d", id=5))).refusal
+            assert damage_met(store)
+    async with make_store(tmp_path, clock) as store:
+        assert set(ids(store)) >= set(range(5))
+
+
+async def test_a_log_that_was_overwritten_by_an_older_copy_of_itself_is_damage(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        older = (tmp_path / LOG).read_bytes()
+        write_back(store)
+        for number in range(1, 9):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        assert (tmp_path / LOG).read_bytes()[:32] != older[:32]
+        with (tmp_path / LOG).open("r+b") as file:
+            file.write(older)
+        assert (await accept(store, clock, Event("d", id=9))).refusal
+        assert damage_met(store)
+
+
+@pytest.mark.parametrize("added", [-1, -1_000, 1 << 20, 1 << 31])
+@pytest.mark.parametrize("fails_before", ["", "COMMIT"])
+async def test_a_log_that_was_overwritten_by_that_of_another_life_of_the_store_is_damage(
+    tmp_path: Path, clock: HandClock, added: int, fails_before: str
+) -> None:
+    class Failing(FaultyConnection):
+        fault = ""
+
+    async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
+        for number in range(9):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        if fails_before:
+            Failing.fault = fails_before
+            assert (await accept(store, clock, Event("d", id=9))).refusal
+            Failing.fault = ""
+        log = bytearray((tmp_path / LOG).read_bytes())
+        salt = int.from_bytes(log[16:20], "big") + added
+        log[16:20] = (salt % (1 << 32)).to_bytes(4, "big")
+        order = ">" if log[3] & 1 else "<"
+        log[24:32] = struct.pack(">2I", *_sum(bytes(log[:24]), order))
+        (tmp_path / LOG).write_bytes(log)
+        assert (await accept(store, clock, Event("d", id=10))).refusal
+        assert damage_met(store)
+
+
+async def test_a_file_that_was_renamed_under_the_store_is_noticed_and_its_log_is_salvaged(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    file = tmp_path / FILE_NAME
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        write_back(store)
+        for number in range(1, 5):
+            await accept(store, clock, Event("d", id=number, data={"text": TEXT}))
+        file.rename(tmp_path / "elsewhere")
+        for _ in range(2):
+            assert (await accept(store, clock, Event("d", id=5))).refusal
+        assert isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=6))
+        assert set(ids(store)) >= {1, 2, 3, 4, 6}
+        assert b"gateway.gap" in b"".join(event.tail for event in stored_events(store))
+
+
+async def test_a_log_that_cannot_be_looked_at_after_a_commit_is_damage_and_not_a_store_that_refuses_for_ever(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    events = [Event("d", id=number) for number in range(3)]
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, events[0])
+        monkeypatch.setattr(write_ahead_log, "os", SimpleNamespace(**{**vars(os), "pread": unreadable}))
+        assert (await accept(store, clock, events[1])).refusal
+        monkeypatch.undo()
+        assert (await accept(store, clock, events[2])).refusal
+        assert isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, *events)).refusal == ""
+        assert sorted(ids(store)) == [0, 1, 2]
+
+
+async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_path: Path, clock: HandClock) -> None:
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=0))
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
+            other.execute(
+                "INSERT INTO events SELECT first_position + count, 1, packed FROM events ORDER BY 1 DESC LIMIT 1"
+            )
+        assert (await accept(store, clock, Event("d", id=1))).refusal
+        assert isinstance(damage_met(store), DamagedStoreError)
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
+        assert sorted(ids(store)) == [0, 1]
+
+
+async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_follows(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+    async with make_store(tmp_path, clock) as store:
+        for number in range(40):
+            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+    async with make_store(tmp_path, clock) as store:
+        number = 100
+        while (tmp_path / LOG).stat().st_size < LOG_BYTES * 0.9:
+            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(500).hex()}))
+            number += 1
+        os.truncate(tmp_path / LOG, 0)
+        before = (tmp_path / FILE_NAME).read_bytes()
+        last = Event("d", id=number, data={"text": os.urandom(90_000).hex()})
+        assert "truncated" in (await accept(store, clock, last)).refusal
+        assert (tmp_path / FILE_NAME).read_bytes() == before
+    assert (tmp_path / FILE_NAME).read_bytes() == before, "nor at the end"
+    async with make_store(tmp_path, clock) as store:
+        assert set(ids(store)) >= set(range(40))
+
+
+async def test_the_log_is_written_back_when_it_has_grown_to_its_bound(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+    rounds = set()
+    async with make_store(tmp_path, clock) as store:
+        for number in range(150):
+            await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
+            assert (tmp_path / LOG).stat().st_size <= LOG_BYTES + 20 * LOG_FRAME_BYTES
+            with (tmp_path / LOG).open("rb") as file:
+                rounds.add(file.read(LOG_HEADER_BYTES))
+        assert 5 < len(rounds) < 100
+        assert len(ids(store)) == 150
+
+
+async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_loss(
+    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with make_store(tmp_path, clock) as store:
+        for number in range(30):
+            assert (await accept(store, clock, Event("d", id=number, data={"text": TEXT * 5}))).accepted == 1
+            if number % 3 == 0:
+                store._writer.call(lambda: database.write_back(store._committer.connection()))
+            if number % 5 == 0:
+                store._writer.call(lambda: void(database.empty_log(store._committer.connection())))
+                store._writer.call(lambda: store._committer.transact(void))
+            assert not store.trial()
+        assert not store.failed.done()
+    assert not [record for record in caplog.records if record.name.startswith("agent")]
+
+
+def void(_: object) -> None:
+    """Take a result that nobody asks for."""

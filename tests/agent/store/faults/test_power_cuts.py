@@ -1,0 +1,210 @@
+"""Power cuts: whatever moment, whatever part of the unflushed writes survives, every acked event is there."""
+
+import random
+import sqlite3
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+
+from agent.config.settings import StoreSettings
+from agent.store.files import swap
+from agent.store.files.write_ahead_log import LogFile
+from agent.store.fingerprints.index import IndexBounds
+from agent.store.fingerprints.transient import Spans
+from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
+from agent.store.memory import Memory, load
+from agent.store.port import Submission
+from agent.store.read.events import read_packed
+from agent.store.recovery.open import open_store
+from agent.store.schema import database, tables
+from agent.store.write.committer import Answers, Committer
+from agent.store.write.maintenance import Housekeeping
+from contract.event import Event
+from tests.agent.store.faults.power_cuts import Image, images
+from tests.agent.store.faults.recording import Ack, KilledError, Recording, Step
+from tests.agent.store.stores import GATEWAY, HandClock, batch, candidate
+
+LOG_BYTES = LOG_HEADER_BYTES + 12 * LOG_FRAME_BYTES
+"""Few, so that a short load sees many checkpoints and rounds of the log."""
+COMMITS, OPENINGS = 14, 9
+SEGMENT_EVENTS = 64
+"""So few that the cuts meet every step of sealing."""
+MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and cost
+
+Commit = Callable[[Committer, Recording, Sequence[Submission]], None]
+
+
+def commit_then_ack(committer: Committer, recording: Recording, group: Sequence[Submission]) -> None:
+    committer.commit(group)
+
+
+def ack_then_commit(committer: Committer, recording: Recording, group: Sequence[Submission]) -> None:
+    """Break the promise, for the generator to catch."""
+    for submission in group:
+        recording.steps.append(Ack(tuple(filter(None, (event.fingerprint for event in submission.candidates)))))
+    committer.commit(group)
+
+
+class Load:
+    """The real committer and the real housekeeping over a recording."""
+
+    def __init__(self, folder: Path, random: Random, commit: Commit, synchronous: str) -> None:
+        folder.mkdir()
+        self._recording = Recording(folder / FILE_NAME)
+        self._random = random
+        self._commit = commit
+        self._synchronous = synchronous
+        self._clock = HandClock()
+        self._number = 0
+
+    def run(self) -> list[Step]:
+        """Return the steps of some openings, most of which end with a kill before a flush of the log."""
+        sent_last: list[Submission] = []
+        for _ in range(OPENINGS):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+                self._recording.below(patch)
+                sent_last = self._open_and_work(sent_last)
+            if self._recording.left is not None:
+                self._recording = Recording(self._recording.left, self._recording.steps)
+        return self._recording.steps
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        connection = cast("sqlite3.Connection", self._recording.connect())
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log in memory: none of its steps count
+        database.prepare(connection, path)
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        return connection
+
+    def _open_and_work(self, again: Sequence[Submission]) -> list[Submission]:
+        """Commit what was sent last to the process before, then more; return what was sent last."""
+        path = self._recording.path
+        connection = self._connect(path)
+        memory = load(connection, self._clock, Spans(), IndexBounds(segment_events=SEGMENT_EVENTS))
+        committer = Committer(path, self._connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce)
+        committer.open(connection)
+        housekeeping = Housekeeping(committer, memory, self._clock, 0, 7 * 86_400)
+        group = list(again)
+        self._recording.flushes_left = self._random.randrange(3 * COMMITS)
+        self._recording.flush_fails = self._random.random() < 0.5
+        with suppress(KilledError):
+            for _ in range(COMMITS):
+                if group:
+                    self._commit(committer, self._recording, group)
+                group = [self._submission() for _ in range(self._random.randint(1, 4))]
+                self._work(memory, housekeeping)
+        del connection
+        committer.close()
+        return group
+
+    def _work(self, memory: Memory, housekeeping: Housekeeping) -> None:
+        self._clock.pass_seconds(3)
+        if self._random.random() < 0.3:
+            first, last = memory.progress.next_new(0) or (0, 0)
+            memory.progress.mark_forwarded(batch(first, last))
+            if self._random.random() < 0.7:
+                memory.progress.mark_processed(memory.progress.forwarded(), self._clock.monotonic(), memory.first_kept)
+        for _ in range(self._random.choice((1, 1, 20))):
+            housekeeping.turn()
+
+    def _submission(self) -> Submission:
+        events = []
+        for _ in range(self._random.choice((1, 1, 1, 30))):
+            self._number += 1
+            events.append(Event("d", id=self._number, data={"text": "x" * self._random.randrange(1, 900)}))
+        return Submission(tuple(candidate(self._clock, event) for event in events), (), None, lambda _: None)
+
+    def _announce(self, answers: Answers) -> None:
+        assert not any(outcome.refusal for _, outcome in answers)
+        if self._commit is commit_then_ack:
+            self._recording.steps.extend(Ack(outcome.fingerprints) for _, outcome in answers)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder, in memory where there is one."""
+    with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+def broken(image: Image, folder: Path) -> str:
+    """Open an image as the agent does; tell what is wrong with it."""
+    folder.mkdir()
+    path = folder / FILE_NAME
+    for suffix, content in image.files.items():
+        Path(f"{path}{suffix}").write_bytes(content)
+    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())
+    with closing(connection):
+        if any(swap.set_aside(path)):
+            return "a power cut was taken for damage"
+        verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        if verdict != "ok":
+            return f"integrity: {verdict}"
+        processed = tables.load_processed(connection)
+        kept = {event.fingerprint for event in read_packed(connection, 1, 1 << 40)}
+        positions = {fingerprint: memory.fingerprints.position(fingerprint) for fingerprint in image.acked}
+    for fingerprint, position in positions.items():
+        if position is None:
+            return "an acked event is unknown"
+        if fingerprint not in kept and not any(first <= position <= last for first, last in processed):
+            return "an acked event is gone"
+    return ""
+
+
+def find_broken(room: Path, seed: int, count: int, commit: Commit) -> str:
+    """Try images of one load; give what is wrong with the first that breaks the promise."""
+    return next(faults(room, seed, count, commit), "")
+
+
+def faults(room: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
+    """Try images of one load; give what is wrong with each that breaks the promise."""
+    chance = Random(seed)
+    steps = Load(room / f"load-{seed}", chance, commit, synchronous).run()
+    for number, image in enumerate(images(steps, count, chance)):
+        if fault := broken(image, room / f"{seed}-{number}"):
+            yield f"seed {seed}, image {number}: {fault}"
+        for file in (room / f"{seed}-{number}").iterdir():
+            file.unlink()
+
+
+def test_a_cut_while_the_file_is_made_is_no_damage(room: Path) -> None:
+    journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
+    for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
+        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), room / str(torn.count(0)))
+
+
+def test_no_power_cut_takes_an_acked_event(room: Path) -> None:
+    assert not find_broken(room, random.randrange(1 << 32), 300, commit_then_ack)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("_run", range(20))
+def test_no_power_cut_of_ten_thousand_takes_an_acked_event(room: Path, _run: int) -> None:
+    assert not find_broken(room, random.randrange(1 << 32), 500, commit_then_ack)
+
+
+def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(room, 1, 300, commit_then_ack, "NORMAL"))
+
+
+@pytest.mark.parametrize(
+    ("step", "instead"),
+    [("flush", lambda _: None), ("_latest_commit", lambda *_: (0, 0))],
+    ids=["flushed", "rewritten"],
+)
+def test_the_generator_catches_copies_acked_out_of_the_page_cache(
+    room: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(LogFile, step, instead)
+    found = (fault for seed in range(6) for fault in faults(room, seed, 300, commit_then_ack))
+    assert any("an acked event" in fault for fault in found)
+
+
+def test_the_generator_catches_an_ack_before_the_commit(room: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(room, 2, 300, ack_then_commit))

@@ -1,0 +1,139 @@
+"""The store on a file system that is really full: what its log still has to add to the file is left free."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agent.store.event_store import EventStore
+from agent.store.fingerprints import segments
+from agent.store.layout import FILE_NAME
+from agent.store.port import OutboxError
+from agent.store.schema import database, disk_space
+from contract.event import Event
+from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.support.small_disk import small_disk
+
+PACK = 80
+FACTS_MAX, FACT_BYTES = 1_000, 20_000
+
+
+def pack(first: int) -> tuple[Event, ...]:
+    """Return events of 3,000 bytes each that cannot be compressed."""
+    chance = Random(first)
+    return tuple(
+        Event("d", id=number, data={"text": chance.randbytes(1_500).hex()}) for number in range(first, first + PACK)
+    )
+
+
+async def fill_store(store: EventStore, clock: HandClock) -> int:
+    """Send packs until one is refused; return how many were acked."""
+    for acked in range(10_000):
+        if (await accept(store, clock, *pack(acked * PACK))).refusal:
+            return acked
+    raise AssertionError("never full")
+
+
+@contextmanager
+def holding_the_log(path: Path) -> Iterator[None]:
+    """Read from the store in a transaction that does not end within the block."""
+    with closing(database.open_for_reading(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        yield
+
+
+def write_facts(store: EventStore) -> None:
+    for number in range(FACTS_MAX):
+        store.set_fact("a fact", f"{number}" * FACT_BYTES)
+
+
+def mark_all_processed(store: EventStore) -> None:
+    events = stored_events(store)
+    store.mark_forwarded(batch(events[0].position, events[-1].position))
+    store.mark_processed(store.forwarded())
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "ends_while_it_serves"), [(24, True), (24, False), pytest.param(48, True, marks=pytest.mark.heavy)]
+)
+async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_again_once_the_reader_ends(
+    tmp_path: Path, clock: HandClock, megabytes: int, *, ends_while_it_serves: bool
+) -> None:
+    with small_disk(tmp_path / "disk", megabytes) as folder, ExitStack() as reading:
+        path = folder / FILE_NAME
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, Event("d", id="first"))
+            reading.enter_context(holding_the_log(path))
+            acked = await fill_store(store, clock)
+            assert (await accept(store, clock, *pack(0))).duplicates == PACK
+            store.set_fact("a fact", "the reserve takes it")
+            # Facts stand for all that is written besides events: marks, deletes, sealing.
+            with pytest.raises(OutboxError):
+                write_facts(store)
+            assert disk_space.free_bytes(path) > 0
+            if ends_while_it_serves:
+                reading.close()
+                assert not store.trial()
+                store.set_fact("a fact", "the reader has ended")
+        reading.close()
+        async with make_store(folder, clock) as store:
+            assert not store.trial()
+            assert (await accept(store, clock, *pack(0))).duplicates == PACK
+            assert sum(b'"device":"d"' in event.tail for event in stored_events(store)) == acked * PACK + 1
+            mark_all_processed(store)
+            assert (await accept(store, clock, *pack(10**6))).accepted == PACK
+
+
+async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_store(tmp_path, clock, segment_events=32) as store:
+        for number in range(20):
+            await accept(store, clock, Event("d", id=number))
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES + (64 << 10))
+        for number in range(20, 60):
+            if (await accept(store, clock, Event("d", id=number))).refusal:
+                break
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
+        before = sealed(tmp_path)
+        for _ in range(100):
+            store.trouble()  # a turn of the writer, which seals
+        assert sealed(tmp_path) == before
+        monkeypatch.setattr(disk_space, "free_bytes", lambda path: 1 << 40)
+        for number in range(60, 100):
+            assert (await accept(store, clock, Event("d", id=number))).accepted == 1
+        for _ in range(500):
+            store.trouble()
+        assert sealed(tmp_path) > before
+
+
+def sealed(folder: Path) -> int:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        return sum(1 for _ in segments.load_segments(connection))
+
+
+async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp_path: Path, clock: HandClock) -> None:
+    with small_disk(tmp_path / "disk", 40) as folder:
+        state = folder / "state"
+        async with make_store(state, clock, when_full="drop-oldest") as store:
+            for number in range(150):
+                await accept(store, clock, *pack(number * PACK))
+            before, filler = store.counts()[0], folder / "filler"
+            for number in range(150, 180):
+                take_all_but(filler, 3 << 20)  # others take whatever the store gives back
+                assert (await accept(store, clock, *pack(number * PACK))).accepted == PACK
+                clock.pass_seconds(11)
+                store.trouble()  # a turn of the writer, which may give room back
+            assert store.counts()[0] > before / 2
+            assert not store.failed.done()
+            declarations = sum(b"gateway.gap" in event.tail for event in stored_events(store))
+            assert 0 < declarations < 30
+
+
+def take_all_but(filler: Path, bytes_left: int) -> None:
+    with filler.open("ab", buffering=0) as file:
+        while (room := disk_space.free_bytes(filler) - bytes_left) > 0:
+            file.write(bytes(min(room, 1 << 20)))

@@ -1,0 +1,317 @@
+"""Sealing while the store serves: nothing is lost or doubled by it, at whatever step it ends."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.status import read_status
+from agent.store.event_store import EventStore
+from agent.store.files import swap
+from agent.store.fingerprints import segments
+from agent.store.fingerprints.index import DEFAULT_BOUNDS
+from agent.store.fingerprints.transient import Spans
+from agent.store.layout import FILE_NAME
+from agent.store.memory import load
+from agent.store.read.trace import fingerprint_at, trace
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from agent.store.schema.gaps import Gap
+from contract.event import Event
+from contract.fingerprint import fingerprint
+from tests.agent.store.stores import (
+    GATEWAY,
+    FaultyConnection,
+    HandClock,
+    accept,
+    batch,
+    crash_image,
+    make_store,
+    open_faulty,
+    stored_events,
+)
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+SEGMENT = 32
+PROOF = b"p" * 16
+STEPS = (
+    "INSERT OR REPLACE INTO sealed",
+    "INSERT OR REPLACE INTO segments",
+    "DELETE FROM segments",
+    "DELETE FROM sealed",
+    "DELETE FROM fingerprints",
+    "COMMIT",
+)
+
+
+def event(number: int) -> Event:
+    return Event(DEVICE, id=number, data={"n": number})
+
+
+async def settle(store: EventStore) -> None:
+    """Wait until nothing is left to be sealed."""
+    await accept(store, HandClock(), Event(DEVICE, id="last"))
+    rest(store)
+
+
+def rest(store: EventStore) -> None:
+    """Let the writer come round, often enough for whatever it has put off."""
+    for _ in range(500):
+        store.trouble()
+
+
+def sealed(folder: Path) -> list[tuple[int, int]]:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        return [(segment.first, segment.last) for segment, _ in segments.load_segments(connection)]
+
+
+def forgotten(folder: Path) -> list[tuple[int, int]]:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        return segments.load_forgotten(connection)
+
+
+def log_bytes(folder: Path) -> int:
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        size: int = connection.execute("SELECT sum(length(packed)) FROM fingerprints").fetchone()[0]
+        return size
+
+
+async def test_copies_of_sealed_events_are_recognised_also_after_a_restart(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        for number in range(200):
+            assert (await accept(store, clock, event(number))).accepted == 1
+        await settle(store)
+        assert len(sealed(tmp_path)) == 201 // SEGMENT
+        assert log_bytes(tmp_path) < 2 * SEGMENT * 16
+    for _ in range(2):
+        async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+            outcome = await accept(store, clock, *(event(number) for number in range(200)))
+            assert (outcome.accepted, outcome.duplicates) == (0, 200)
+    assert read_status(tmp_path, GATEWAY).duplicates == 400
+    assert not verify(tmp_path / FILE_NAME).findings
+
+
+async def test_a_commit_larger_than_what_is_left_of_a_block_is_known_across_a_kill(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
+        for start in range(0, 210, 21):
+            await accept(store, clock, *(event(start + place) for place in range(21)))
+        await settle(store)
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+    async with make_store(image, clock, segment_events=SEGMENT) as store:
+        assert (await accept(store, clock, *(event(number) for number in range(210)))).duplicates == 210
+
+
+async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_before(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
+        for number in range(100):
+            await accept(store, clock, event(number))
+            clock.pass_seconds(30)
+        await settle(store)
+        first_to_go = 40
+        clock.pass_seconds(7200 - 60 * 30)
+        await settle(store)
+        for number in range(99, -1, -1):
+            outcome = await accept(store, clock, event(number))
+            if number > first_to_go + 1:
+                assert outcome.duplicates == 1, number
+            elif number < first_to_go - 22:  # the next look for old ones comes ten minutes later at the latest
+                assert outcome.accepted == 1, number
+        for _ in range(2):  # what was being sealed is dropped at the next look
+            clock.pass_seconds(9000)
+            await settle(store)
+        assert sealed(tmp_path) == []
+
+
+async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_resend(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        for number in range(100):
+            await accept(store, clock, event(number))
+        await settle(store)
+        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        # Position 1 is the epoch's first event.
+        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
+        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
+
+
+async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway_that_never_rests(
+    tmp_path: Path,
+) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
+        number = 0
+
+        async def serve(hours: float) -> None:
+            nonlocal number
+            for _ in range(int(hours * 120)):
+                await accept(store, clock, event(number))
+                number += 1
+                clock.pass_seconds(30)
+                if not number % SEGMENT:
+                    rest(store)  # and no copy ever comes, whose row would stay in the log and leave from there
+
+        await serve(2)
+        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "early")))
+        await serve(6)
+        last = number
+        store._writer.call(lambda: store._committer.give_up(Gap(last - 5, last - 5, "late")))
+        assert forgotten(tmp_path) == [(last - 5, last - 5)]
+        assert list(store._memory.fingerprints._forgotten) == [(last - 5, last - 5)]
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, retention_seconds=7200) as store:
+        assert (await accept(store, clock, *(event(number - place) for place in range(1, 17)))).accepted == 1
+
+
+async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_alone(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        for number in range(100):
+            await accept(store, clock, event(number))
+        await settle(store)
+        store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "test")))
+    with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
+        connection.execute("DELETE FROM forgotten")
+    swap.suspect(tmp_path / FILE_NAME, "the test says so")
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
+
+
+async def test_a_proof_lives_on_when_its_row_is_sealed(tmp_path: Path) -> None:
+    clock = HandClock()
+    nameless = Event(DEVICE, data={"t": 21})
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        await accept(store, clock, nameless, proof=PROOF)
+        for number in range(100):
+            await accept(store, clock, event(number))
+        await settle(store)
+        assert sealed(tmp_path)
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        assert (await accept(store, clock, nameless, proof=PROOF)).duplicates == 1
+
+
+async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
+        committed = {}
+        for number in range(100):
+            committed[number] = clock.wall()
+            await accept(store, clock, event(number))
+            if number == 20:
+                await accept(store, clock, event(20))
+            clock.pass_seconds(7)
+        await settle(store)
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
+            (found,) = trace(connection, fingerprint(event(20)))
+            assert fingerprint_at(connection, found.position) == fingerprint(event(20))
+    assert found.position == 22
+    assert found.committed is not None
+    assert 0 <= committed[20] - found.committed < 10_000
+    assert len(found.copies) == 1
+
+
+class Imaging(sqlite3.Connection):
+    """Takes an image, as a kill would leave it, before each statement of a sealing."""
+
+    folder: Path
+    images: int
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql.startswith(STEPS):
+            kind = type(self)
+            kind.images += 1
+            crash_image(kind.folder, kind.folder.parent / f"image-{kind.images}")
+        return super().execute(sql, *parameters)
+
+
+async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Path) -> None:
+    clock, count = HandClock(), 70
+    async with make_store(tmp_path / "live", clock, segment_events=SEGMENT) as store:
+        await accept(store, clock, *(event(number) for number in range(SEGMENT - 2)))
+
+    class Here(Imaging):
+        folder, images = tmp_path / "live", 0
+
+    async with make_store(
+        tmp_path / "live", clock, segment_events=SEGMENT, connect=lambda path: database.open_for_service(path, Here)
+    ) as store:
+        await accept(store, clock, event(SEGMENT - 2))
+        before = Here.images
+        await accept(store, clock, *(event(number) for number in range(SEGMENT - 1, count)))
+        after = Here.images
+        await settle(store)
+        known = SEGMENT - 1
+    assert Here.images - before > 100
+    for number in range(before + 1, Here.images + 1):
+        if number > after:
+            known = count
+        folder = tmp_path / f"image-{number}"
+        connection = database.open_for_service(folder / FILE_NAME)
+        with closing(connection):
+            memory = load(connection, clock, Spans(), DEFAULT_BOUNDS)
+            for place in range(known):
+                assert memory.fingerprints.position(fingerprint(event(place))) is not None, (number, place)
+        if number % 20 == 0:
+            async with make_store(folder, clock, segment_events=SEGMENT) as store:
+                assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
+                await settle(store)
+                assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
+            assert not verify(folder / FILE_NAME).findings
+
+
+@pytest.mark.parametrize("statement", STEPS)
+async def test_a_sealing_that_fails_at_a_step_begins_anew_and_nothing_is_doubled(
+    tmp_path: Path, statement: str
+) -> None:
+    class Here(FaultyConnection):
+        pass
+
+    clock = HandClock()
+    async with make_store(tmp_path, clock, segment_events=SEGMENT, connect=open_faulty(Here)) as store:
+        await accept(store, clock, *(event(number) for number in range(SEGMENT + 5)))
+        for number in range(SEGMENT + 5, 4 * SEGMENT):
+            Here.fault = statement if number % 3 else ""
+            outcome = await accept(store, clock, event(number))
+            Here.fault = ""
+            if outcome.refusal:
+                assert (await accept(store, clock, event(number))).accepted == 1
+        Here.fault = ""
+        clock.pass_seconds(60)
+        await settle(store)
+        outcome = await accept(store, clock, *(event(number) for number in range(4 * SEGMENT)))
+        assert (outcome.accepted, outcome.duplicates) == (0, 4 * SEGMENT)
+        assert len(sealed(tmp_path)) >= 3
+    assert not verify(tmp_path / FILE_NAME).findings
+
+
+@pytest.fixture(params=["segments", "sealed", "fingerprints"])
+def wounded(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, str]:
+    return tmp_path, request.param
+
+
+async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tuple[Path, str]) -> None:
+    folder, table = wounded
+    clock = HandClock()
+    async with make_store(folder, clock, segment_events=SEGMENT) as store:
+        for number in range(100):
+            await accept(store, clock, event(number))
+        await settle(store)
+        store.mark_forwarded(batch(1, 5))
+    path = folder / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        # As a flipped bit would have it: a value that its row's checksum does not fit.
+        connection.execute(
+            f"UPDATE {table} SET service = service + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
+        )
+        connection.commit()
+    swap.suspect(path, "the test says so")
+    async with make_store(folder, clock, segment_events=SEGMENT) as store:
+        kept = {item.position for item in stored_events(store)}
+        assert len(kept) > 90
+        outcome = await accept(store, clock, *(event(number) for number in range(100)))
+        assert outcome.duplicates == 100
+    assert not [finding for finding in verify(path).findings if finding.check in ("segments", "fingerprints", "rows")]

@@ -1,0 +1,91 @@
+"""Packs that are sent again after some of their events are given up: exactly those are stored anew."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from agent.status import read_status
+from agent.store.port import Outcome
+from contract.event import Event
+from tests.agent.store.stores import GATEWAY, HandClock, accept, crash_image, make_store, stored_events
+
+PROOF = b"p" * 16
+RESEND_SECONDS = 20
+"""Several resends stay within the lifetime of a transport's proof."""
+
+
+def nameless(number: int) -> Event:
+    return Event("d", data={"n": number})
+
+
+@pytest.mark.parametrize("damaged", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+async def test_a_resend_heals_the_gap_inside_its_pack_and_doubles_nothing(
+    tmp_path: Path, damaged: tuple[int, ...]
+) -> None:
+    clock = HandClock()
+    pack = [nameless(number) for number in (1, 2, 3)]
+    async with make_store(tmp_path, clock) as store:
+        assert (await accept(store, clock, *pack, proof=PROOF)).accepted == 3
+        for place in damaged:
+            store.give_up(1 + place, "test")
+        again = await accept(store, clock, *pack, proof=PROOF)
+        assert (again.accepted, again.duplicates) == (len(damaged), 3 - len(damaged))
+        assert again.new == tuple(place in damaged for place in (1, 2, 3))
+        assert (await accept(store, clock, *pack, proof=PROOF)).duplicates == 3
+        stored = [event.tail for event in stored_events(store)]
+        assert [sum(b'"data":{"n":%d}' % number in tail for tail in stored) for number in (1, 2, 3)] == [1, 1, 1]
+    assert read_status(tmp_path, GATEWAY).events.lost == len(damaged)
+
+
+events = st.one_of(st.integers(1, 3).map(nameless), st.integers(1, 3).map(lambda number: Event("d", id=number)))
+rounds = st.lists(st.tuples(st.sets(st.integers(0, 5)), st.booleans()), min_size=1, max_size=3)
+
+
+@given(st.lists(events, min_size=1, max_size=6), st.lists(events, max_size=2), rounds)
+@example([nameless(1), Event("d", id=1), nameless(2)], [Event("d", id=1)], [({0, 2}, True), ({1, 2}, False)])
+@settings(max_examples=25)
+def test_whatever_is_given_up_is_stored_anew_and_nothing_else(
+    pack: list[Event], before: list[Event], rounds: list[tuple[set[int], bool]]
+) -> None:
+    asyncio.run(_send_again(pack, before, rounds))
+
+
+async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple[set[int], bool]]) -> None:
+    clock = HandClock()
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root) / "0"
+        stack = make_store(folder, clock)
+        store = await stack.__aenter__()
+        at: dict[bytes, int] = {}
+        if before:
+            _learn(at, await accept(store, clock, *before), store._memory.end)
+        outcome = await accept(store, clock, *pack, proof=PROOF)
+        _learn(at, outcome, store._memory.end)
+        for number, (places, killed) in enumerate(rounds, 1):
+            lost = {at[outcome.fingerprints[place]] for place in places if place < len(pack)}
+            for position in sorted(lost):
+                store.give_up(position, "test")
+            if killed:
+                image = crash_image(folder, Path(root) / str(number))
+                await stack.__aexit__(None, None, None)
+                folder, stack = image, make_store(image, clock)
+                store = await stack.__aenter__()
+            clock.pass_seconds(RESEND_SECONDS)
+            outcome = await accept(store, clock, *pack, proof=PROOF)
+            assert outcome.accepted == len(lost)
+            _learn(at, outcome, store._memory.end)
+            assert (await accept(store, clock, *pack, proof=PROOF)).duplicates == len(pack)
+        await stack.__aexit__(None, None, None)
+
+
+def _learn(at: dict[bytes, int], outcome: Outcome, end: int) -> None:
+    """Note the positions of the events that are new: the last that are stored."""
+    position = end - outcome.accepted
+    for fingerprint, new in zip(outcome.fingerprints, outcome.new, strict=True):
+        if new:
+            position += 1
+            at[fingerprint] = position

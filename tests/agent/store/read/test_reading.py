@@ -1,0 +1,166 @@
+"""The readers' view: through sqlite-utils, beside the service, and never writing."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agent.cli.events import read_duplicates, read_events
+from agent.store.files.sqlite_pages import Log
+from agent.store.layout import FILE_NAME, PAGE_BYTES
+from agent.store.read import kept
+from agent.store.read.connection import read_only
+from agent.store.read.kept import Kept, read_all, read_kept
+from agent.store.recovery import inspect
+from agent.store.recovery.verify import verify
+from agent.store.schema import database, tables
+from agent.store.schema.database import moment
+from contract.event import Event
+from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
+
+
+async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=1))
+        with read_only(tmp_path / FILE_NAME) as reader, moment(reader):
+            before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
+            assert (await accept(store, clock, Event("d", id=2))).accepted == 1
+            assert [row["first_position"] for row in reader.table("events").rows_where()] == before
+            assert tables.last_position(reader) == before[-1] + 1
+        with read_only(tmp_path / FILE_NAME) as reader:
+            assert reader.table("events").count == len(before) + 1
+            assert reader.table("epochs").count == 1  # readers open none
+
+
+async def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=1))
+        before = (tmp_path / FILE_NAME).read_bytes()
+        with read_only(tmp_path / FILE_NAME) as reader, pytest.raises(sqlite3.OperationalError, match="read"):
+            reader.table("facts").insert({"name": "x", "value": "y", "checksum": 0})
+        assert (tmp_path / FILE_NAME).read_bytes() == before
+        assert (await accept(store, clock, Event("d", id=2))).accepted == 1
+
+
+def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
+    code = "import sys, agent.cli.main, agent.service; print('sqlite_utils' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def _kept(folder: Path) -> Iterator[object]:
+    with read_only(folder / FILE_NAME) as store:
+        yield from read_kept(store, range(1, tables.last_position(store) + 1))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda folder: read_events(folder, GATEWAY, 1_000_000),
+        lambda folder: read_duplicates(folder, 1_000_000),
+        _kept,
+    ],
+    ids=["events", "duplicates", "replay"],
+)
+async def test_a_command_whose_output_nobody_takes_holds_nothing(
+    tmp_path: Path, read: Callable[[Path], Iterator[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
+    clock = HandClock()
+    events = [Event("d", id=number) for number in range(100)]
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *events)
+        await accept(store, clock, *events)
+        await accept(store, clock, Event("d", id="carries the copies along"))
+        command = read(tmp_path)
+        taken = list(islice(command, 5))
+        with closing(database.open_for_service(tmp_path / FILE_NAME)) as other:
+            assert database.empty_log(other, wait_ms=0)
+        assert (await accept(store, clock, Event("d", id="later"))).accepted == 1
+        assert len(taken) == 5
+        assert len(list(command)) >= 15
+
+
+async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "PAGE_POSITIONS", 10)
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        for number in range(50):
+            await accept(store, clock, Event("d", id=number))
+        with read_only(tmp_path / FILE_NAME) as reader:
+            pages = read_all(reader, range(1, 52))
+            found = list(islice(pages, 12))
+            store._writer.call(lambda: store._committer.purge(30))
+            found += pages
+    positions = [entry.event.position for entry in found if isinstance(entry, Kept)]
+    assert positions == [*range(1, 21), *range(31, 52)]
+
+
+async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "PAGE_BYTES", 1000)
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, *(Event("d", id=number, data={"text": "x" * 400}) for number in range(20)))
+        with read_only(tmp_path / FILE_NAME) as reader:
+            pages = read_all(reader, range(1, 22))
+            next(pages)
+            store._writer.call(lambda: store._committer.purge(21))
+            assert len(list(pages)) < 5
+
+
+async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / FILE_NAME
+    async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
+        for number in range(20):
+            await accept(store, clock, Event("d", id=number, data={"text": Random(number).randbytes(40_000).hex()}))
+        last = stored_events(store)[-1].position
+        store.mark_forwarded(batch(1, last))
+        store.mark_processed(store.forwarded())
+        clock.pass_seconds(100)
+        store.trouble()
+        store._writer.call(lambda: void(database.empty_log(store._committer.connection())))
+        await accept(store, clock, Event("d", id=1_000))
+        pages = [0]
+
+        class SlowLog(Log):
+            """Is read, and then the agent gives room back."""
+
+            def __init__(self, log_of: Path) -> None:
+                super().__init__(log_of)
+                if len(pages) > 1:
+                    return
+                before = path.stat().st_size
+                store._writer.call(
+                    lambda: store._committer.transact(lambda connection: database.shrink(connection, 50))
+                )
+                store._writer.call(lambda: database.write_back(store._committer.connection()))
+                pages.append((before - path.stat().st_size) // PAGE_BYTES)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(inspect, "Log", SlowLog)
+            assert not verify(path).findings
+        assert max(pages) == 50
+
+
+def void(_: object) -> None:
+    """Take a result that nobody asks for."""
+
+
+async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -> None:
+    path = tmp_path / FILE_NAME
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, Event("d", id=1))
+    with path.open("r+b") as file:
+        file.truncate(3 * PAGE_BYTES)
+    assert "cut off" in verify(path).findings[0].text

@@ -1,0 +1,134 @@
+"""A store to damage, and what must be true of it however it was damaged."""
+
+import asyncio
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.store.errors import DamagedStoreError
+from agent.store.event_store import EventStore
+from agent.store.port import StoredEvent
+from contract.event import Event, Label
+from tests.agent.store.stores import HandClock, accept, batch, crash_image, make_store, stored_events
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+PROCESSED_TO, FORWARDED_TO = 12, 20
+EXTRA = 9_999
+SEGMENT_EVENTS = 100
+OPENINGS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A store as a kill leaves it, and what it held."""
+
+    folder: Path
+    events: tuple[StoredEvent, ...]
+    """All of them, in order."""
+    commits: tuple[int, ...]
+    """Positions at which the commits start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """What a damaged store still has, after as many openings as it took."""
+
+    new: dict[int, StoredEvent]
+    forwarded: set[int]
+    lost: set[Label]
+    found_to: set[Label]
+    """Labels behind which events may have been lost, as the gaps say."""
+    gap_events: int
+
+
+def event(number: int) -> Event:
+    """Give an event that takes about 300 bytes."""
+    return Event(DEVICE, id=number, data={"text": f"{number:04d}" * 60})
+
+
+def make_original(root: Path, openings: int = 3) -> Original:
+    """Make a store with several epochs, states and kinds of pages, the last opening only in its log."""
+
+    async def make() -> Original:
+        clock, events, commits = HandClock(), list[StoredEvent](), list[int]()
+        for opening in range(openings):
+            async with make_store(
+                root / "live", clock, keep_processed_seconds=10**9, segment_events=SEGMENT_EVENTS
+            ) as store:
+                for commit in range(6):
+                    start = 1000 * opening + 100 * commit
+                    await accept(store, clock, *(event(start + place) for place in range(1 if commit % 3 else 40)))
+                    added = store.read(events[-1].position if events else 0, 1000, 1 << 24)
+                    commits.append(added[0].position)
+                    events.extend(added)
+                if opening == 0:
+                    store.mark_forwarded(batch(1, PROCESSED_TO))
+                    store.mark_processed(store.forwarded())
+                    store.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
+                    store.set_fact("receipts.table", "t1")
+                for _ in range(200):
+                    store.trouble()  # a turn of the writer, which seals
+                if opening == openings - 1:
+                    crash_image(root / "live", root / "killed")
+        return Original(root / "killed", tuple(events), tuple(commits))
+
+    return asyncio.run(make())
+
+
+def copy(original: Original, to: Path) -> Path:
+    """Copy the store, to damage it."""
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(original.folder, to)
+    return to
+
+
+async def survivors(folder: Path) -> Survivors:
+    """Open a damaged store as the service does, once more where damage is met on the way, and read all."""
+    clock = HandClock(boot_name="boot-2")
+    for opening in range(OPENINGS_MAX):
+        async with make_store(folder, clock, keep_processed_seconds=10**9) as store:
+            outcome = await accept(store, clock, event(EXTRA + opening))
+            assert outcome.accepted == 1 or store.failed.done(), outcome
+            events = stored_events(store)
+            await asyncio.sleep(0)  # lets a report of damage arrive
+            if not store.failed.done():
+                return _survivors(store, events)
+            assert isinstance(store.failed.exception(), DamagedStoreError)
+    raise AssertionError(f"damaged after {OPENINGS_MAX} openings")
+
+
+def check(original: Original, found: Survivors, *, may_lose_from: int | None = None) -> None:
+    """Hold what survived against the original: nothing is lost silently, and no label changes hands."""
+    labels = {event.label: event for event in original.events}
+    for event in found.new.values():
+        same = labels.get(event.label)
+        assert same is None or same.fingerprint == event.fingerprint, f"a label changed hands: {event}"
+    assert len({event.label for event in found.new.values()}) == len(found.new)
+    epochs = {label.epoch for label in labels}
+    # An epoch whose own words are all lost has a new name, from the first position on.
+    relabelled = sum(label.epoch not in epochs for label in found.lost)
+    declared_to = max((labels[label].position for label in found.found_to if label in labels), default=10**9)
+    for event in original.events:
+        if event.position <= PROCESSED_TO or (may_lose_from is not None and event.position >= may_lose_from):
+            continue
+        kept = found.new.get(event.position)
+        if kept is not None and kept.fingerprint == event.fingerprint:
+            assert kept.tail == event.tail
+            continue
+        declared = event.label in found.lost or event.position > declared_to or event.position <= relabelled
+        assert event.position in found.forwarded or declared, f"lost silently: {event.position}"
+
+
+def _survivors(store: EventStore, events: list[StoredEvent]) -> Survivors:
+    lost: set[Label] = set()
+    found_to: set[Label] = set()
+    gaps = [event for event in events if b'"type":"gateway.gap"' in event.tail]
+    for gap in gaps:
+        data = json.loads(b"{" + gap.tail + b"}")["data"]
+        if "found_to_epoch" in data:
+            found_to.add(Label(data["found_to_epoch"], data["found_to_sequence"]))
+        for epoch, first, last in data["labels"]:
+            lost.update(Label(epoch, sequence) for sequence in range(first, last + 1))
+    forwarded = {number for batch in store.forwarded() for number in range(batch.first, batch.last + 1)}
+    return Survivors({event.position: event for event in events}, forwarded, lost, found_to, len(gaps))

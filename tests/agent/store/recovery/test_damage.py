@@ -1,0 +1,355 @@
+"""Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
+
+import asyncio
+import errno
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.store.errors import DamagedStoreError, StoreError
+from agent.store.files import swap, use_mark
+from agent.store.files.sqlite_pages import Log
+from agent.store.files.use_mark import Noted, UseMark
+from agent.store.format.packing import PackedEvent, pack
+from agent.store.layout import FILE_NAME, PAGE_BYTES
+from agent.store.schema import database, gaps
+from tests.agent.store.recovery.damaged import EXTRA, Original, check, copy, event, make_original, survivors
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events
+
+PAGE = PAGE_BYTES
+LOG = f"{FILE_NAME}-wal"
+REGIONS = (0, 8, 100, 512, 2048, 4000)
+"""Where in a page: its head, its pointers, its free space, its rows."""
+
+IMAGES = 30
+
+Damage = Callable[[bytearray], None]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    return make_original(tmp_path_factory.mktemp("damage"))
+
+
+def damage(folder: Path, name: str, change: Damage) -> None:
+    content = bytearray((folder / name).read_bytes())
+    change(content)
+    (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("name", [FILE_NAME, LOG])
+@pytest.mark.parametrize("length", [1, 64, PAGE])
+async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently(
+    original: Original, tmp_path: Path, name: str, length: int
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    chance = random.Random(seed)
+    size = (original.folder / name).stat().st_size
+    places = [page + region for page in range(0, size, PAGE) for region in (REGIONS if length < PAGE else (0,))]
+    for place in chance.sample(places, min(len(places), IMAGES)):
+        at = min(place + chance.randrange(64), size - 1)
+        folder = copy(original, tmp_path / "image")
+
+        def flip(content: bytearray, at: int = at) -> None:
+            for offset in range(at, min(at + length, len(content))):
+                content[offset] ^= chance.randrange(1, 256)
+
+        damage(folder, name, flip)
+        print(f"{name} at {at} ({at // PAGE}, {at % PAGE})")
+        # A log whose last commit is damaged looks like one that a power cut has torn: nothing can tell.
+        # Damage of a page's length reaches into two frames, which may be the ends of two commits.
+        may_lose_from = original.commits[-2 if length == PAGE else -1] if name == LOG else None
+        check(original, await survivors(folder), may_lose_from=may_lose_from)
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.3, 0.6, 0.99])
+async def test_a_cut_off_file_keeps_what_is_left(original: Original, tmp_path: Path, share: float) -> None:
+    folder = copy(original, tmp_path / "image")
+    content = (folder / FILE_NAME).read_bytes()
+    (folder / FILE_NAME).write_bytes(content[: int(len(content) * share)])
+    found = await survivors(folder)
+    check(original, found)
+    assert found.gap_events
+
+
+@pytest.mark.parametrize("filling", [b"\0", b"\xff", b"garbage!"])
+async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
+    original: Original, tmp_path: Path, filling: bytes
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    damage(folder, FILE_NAME, lambda content: content.__setitem__(slice(None), filling * 4096))
+    found = await survivors(folder)
+    in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+    assert in_log <= found.new.keys()
+    assert found.gap_events
+    assert {path.name.endswith("-wal") for path in swap.set_aside(folder / FILE_NAME)} == {True, False}
+
+
+async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
+    original: Original, tmp_path: Path
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    size = (folder / FILE_NAME).stat().st_size
+
+    def overwrite_the_middle(content: bytearray) -> None:
+        content[size // 2 : size // 2 + 3 * PAGE] = bytes(3 * PAGE)
+
+    damage(folder, FILE_NAME, overwrite_the_middle)
+    (folder / f"{FILE_NAME}.suspect").write_text("the test says so")
+    clock = HandClock(boot_name="boot-2")
+    async with make_store(folder, clock) as store:
+        found = {event.position for event in stored_events(store)}
+        for kept in original.events:
+            if b'"type":"reading"' in kept.tail:
+                number = int(kept.tail.split(b'"id":')[1].split(b",")[0])
+                again = await accept(store, clock, event(number))
+                if kept.position in found:
+                    assert again.duplicates == 1
+                elif kept.position > 20:
+                    assert again.accepted == 1
+        assert store.fact("receipts.table") == "t1"
+    assert len(found) < len(original.events)
+
+
+async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(original: Original, tmp_path: Path) -> None:
+    folder = copy(original, tmp_path / "image")
+    victim = original.events[30]
+    packed = PackedEvent(victim.position, victim.fingerprint, victim.tail, victim.clock, victim.shared, victim.bound)
+    damage(folder, FILE_NAME, lambda content: _overwrite_all(content, pack(packed)[8:33]))
+    clock = HandClock()
+    async with make_store(folder, clock) as store:
+        events = stored_events(store)
+        assert victim.position not in {event.position for event in events}
+        assert {30, 32} <= {event.position for event in events}
+        gap = events[-1]
+        wanted = b'"count":1,"labels":[["%s",%d,%d]]' % (
+            victim.label.epoch.encode(), victim.label.sequence, victim.label.sequence,
+        )  # fmt: skip
+        assert wanted in gap.tail
+        assert not store.failed.done()
+        assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
+    assert not list(swap.set_aside(folder / FILE_NAME))
+    async with make_store(folder, clock) as store:
+        assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
+
+
+@pytest.fixture
+def without_log(original: Original, tmp_path: Path) -> Path:
+    """Return the file of a store that was killed and whose log is gone."""
+    folder = copy(original, tmp_path / "image")
+    (folder / LOG).unlink()
+    use_mark.mark_of(folder / FILE_NAME).touch()
+    return folder / FILE_NAME
+
+
+async def test_a_missing_log_is_said(without_log: Path) -> None:
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.parametrize("agent_ends", ["killed", "in order"])
+async def test_a_log_that_another_program_has_written_back_and_removed_is_no_loss(
+    tmp_path: Path, clock: HandClock, agent_ends: str
+) -> None:
+    live = tmp_path / "live"
+    async with make_store(live, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        folder = crash_image(live, tmp_path / "killed")
+        shutil.copy(live / f"{FILE_NAME}.open", folder)
+        shell = sqlite3.connect((folder if agent_ends == "killed" else live) / FILE_NAME)
+        shell.execute("BEGIN")
+        shell.execute("SELECT count(*) FROM events").fetchone()
+    shell.rollback()
+    shell.close()
+    folder = folder if agent_ends == "killed" else live
+    assert not (folder / LOG).exists()
+    for life in range(2):
+        async with make_store(folder, clock) as store:
+            await accept(store, clock, event(10 + life))
+            assert not any(b"gateway.gap" in one.tail for one in stored_events(store))
+
+
+@pytest.mark.parametrize("boot", ["boot-1", "an earlier boot, of which the latest writes may be missing"])
+async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
+    original: Original, tmp_path: Path, boot: str
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    (folder / LOG).unlink()
+    UseMark(folder / FILE_NAME, boot).note(original.events[-1].position if boot == "boot-1" else 1, None)
+    async with make_store(folder, HandClock(boot_name="boot-1")) as store:
+        await accept(store, HandClock(), event(EXTRA))
+        assert sum(b"gateway.gap" in one.tail for one in stored_events(store)) == 1
+
+
+async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
+    with pytest.raises(StoreError, match="its log is gone"):
+        database.open_for_reading(without_log)
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_disk(
+    without_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        """Ends an opening in the middle, as a kill does."""
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "insert", kill)
+        with pytest.raises(KilledError):
+            async with make_store(without_log.parent, HandClock()):
+                pass
+    without_log.with_name(LOG).touch()  # which is what a killed process leaves
+    assert (await survivors(without_log.parent)).gap_events == 1
+
+
+@pytest.mark.parametrize("beside", ["log", "mark", "both"])
+async def test_a_missing_file_is_no_new_store_where_its_log_or_its_mark_is_there(
+    original: Original, tmp_path: Path, beside: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    path = folder / FILE_NAME
+    path.unlink()
+    if beside != "log":
+        use_mark.mark_of(path).touch()
+    if beside == "mark":
+        (folder / LOG).unlink()
+    with pytest.raises(StoreError, match="missing"):
+        database.open_for_reading(path)
+    found = await survivors(folder)
+    assert found.gap_events == 1
+    assert "missing" in caplog.text
+    if beside != "mark":
+        in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
+        assert in_log <= found.new.keys()
+        check(original, found)
+
+
+def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / FILE_NAME
+    path.touch()
+    swap.suspect(path, "a reason")
+    UseMark(path, "boot-1").note(1, None)
+    assert use_mark.noted(path) == Noted(1, "boot-1")
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert swap.suspicion(path)
+    assert use_mark.lacks_log(path)
+    use_mark.note_lost_log(path)
+    assert use_mark.noted(path) is None
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_file_that_is_taken_away_under_the_agent_is_damage(tmp_path: Path, clock: HandClock, how: str) -> None:
+    path = tmp_path / "live" / FILE_NAME
+    async with make_store(path.parent, clock) as store:
+        for number in range(3):
+            await accept(store, clock, event(number))
+        path.rename(tmp_path / "gone")
+        if how == "replaced":
+            path.write_bytes((tmp_path / "gone").read_bytes())
+        assert (await accept(store, clock, event(3))).refusal
+        await asyncio.sleep(0)
+        assert isinstance(store.failed.exception(), DamagedStoreError)
+    async with make_store(path.parent, clock) as store:
+        assert (await accept(store, clock, event(3))).accepted == 1
+        assert any(b"gateway.gap" in one.tail for one in stored_events(store))
+
+
+async def test_a_clean_end_leaves_no_suspicion(tmp_path: Path) -> None:
+    clock = HandClock()
+    for number in range(2):
+        async with make_store(tmp_path, clock) as store:
+            await accept(store, clock, event(number))
+            assert not any(b"gateway.gap" in event.tail for event in stored_events(store))
+    assert sorted(path.name for path in files(tmp_path)) == [FILE_NAME, f"{FILE_NAME}.lock"]
+
+
+@pytest.mark.parametrize("step", ["salvaged", "set aside", "log set aside"])
+async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
+    original: Original, tmp_path: Path, step: str
+) -> None:
+    folder = copy(original, tmp_path / "image")
+    async with make_store(copy(original, tmp_path / "good"), HandClock()):
+        pass
+    file = folder / FILE_NAME
+    (tmp_path / "good" / FILE_NAME).rename(folder / f"{FILE_NAME}.salvaged-T")
+    if step != "salvaged":
+        file.rename(folder / f"{FILE_NAME}.damaged-T")
+    if step == "log set aside":
+        (folder / LOG).rename(folder / f"{FILE_NAME}.damaged-T-wal")
+    found = await survivors(folder)
+    check(original, found)
+    assert not found.gap_events
+    assert len(list(swap.set_aside(file))) == 2
+
+
+def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp_path: Path) -> None:
+    whole = Log(original.folder / FILE_NAME)
+    assert (whole.whole, whole.commits_behind_damage) == (True, 0)
+    folder = copy(original, tmp_path / "image")
+    damage(folder, LOG, lambda content: content.__setitem__(whole.frames[0].at, content[whole.frames[0].at] ^ 1))
+    log = Log(folder / FILE_NAME)
+    assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
+) -> None:
+    """Record what is flushed, and how long it was then: a power cut takes what came later."""
+    path = tmp_path / FILE_NAME
+    flushed: list[tuple[str, int]] = []
+
+    def fsync(file: int) -> None:
+        name = Path(f"/proc/self/fd/{file}").readlink().name
+        flushed.append((name, len(list(tmp_path.iterdir())) if name == tmp_path.name else os.fstat(file).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if in_place:
+        swap.suspect(path, "a reason")
+        assert swap.suspicion(path) == "a reason"
+        assert flushed == [(f"{path.name}.suspect", len("a reason")), (tmp_path.name, 1)]
+    else:
+        path.write_bytes(b"old")
+        new = swap.prepare(path)
+        new.write_bytes(b"salvaged")
+        swap.finish(path, new, "T")
+        assert flushed == [(new.name, len("salvaged")), (tmp_path.name, 2), (tmp_path.name, 2), (tmp_path.name, 2)]
+        assert path.read_bytes() == b"salvaged"
+
+
+def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may keep renames in another order than they were made: an old log would count for the new file."""
+    path = tmp_path / FILE_NAME
+    flushed: list[set[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))
+    for part in ("", "-wal", "-shm"):
+        swap.beside(path, part).write_bytes(b"old")
+    new = swap.prepare(path)
+    new.write_bytes(b"salvaged")
+    swap.finish(path, new, "T")
+    damaged = {f"{path.name}.damaged-T", f"{path.name}.damaged-T-wal"}
+    assert flushed[-2:] == [{f"{path.name}.salvaged-T", *damaged}, {path.name, *damaged}]
+
+
+def _overwrite_all(content: bytearray, piece: bytes) -> None:
+    assert piece in content
+    while (at := content.find(piece)) >= 0:
+        content[at : at + len(piece)] = b"?" * len(piece)
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())

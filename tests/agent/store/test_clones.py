@@ -1,0 +1,71 @@
+"""Restored backups and cloned cards: whatever copy is opened when, no label is given to two events."""
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.event import Event, Label
+from tests.agent.store.stores import HandClock, accept, crash_image, make_store, stored_events
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["serve", "clone", "restore", "backup while serving"]), st.integers(0, 9)), max_size=14
+)
+
+
+class Field:
+    """Gateways that all began as one, and every label that any of them has given."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._folders = [root / "0"]
+        self._clock = HandClock()
+        self._number = 0
+        self.given: dict[Label, bytes] = {}
+
+    async def step(self, what: str, which: int) -> None:
+        folder = self._folders[which % len(self._folders)]
+        if what == "serve" or not folder.exists():
+            await self._serve(folder, None)
+        elif what == "backup while serving":
+            await self._serve(folder, self._new())
+        elif what == "clone":
+            shutil.copytree(folder, self._new())
+        else:
+            older = self._folders[(which + 1) % len(self._folders)]
+            if older != folder and older.exists():
+                shutil.rmtree(folder)
+                shutil.copytree(older, folder)
+
+    async def _serve(self, folder: Path, backup: Path | None) -> None:
+        self._clock.pass_seconds(5)
+        async with make_store(folder, self._clock, keep_processed_seconds=10**9, segment_events=8) as store:
+            for _ in range(3):
+                # Two clones hear the same sensors: equal events, and others.
+                self._number += 1
+                await accept(store, self._clock, Event("d", id=self._number % 7), Event("d", data={"n": self._number}))
+                if backup is not None:
+                    crash_image(folder, backup)
+                    backup = None
+            for event in stored_events(store):
+                assert self.given.setdefault(event.label, event.fingerprint) == event.fingerprint
+
+    def _new(self) -> Path:
+        self._folders.append(self._root / str(len(self._folders)))
+        return self._folders[-1]
+
+
+@given(STEPS)
+@settings(max_examples=15, deadline=None)
+def test_no_label_is_given_twice_whatever_copies_are_restored_and_cloned(steps: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        field = Field(Path(folder))
+
+        async def run() -> None:
+            for what, which in steps:
+                await field.step(what, which)
+
+        asyncio.run(run())

@@ -1,0 +1,127 @@
+"""The memory of what is in work is bounded in bytes, whatever the bodies hold."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.coap.server import CoapServer
+from agent.config.settings import CoapSettings, IdentitySettings
+from agent.decode.delivery_body import EVENTS_MAX
+from agent.delivery import VIAS, Answer, Delivery, Media, Status
+from agent.pipeline import Pipeline
+from agent.store.port import Outcome, Submission
+from agent.telemetry.in_work import BYTES_MAX
+from tests.agent.coap.sensor import CHANGED, Sensor, post
+from tests.support.waiting import until
+
+COPIES = 4
+UNAVAILABLE, MAX_AGE_5 = 0xA3, b"\xd1\x01\x05"
+DEVICE = "coap://[::1]"
+
+
+def _array(count: int) -> bytes:
+    return b"\x99" + count.to_bytes(2, "big")
+
+
+def _event(data: object) -> str:
+    return json.dumps({"device": "d", "data": {"x": data}}, ensure_ascii=False)
+
+
+def _pack(event: str, count: int, *others: str) -> bytes:
+    return f"[{','.join([event] * count + list(others))}]".encode()
+
+
+BODIES = {
+    "a small event": (b'{"device":"sensor-17","id":1,"data":{"t":21.5}}', Media.JSON),
+    "a long text": (_event("a" * 60_000).encode(), Media.JSON),
+    "a long text of wide characters": (_event("a" * 60_000 + "\U0001f600").encode(), Media.JSON),
+    "empty events": (_pack("{}", EVENTS_MAX), Media.JSON),
+    "wrong events": (_pack('{"id":1.5}', EVENTS_MAX - 1, "{}"), Media.JSON),
+    "empty lists": (_pack(_event([[]] * 4_000), 5), Media.JSON),
+    "maps of one": (_pack(_event([{"a": 1}] * 1_200), 5), Media.JSON),
+    "empty maps in CBOR": (
+        _array(4) + (b"\xa1\x64data\xa1\x61x" + _array(4_000) + b"\xa0" * 4_000) * 4,
+        Media.CBOR,
+    ),
+    "many events of empty maps in CBOR": (
+        _array(EVENTS_MAX) + b"\xa1\x64data\xa1\x61x\x84\xa0\xa0\xa0\xa0" * EVENTS_MAX,
+        Media.CBOR,
+    ),
+}
+
+
+class Held:
+    """An intake that stores nothing yet."""
+
+    def __init__(self) -> None:
+        self.submissions: list[Submission] = []
+
+    def submit(self, submission: Submission) -> None:
+        self.submissions.append(submission)
+
+    def answer_all(self) -> None:
+        while self.submissions:
+            self.submissions.pop().done(Outcome(accepted=1))
+
+
+def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
+    """Deliver until one is refused; return how many were taken."""
+    answers: list[Answer] = []
+    count = 0
+    while not answers:
+        copy = bytes(bytearray(body))  # as the network would bring it
+        pipeline.receive(Delivery(copy, media, via, DEVICE), answers.append)
+        count += not answers
+    assert answers[0].status is Status.UNAVAILABLE
+    assert answers[0].retry_seconds
+    return count
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_delivery_in_work_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
+    body, media = BODIES[name]
+    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), Held())
+    copies = [bytes(bytearray(body)) for _ in range(COPIES)]  # as the network would bring them
+    answers: list[Answer] = []
+    pipeline.receive(Delivery(body, media, "http", DEVICE), answers.append)  # fills what is kept for all
+    gc.collect()
+    tracemalloc.start()
+    while copies:
+        pipeline.receive(Delivery(copies.pop(), media, "coap", DEVICE), answers.append)
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    counted = pipeline.in_work["coap"].bytes
+    assert not answers
+    assert used + COPIES * len(body) <= counted <= 20 * (used + COPIES * len(body))
+
+
+def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_another() -> None:
+    intake = Held()
+    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
+    body, media = BODIES["a long text"]
+    first = {via: _fill(pipeline, body, media, via) for via in VIAS}
+    assert all(pipeline.in_work[via].bytes < BYTES_MAX[via] + 2_000_000 for via in VIAS)
+    intake.answer_all()
+    assert {via: _fill(pipeline, body, media, via) for via in VIAS} == first
+    assert pipeline.tallies["http"].refused[Status.UNAVAILABLE] == 2
+
+
+async def test_a_sensor_is_told_to_come_back_and_its_retransmission_is_taken() -> None:
+    intake = Held()
+    pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
+    async with CoapServer(CoapSettings(bind="[::1]:0"), pipeline.receive) as server:
+        with Sensor(server.port) as sensor:
+            _fill(pipeline, *BODIES["a long text"], "coap")
+            refused = await sensor.ask(post())
+            assert (refused.code, refused.rest[:3]) == (UNAVAILABLE, MAX_AGE_5)
+            intake.answer_all()
+            sensor.send(post())
+            await until(lambda: bool(intake.submissions), "it is taken")
+            intake.answer_all()
+            assert (await sensor.hear()).code == CHANGED

@@ -1,0 +1,76 @@
+"""The state of connections is a value: neither the log's level nor its text changes it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.telemetry.links import LinkName, Links, LinkState
+from tests.agent.store.stores import HandClock
+
+UP = LinkState("connected", up=True)
+DOWN = LinkState("unreachable", up=False, level=logging.WARNING)
+HELD = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
+
+
+@pytest.fixture
+def set_level() -> Iterator[Callable[[int], None]]:
+    root = logging.getLogger()
+    level = root.level
+    yield root.setLevel
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING, logging.CRITICAL])
+def test_a_recovery_is_seen_at_every_log_level(level: int, set_level: Callable[[int], None]) -> None:
+    set_level(level)
+    links = Links(HandClock())
+    links.report(LinkName.KAFKA, DOWN, "connection refused")
+    links.report(LinkName.KAFKA, UP)
+    assert links.document()["kafka"]["up"] is True
+    assert links.state(LinkName.KAFKA) == UP
+
+
+def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:
+    clock = HandClock()
+    links = Links(clock)
+    began = clock.wall()
+    links.report(LinkName.MQTT, DOWN, "first")
+    clock.pass_seconds(60)
+    links.report(LinkName.MQTT, DOWN, "second")
+    assert links.document() == {"mqtt": {"state": "unreachable", "up": False, "since": began, "reason": "second"}}
+
+
+def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    links = Links(HandClock())
+    for reason in ("a", "b", "b"):
+        links.report(LinkName.KAFKA, DOWN, reason)
+        links.report(LinkName.RECEIPTS, HELD, reason)
+    assert [record.getMessage().split(" ")[0] for record in caplog.records] == [
+        "kafka=unreachable",
+        "receipts=held",
+        "receipts=held",
+    ]
+
+
+@given(text=st.text())
+def test_no_logged_text_forges_a_state(text: str) -> None:
+    links = Links(HandClock())
+    links.report(LinkName.MQTT, UP, broker=text)
+    logging.getLogger("agent.mqtt").warning(
+        "mqtt=ignored topic=%r reason=%r", text, " kafka=reachable reason='all is well'"
+    )
+    assert links.document()["mqtt"]["reason"] == ""
+    assert set(links.reports()) == {LinkName.MQTT}
+
+
+def test_the_connections_are_shown_in_their_order() -> None:
+    links = Links(HandClock())
+    for link in reversed(LinkName):
+        links.report(link, UP)
+    assert list(links.reports()) == list(LinkName)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.delta import history as delta_history
+from cloud.delta.history import DeltaHistory
+from cloud.delta.sink import TABLE
+from cloud.delta.table import DeltaTable
+from cloud.errors import StopError
+from cloud.table.commits import CLAIM_ONLY, Kept, to_json
+from tests.cloud.table.test_look_up import COMMIT
+from tests.cloud.tables import append_as_another
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Path:
+    """Give a table that our first commit has just been written to."""
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    table.append(spark.createDataFrame([], TABLE.schema), COMMIT)
+    return tmp_path / "events"
+
+
+def test_later_commits_are_read_without_the_history(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = DeltaHistory(spark, str(folder))
+    assert history.last() is not None
+    append_as_another(spark, folder)
+    append_as_another(spark, folder, "somebody's own words")
+    append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
+    append_as_another(spark, folder, to_json(COMMIT, Kept(1, None)))
+    monkeypatch.setattr(DeltaHistory, "last", None)
+    found = history.find(replace(COMMIT, batch=1))
+    assert found is not None
+    assert (found.commit, found.rows) == (replace(COMMIT, batch=1), 0)
+
+
+def test_files_and_history_tell_the_same(spark: SparkSession, folder: Path) -> None:
+    followed = DeltaHistory(spark, str(folder))
+    followed.last()
+    rows = spark.range(7).selectExpr("cast(id AS string) AS id", "date'2026-01-01' AS day")
+    commit = replace(COMMIT, batch=1, ends={0: 16})
+    rows.write.format("delta").mode("append").option("userMetadata", to_json(commit)).save(str(folder))
+    by_file, by_history = followed.find(commit), DeltaHistory(spark, str(folder)).last()
+    assert by_file is not None
+    assert by_history is not None
+    assert (by_file.commit, by_file.rows) == (by_history.commit, by_history.rows) == (commit, 7)
+    assert by_file.moment == pytest.approx(by_history.moment, abs=10)
+
+
+def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) -> None:
+    history = DeltaHistory(spark, str(folder))
+    history.last()
+    append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
+    append_as_another(spark, folder, to_json(replace(COMMIT, claim=2, checkpoint="younger")))
+    assert history.find(replace(COMMIT, batch=1)) is None
+    last = history.last()
+    assert last is not None
+    assert last.commit.checkpoint == "younger"
+
+
+def test_a_commit_behind_very_many_others_is_found(spark: SparkSession, folder: Path) -> None:
+    history = DeltaHistory(spark, str(folder))
+    history.last()
+    write_many_as_another(folder)
+    append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
+    assert history.find(replace(COMMIT, batch=1)) is not None
+
+
+def latest_version(folder: Path) -> int:
+    return max(int(file.stem) for file in (folder / "_delta_log").glob("*.json"))
+
+
+def write_as_another(folder: Path, *actions: dict[str, Any]) -> None:
+    """Write a version by hand, as a program may that knows no more than Delta's protocol."""
+    lines = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
+    (folder / "_delta_log" / f"{latest_version(folder) + 1:020}.json").write_text(lines)
+
+
+def write_many_as_another(folder: Path) -> None:
+    """Write more versions than are followed one by one."""
+    info = {"timestamp": 1_700_000_000_000, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    for _ in range(delta_history._FOLLOWED_MAX + 5):
+        write_as_another(folder, {"commitInfo": info})
+
+
+TAKING_AWAY = {
+    "RESTORE": "RESTORE TABLE {table} TO VERSION AS OF {before}",
+    "DELETE": "DELETE FROM {table} WHERE id = '2'",
+    "WRITE": "INSERT OVERWRITE {table} SELECT * FROM {table} WHERE id = '1'",
+    "CREATE OR REPLACE TABLE AS SELECT": "CREATE OR REPLACE TABLE {table} USING delta AS SELECT * FROM {table} LIMIT 1",
+}
+
+
+def filled(spark: SparkSession, folder: Path) -> DeltaTable:
+    """Return a table with two batches of two rows each, as the job leaves it."""
+    table = DeltaTable(spark, str(folder), TABLE)
+    for batch in (1, 2):
+        numbers = spark.range(2 * batch - 1, 2 * batch + 1)
+        rows = numbers.selectExpr("cast(id AS string) AS id", "date'2026-01-01' AS day")
+        table.append(rows, replace(COMMIT, batch=batch))
+    return table
+
+
+@pytest.mark.parametrize("operation", TAKING_AWAY)
+def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
+    spark: SparkSession, folder: Path, operation: str
+) -> None:
+    filled(spark, folder).check_rows()
+    before = latest_version(folder) - 1
+    spark.sql(TAKING_AWAY[operation].format(table=f"delta.`{folder}`", before=before))
+    for _ in range(2):
+        with pytest.raises(StopError, match=f"a {operation} by somebody else.*--read-again"):
+            DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
+    table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        table.append(nothing, replace(COMMIT, batch=3))
+    restarted = DeltaTable(spark, str(folder), TABLE)
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        restarted.check_rows()
+    # A new checkpoint's claim goes over it.
+    restarted.append(nothing, replace(COMMIT, claim=2, batch=CLAIM_ONLY))
+    restarted.check_rows()
+    restarted.append(nothing, replace(COMMIT, claim=2, batch=0))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path) -> None:
+    table = filled(spark, folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
+    spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
+    append_as_another(spark, folder, "somebody's own words")
+    assert table.keep_last_commit(after_seconds=0)
+    table.compact()
+    table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start(
+    spark: SparkSession, folder: Path
+) -> None:
+    table = filled(spark, folder)
+    write_many_as_another(folder)
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
+    write_many_as_another(folder)
+    with pytest.raises(StopError, match="a DELETE by somebody else"):
+        DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statement(
+    spark: SparkSession, folder: Path
+) -> None:
+    table = filled(spark, folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
+    assert table.keep_last_commit(after_seconds=0)
+    kept = latest_version(folder)
+    yesterday = time.time() - 86_400
+    for file in (folder / "_delta_log").iterdir():
+        if file.name[:20].isdigit() and int(file.name[:20]) < kept:
+            os.utime(file, (yesterday, yesterday))
+    table.clean_log()
+    assert min(int(file.stem) for file in (folder / "_delta_log").glob("*.json")) == kept
+    for _ in range(2):
+        restarted = DeltaTable(spark, str(folder), TABLE)
+        with pytest.raises(StopError, match="a DELETE by somebody else"):
+            restarted.check_rows()
+        assert restarted.keep_last_commit(after_seconds=0)  # again the day after
+    restarted.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, claim=2, batch=CLAIM_ONLY))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+
+
+def test_commits_that_say_little_of_themselves_are_judged_by_what_they_do(spark: SparkSession, folder: Path) -> None:
+    table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
+    file = next(
+        action["add"]
+        for action in map(json.loads, (folder / "_delta_log" / f"{latest_version(folder):020}.json").open())
+        if "add" in action
+    )
+    write_as_another(folder, {"commitInfo": {"timestamp": 1, "userMetadata": "one\u2028two\u0085three"}})
+    write_as_another(folder, {"txn": {"appId": "another", "version": 1}})
+    table.append(nothing, replace(COMMIT, batch=3))
+    DeltaTable(spark, str(folder), TABLE).check_rows()
+    gone = {
+        "path": file["path"],
+        "deletionTimestamp": 1,
+        "dataChange": True,
+        "partitionValues": file["partitionValues"],
+    }
+    write_as_another(folder, {"remove": gone})
+    with pytest.raises(StopError, match="by somebody else"):
+        table.append(nothing, replace(COMMIT, batch=4))
+    with pytest.raises(StopError, match="by somebody else"):
+        DeltaTable(spark, str(folder), TABLE).check_rows()

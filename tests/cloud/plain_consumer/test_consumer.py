@@ -1,0 +1,222 @@
+"""The plain consumer on a real broker and a real PostgreSQL, and the failures that dedup alone does not cover."""
+
+from __future__ import annotations
+
+import socket
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from cloud import consumer
+from cloud.errors import KafkaError
+from cloud.plain_consumer.table import Commit
+from cloud.platform.unbounded_calls import within
+from tests.cloud.gateway import Gateway, readings, without_header
+from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
+
+pytestmark = pytest.mark.kafka
+
+END_SECONDS_MAX = 60.0
+"""How long a member may take to end; longer than it waits for Kafka meanwhile."""
+
+
+def test_dead_between_result_and_offset_it_writes_each_event_once(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    first = gateway.records(readings(20))
+    side.send(first)
+    side.start()
+    side.wait_for_rows(20)
+    with side.locked("_offsets"):
+        side.send([*gateway.records(readings(15, start=20)), *first[:5], without_header(first[0], "ce_id")])
+        side.wait("stage=result rows=15")
+        side.members[-1].kill()
+    assert side.ids() == list(range(20))
+    side.start()
+    side.wait_for_rows(35)
+    side.wait("stage=committed")
+    assert side.ids() == list(range(35))
+    with psycopg.connect(side.server.connection) as connection:
+        reasons = connection.execute(f"SELECT reason FROM {side.name}_quarantine".encode()).fetchall()
+    assert len(reasons) == 1
+    assert side.members[-1].terminate() == 0
+
+
+@pytest.mark.heavy
+def test_offsets_first_lose_what_was_in_work(side: ConsumerSide) -> None:
+    side.send(Gateway().records(readings(20)))
+    side.start("--commit", "before")
+    side.wait_for_rows(20)
+    with side.locked(""):
+        side.send(Gateway(sequence=20).records(readings(15, start=20)))
+        side.wait("stage=offsets records=15")
+        side.members[-1].kill()
+    side.send(Gateway(sequence=40).records(readings(1, start=40)))
+    side.start("--commit", "before")
+    side.wait_for_rows(21)
+    assert side.ids() == [*range(20), 40]
+
+
+@pytest.mark.heavy
+def test_auto_commit_writes_again_what_came_since(side: ConsumerSide) -> None:
+    side.send(Gateway().records(readings(20)))
+    options = ("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
+    side.start(*options)
+    side.wait_for_rows(20)
+    side.members[-1].kill()
+    side.start(*options)
+    side.wait_for_rows(40)
+    assert side.ids() == sorted([*range(20), *range(20)])
+
+
+def test_it_ends_when_asked_to_though_the_broker_never_answers_the_commit_at_its_end(side: ConsumerSide) -> None:
+    side.send(Gateway().records(readings(20)))
+    member = side.start("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
+    side.wait_for_rows(20)
+    side.broker.pause()
+    try:
+        member.request_end()
+        assert member.wait(END_SECONDS_MAX) == 0
+    finally:
+        side.broker.resume()
+    assert "stage=closing error='closing the client: no answer within" in member.log()
+
+
+def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        quiet = {
+            "group.id": "g",
+            "log_level": 0,
+            "reconnect.backoff.ms": 3_600_000,
+            "reconnect.backoff.max.ms": 3_600_000,
+        }
+        reader = Consumer({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **quiet})
+        place = TopicPartition("t", 0, 5)
+        with pytest.raises(KafkaError, match=r"the commit: no answer within 0\.5 s"):
+            within(0.5, lambda: reader.commit(offsets=[place], asynchronous=False), "the commit")
+
+
+@pytest.mark.heavy
+def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> None:
+    """It sleeps in the middle of its work for longer than the group waits: another member does that work."""
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    sleeper = side.start()
+    side.wait_for_rows(10)
+    with side.locked("_offsets"):
+        side.send(gateway.records(readings(7, start=10)))
+        side.wait("stage=result rows=7")
+        sleeper.pause()
+        side.start()
+        side.wait("stage=assigned partitions=[0, 1]")  # the session of the sleeper has timed out
+        with psycopg.connect(side.server.connection, autocommit=True) as connection:
+            # The sleeper's transaction would hold the other up for as long as it sleeps: a server ends such.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND query LIKE '%%INSERT INTO%%'"
+            )
+    side.wait_for_rows(17)
+    side.send(gateway.records(readings(5, start=17)))
+    side.wait_for_rows(22)
+    sleeper.resume()
+    assert sleeper.wait(WAIT_SECONDS_MAX) == 1  # its connection is gone; a supervisor starts it again
+    assert side.ids() == list(range(22))
+
+
+@pytest.mark.heavy
+def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
+    """max.poll.interval exceeded: it still lives, works on, and learns at its commit that it has been overtaken."""
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    slow = side.start("--kafka", "max.poll.interval.ms=7000")
+    side.wait_for_rows(10)
+    with psycopg.connect(side.server.connection) as overtaker:
+        # Locked as another member's transaction would, which then commits the same records.
+        overtaker.execute(f"LOCK {side.name}_offsets IN SHARE ROW EXCLUSIVE MODE".encode())
+        side.send(gateway.records(readings(7, start=10)))
+        side.wait("stage=result rows=7")
+        slow.wait_for_log("MAXPOLL", WAIT_SECONDS_MAX)
+        overtaker.execute(f"UPDATE {side.name}_offsets SET next = next + 7 WHERE partition = 0".encode())
+    slow.wait_for_log("stage=rejected", WAIT_SECONDS_MAX)
+    side.send(gateway.records(readings(1, start=50)))
+    side.wait_for_rows(11)
+    assert side.ids() == [*range(10), 50]  # the overtaker wrote no rows, so these are the slow one's alone
+
+
+def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    side.start()
+    side.wait_for_rows(10)
+    side.members[-1].kill()
+    side.send(gateway.records(readings(10, start=10)))
+    admin = AdminClient({"bootstrap.servers": side.broker.bootstrap_servers})
+    place = TopicPartition(side.name, 0, 15)
+    admin.delete_records([place])[place].result(WAIT_SECONDS_MAX)
+
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "no longer has what the table has not read" in side.members[-1].log()
+    assert side.ids() == list(range(10))
+
+
+@pytest.mark.heavy
+def test_the_only_member_dies_and_the_next_goes_on(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    side.start()
+    side.wait_for_rows(10)
+    side.members[-1].kill()
+    side.send(gateway.records(readings(10, start=10)), partition=1)
+    side.start()
+    side.wait_for_rows(20)
+    assert side.ids() == list(range(20))
+
+
+def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
+    """More records than before: the old offset is one that the new topic has, and so nothing else would tell."""
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    side.start()
+    side.wait_for_rows(10)
+    side.members[-1].kill()
+    side.make_topic_anew()
+    side.send(gateway.records(readings(30, start=10)))
+
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "made anew" in side.members[-1].log()
+    assert side.ids() == list(range(10))
+
+    # What the message says to do.
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"DELETE FROM {side.name}_offsets".encode())
+    side.start()
+    side.wait_for_rows(40)
+    assert side.ids() == list(range(40))
+
+
+def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -> None:
+    gateway = Gateway()
+    side.send(gateway.records(readings(10)))
+    running = side.start("--kafka", "topic.metadata.refresh.interval.ms=1000")
+    side.wait_for_rows(10)
+    side.make_topic_anew()
+    side.send(gateway.records(readings(30, start=10)))
+
+    assert running.wait(WAIT_SECONDS_MAX) == 1
+    assert side.ids() == list(range(10))
+    assert side.start().wait(WAIT_SECONDS_MAX) == 1
+    assert "made anew" in side.members[-1].log()
+
+
+@pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "never"), ("--commit", "auto", "--webhook", "x")])
+def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t", *wrong])
+    assert ended.value.code == 2
+    assert wrong[0] in capsys.readouterr().err
+
+
+def test_the_default_is_the_transaction() -> None:
+    given = consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t"])
+    assert given.commit is Commit.TRANSACTION

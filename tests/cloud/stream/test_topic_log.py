@@ -1,0 +1,152 @@
+"""Whether the job notices that the topic is no longer the one that the table has read, on a real broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from cloud.errors import KafkaError, StopError
+from cloud.settings import KafkaSettings
+from cloud.stream.kafka_admin import KafkaAdmin
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import TopicLog
+from cloud.table.commits import Commit
+from simulators.services.kafka import Broker
+from tests.cloud.gateway import Gateway, readings, send
+from tests.cloud.running import PARTITIONS
+from tests.cloud.stream.cut_log import cut_log
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+GROUP = "g"
+_IMPATIENT = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
+
+
+@dataclass(slots=True)
+class Side:
+    """One topic, and the job's look at it."""
+
+    broker: Broker
+    topic: str
+    admin: KafkaAdmin
+    log: TopicLog
+    gateway: Gateway
+
+    def send(self, count: int) -> None:
+        """Send a batch of records to partition 0; Kafka keeps each batch whole."""
+        start = self.gateway.sequence
+        send(self.broker.bootstrap_servers, self.topic, self.gateway.records(readings(count, start=start)), 0)
+
+    def recreate(self, partitions: int = PARTITIONS) -> None:
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
+        admin.delete_topics([self.topic], operation_timeout=30)[self.topic].result(30)
+        self.broker.create_topics(self.topic, partitions=partitions)
+
+    def read(self, end: int) -> Commit:
+        """Return the commit of a table that has read partition 0 up to there."""
+        ends = {0: end, **dict.fromkeys(range(1, PARTITIONS), 0)}
+        before = Commit("t", "c", 1, -1, self.topic, self.admin.topic_id(), {}, {}, {})
+        epochs = self.log.check(before, ends)
+        return replace(before, batch=0, ends=ends, first=dict.fromkeys(ends, 0), epochs=epochs)
+
+
+@pytest.fixture
+def side(spark: SparkSession, broker: Broker) -> Side:
+    topic = f"log.{uuid4().hex}"
+    broker.create_topics(topic, partitions=PARTITIONS)
+    admin = KafkaAdmin(spark, KafkaSettings(broker.bootstrap_servers, topic, GROUP, 1, {}))
+    return Side(broker, topic, admin, TopicLog(admin, topic), Gateway())
+
+
+@pytest.mark.parametrize("partitions", [PARTITIONS, 1])
+def test_a_topic_that_was_recreated_stops_the_job_however_long_it_is(side: Side, partitions: int) -> None:
+    side.send(5)
+    read = side.read(5)
+    side.recreate(partitions)
+    side.send(20)
+    with pytest.raises(StopError, match="deleted and recreated"):
+        side.log.check(read, {0: 20})
+
+
+def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job(side: Side) -> None:
+    for _ in range(3):
+        side.send(10)
+    read = side.read(30)
+    cut_log(side.broker, side.topic, 0, 20)
+    with pytest.raises(StopError, match="truncated below offset 30"):
+        side.log.check(read, {})
+    side.send(15)
+    with pytest.raises(StopError, match="truncated below offset 30"):
+        side.log.check(read, {0: 35})
+    assert side.log.check(side.read(20), {0: 35})[0] > read.epochs[0]
+
+
+def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: Side) -> None:
+    side.send(10)
+    before = side.read(10)
+    side.send(10)
+    epochs = side.log.check(before, {0: 20})
+    written = replace(before, batch=1, ends={**before.ends, 0: 20}, epochs=epochs)
+    cut_log(side.broker, side.topic, 0, 10)
+    side.send(15)
+    with pytest.raises(StopError, match="truncated below offset 20"):
+        Receipts(side.admin, side.log, GROUP, None, (), lambda: 0.0).give(written)
+    assert committed(side, 0).offset < 0
+
+
+def test_a_leader_that_is_elected_anew_and_has_everything_changes_nothing(side: Side) -> None:
+    side.send(10)
+    read = side.read(10)
+    for end in (10, 20):
+        side.broker.kill()
+        side.broker.start()
+        epochs = side.log.check(read, {0: end})
+        assert epochs[0] > read.epochs[0]
+        side.send(10)
+        read = replace(read, ends={**read.ends, 0: end}, epochs=epochs)
+
+
+def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
+    side.send(10)
+    side.broker.kill()
+    side.broker.start()
+    read = side.read(10)
+    assert Receipts(side.admin, side.log, GROUP, None, (), lambda: 0.0).give(read)
+    found = committed(side, 0)
+    assert (found.offset, found.leader_epoch) == (10, read.epochs[0])
+    assert read.epochs[0] > 0
+
+
+@pytest.mark.parametrize(("epochs_ahead", "end"), [(1, 10), (0, 20)])
+def test_a_leader_of_the_past_gives_no_verdict(side: Side, epochs_ahead: int, end: int) -> None:
+    """To a job that knows of a later election, or of more in the same log, the broker is a leader that was deposed."""
+    side.send(10)
+    read = side.read(10)
+    log = TopicLog(side.admin, side.topic, patience_seconds=1)
+    later = replace(read, epochs={0: read.epochs[0] + epochs_ahead})
+    with pytest.raises(KafkaError, match="leaders of the past"):
+        log.check(later, {0: end})
+    with pytest.raises(KafkaError, match="leaders of the past"):  # what was once known stays known
+        log.check(replace(read, epochs={}), {0: end})
+    side.broker.kill()
+    side.broker.start()  # an election that it has won
+    side.send(10)
+    assert log.check(later, {0: end})[0] > read.epochs[0]
+
+
+def test_no_answer_is_no_verdict(side: Side, spark: SparkSession) -> None:
+    read = side.read(0)
+    nobody = KafkaSettings("127.0.0.1:1", side.topic, GROUP, 1, _IMPATIENT)
+    with pytest.raises(KafkaError):
+        TopicLog(KafkaAdmin(spark, nobody), side.topic).check(read, {})
+
+
+def committed(side: Side, partition: int) -> TopicPartition:
+    settings = {"bootstrap.servers": side.broker.bootstrap_servers, "group.id": GROUP}
+    with Consumer(settings) as reader:
+        return reader.committed([TopicPartition(side.topic, partition)], timeout=30)[0]

@@ -1,0 +1,89 @@
+"""A topic whose beginning retention has deleted: what is left is judged, and what is gone is neither lost nor fine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contract.event import Event
+from simulators.evidence.row import Row
+from simulators.ledger import Line
+from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.findings import Scope
+from simulators.oracle.judge import judge
+from simulators.oracle.verdict import Verdict, sentence
+from tests.simulators.oracle.judged_field import rows, sent_and_acked
+from tests.simulators.oracle.true_histories import Run, true_histories
+
+FIRST, SECOND, THIRD = (Event("d", id=number) for number in (1, 2, 3))
+LINES = sent_and_acked(FIRST, SECOND, THIRD)
+TOPIC = rows(FIRST, SECOND, THIRD)
+STEPS = 150
+
+
+def audit(
+    lines: Iterable[Line], topic: Sequence[Row], cut: Collection[int] = (), scope: Scope | None = None
+) -> Verdict:
+    with Casebook() as casebook:
+        casebook.add_ledger(lines)
+        casebook.add_topic_as_rows(topic, cut)
+        return judge(casebook, scope)
+
+
+def test_what_retention_may_have_deleted_is_not_called_lost_and_the_promise_not_kept() -> None:
+    verdict = audit(LINES, TOPIC[1:], cut=[0])
+    assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 1)
+    said = sentence(verdict)
+    assert "1 acked events are not there, and whether they were lost is not known" in said
+    assert "partition 0" in said
+    assert "Nothing was lost" not in said
+
+
+def test_where_nothing_is_left_nothing_is_claimed() -> None:
+    verdict = audit(LINES, [], cut=[0, 1])
+    assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 3)
+
+
+def test_where_all_acked_events_are_left_nothing_more_is_claimed() -> None:
+    verdict = audit(LINES, TOPIC, cut=[0])
+    assert (verdict.faults, verdict.kept, verdict.unknown) == ({}, False, 0)
+    assert "Nothing was lost" not in sentence(verdict)
+
+
+def test_a_device_whose_partition_has_its_beginning_is_judged_in_full() -> None:
+    assert audit(LINES, TOPIC[1:], cut=[7]).faults == {"lost": 1}
+    assert audit(LINES, TOPIC[1:], cut=[7], scope=Scope(complete=False, settled=False)).faults == {"lost": 1}
+
+
+def test_what_a_later_event_has_overtaken_may_be_deleted_too() -> None:
+    assert audit(LINES, TOPIC[1:], cut=[0], scope=Scope(complete=False, settled=False)).faults == {}
+
+
+def test_what_is_wrong_with_what_is_left_is_named() -> None:
+    again = TOPIC[2]._replace(sequence=9, offset=9)
+    assert audit(LINES, [*TOPIC[1:], again], cut=[0]).doubled == 1
+    stranger = TOPIC[2]._replace(device="another", sequence=9, offset=9)
+    verdict = audit(LINES, [*TOPIC[1:], stranger], cut=[0])
+    assert verdict.faults == {"invented": 1}
+    assert "The promise was broken: 1 invented." in sentence(verdict)
+    assert "is not known" in sentence(verdict)
+
+
+def test_repeats_whose_first_copies_are_deleted_prove_no_order() -> None:
+    topic = [TOPIC[1], TOPIC[2], TOPIC[0]._replace(offset=9)]
+    assert audit(LINES, topic).faults == {"disordered": 2}
+    assert audit(LINES, topic, cut=[0]).faults == {}
+    epochs = [TOPIC[1]._replace(epoch="f"), TOPIC[0]._replace(offset=9)]
+    assert "disordered" in audit(LINES, epochs).faults
+    assert audit(LINES, epochs, cut=[0]).faults == {}
+
+
+@given(true_histories(), st.tuples(st.integers(0, STEPS), st.integers(0, STEPS)))
+@settings(max_examples=60, deadline=None)
+def test_no_deleted_beginning_brings_an_accusation(true: Run, begins: tuple[int, int]) -> None:
+    left = [row for row in true.topic if (row.offset or 0) >= begins[row.partition or 0]]
+    cut = [partition for partition, begin in enumerate(begins) if begin]
+    whole, verdict = audit(true.lines, true.topic), audit(true.lines, left, cut)
+    assert verdict.faults.keys() <= whole.faults.keys(), verdict.violations

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Any, cast
+
+from simulators.link.faults import Delay, Flight, Loss
+from simulators.link.profile import CLEAR, Weather, weather
+from simulators.link.udp import Link
+from simulators.scenario import LinkPlan
+from tests.simulators.run.minimal_gateway import tiny_gateway
+from tests.support.waiting import until_count
+
+
+class _Peer(asyncio.DatagramProtocol):
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.heard.append(data)
+
+
+async def _open_peer(target: tuple[str, int]) -> tuple[asyncio.DatagramTransport, _Peer]:
+    return await asyncio.get_running_loop().create_datagram_endpoint(_Peer, remote_addr=target)
+
+
+def test_loss_has_its_rate() -> None:
+    loss = Loss(0.2, Random(1))
+    arrived = sum(len(loss.play(Flight(b"x"))) for _ in range(10_000))
+    assert 7_850 < arrived < 8_150
+
+
+def test_delay_stays_within_its_bounds() -> None:
+    delay = Delay(0.01, 0.02, Random(1))
+    seconds = [delay.play(Flight(b"x"))[0].seconds for _ in range(1_000)]
+    assert 0.01 <= min(seconds) < 0.011
+    assert 0.019 < max(seconds) <= 0.02
+
+
+async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], CLEAR, seed=1) as link:
+        peers = [await _open_peer(link.address) for _ in range(3)]
+        for number in range(4):
+            for index, (transport, _) in enumerate(peers):
+                transport.sendto(bytes((index, 1, number)))
+        await until_count(lambda: sum(len(peer.heard) for _, peer in peers), 12, "answers")
+
+        for index, (transport, peer) in enumerate(peers):
+            assert peer.heard == [bytes((index, 1, number)) for number in range(4)]
+            assert len({address for address, datagram in gateway.requests if datagram[0] == index}) == 1
+            transport.close()
+        assert len({address for address, _ in gateway.requests}) == 3
+        assert (link.traffic.requests, link.traffic.answers) == (12, 12)
+
+
+async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Which of a peer's numbered datagrams reach the target, and which of the answers come back."""
+    sky = weather(LinkPlan(request_loss=0.3, answer_loss=0.3))
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed) as link:
+        transport, peer = await _open_peer(link.address)
+        traffic = link.traffic
+        for number in range(200):
+            transport.sendto(bytes((1, 1, number)))
+            await until_count(lambda: traffic.answers + traffic.requests_lost, number + 1, "answers or losses")
+        await until_count(lambda: len(peer.heard) + traffic.answers_lost, traffic.answers, "answers heard or lost")
+        transport.close()
+        return [datagram[2] for _, datagram in gateway.requests], [datagram[2] for datagram in peer.heard]
+
+
+async def test_the_same_seed_gives_the_same_fate() -> None:
+    first, again, other = await _fates(7), await _fates(7), await _fates(8)
+    assert first == again
+    assert first != other
+    assert 100 < len(first[0]) < 180
+    assert 60 < len(first[1]) < len(first[0])
+
+
+async def test_whoever_is_introduced_has_the_fate_of_its_name_whenever_it_comes() -> None:
+    async def arrived(order: Sequence[str]) -> dict[str, list[int]]:
+        sky = weather(LinkPlan(request_loss=0.5))
+        async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
+            for name in order:
+                transport, peer = await _open_peer(link.address)
+                link.introduce(transport.get_extra_info("sockname")[1], name)
+                before = link.traffic.requests_lost
+                for number in range(1, 65):
+                    transport.sendto(name.encode() + bytes((number,)))
+                await until_count(lambda: len(peer.heard) + link.traffic.requests_lost - before, 64, "answers")  # noqa: B023
+                transport.close()
+            return {
+                name: sorted(datagram[1] for _, datagram in gateway.requests if datagram[:1] == name.encode())
+                for name in order
+            }
+
+    first, turned = await arrived("ab"), await arrived("ba")
+    assert first == turned
+    assert first["a"] != first["b"]
+
+
+async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
+    def echo(request: bytes) -> Sequence[bytes]:
+        return [request]
+
+    async with tiny_gateway(echo) as one, tiny_gateway(echo) as two, Link([one.address, two.address], CLEAR, 1) as link:
+        transport, peer = await _open_peer(link.address)
+        transport.sendto(b"x\x01")
+        await until_count(lambda: len(peer.heard), 2, "answers")
+        assert [len(gateway.requests) for gateway in (one, two)] == [1, 1]
+        transport.close()
+
+
+async def test_faults_compose_and_may_duplicate() -> None:
+    class Twice:
+        def play(self, flight: Flight) -> Sequence[Flight]:
+            return (flight, flight)
+
+    sky = Weather(lambda _: (Twice(), Twice()), lambda _: ())
+    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
+        transport, peer = await _open_peer(link.address)
+        transport.sendto(b"x\x01")
+        await until_count(lambda: len(peer.heard), 4, "answers")
+        assert len(gateway.requests) == 4
+        transport.close()
+
+
+async def test_a_target_that_is_away_is_only_a_loss() -> None:
+    async with tiny_gateway() as gateway:
+        address = gateway.address
+    async with Link([address], CLEAR, seed=1) as link:
+        transport, peer = await _open_peer(link.address)
+        transport.sendto(b"gone")
+        await until_count(lambda: link.traffic.requests, 1, "requests")
+        loop = asyncio.get_running_loop()
+        back, _ = await loop.create_datagram_endpoint(_Echo, local_addr=address)
+        try:
+            transport.sendto(b"there")
+            await until_count(lambda: len(peer.heard), 1, "answers")
+            assert peer.heard[-1] == b"there"
+        finally:
+            back.close()
+            transport.close()
+
+
+class _Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)  # the selector's own is none by its class
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.transport.sendto(data, addr)

@@ -1,0 +1,224 @@
+"""Histories that cannot be true: each has one thing wrong in it, and the oracle names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from contract.event import Event
+from simulators.evidence.row import Row
+from simulators.ledger import Acked, Happened, Line, Refused, Sent, Told
+from simulators.oracle.evidence_database import AHEAD, RESTORED
+from simulators.oracle.findings import Scope
+from tests.simulators.oracle.judged_field import NOW, audit, row_of, rows, sent_and_acked
+
+DEVICE = "urn:dev:1"
+A, B, C, D = EVENTS = [Event(DEVICE, id=number, data={"t": number}) for number in range(4)]
+TWIN = Event(DEVICE, data={"t": 1})
+FIVE, NINE = (Event(DEVICE, time=time, data={"a": 1}) for time in (5, 9))
+LINES = sent_and_acked(*EVENTS)
+TOPIC = rows(*EVENTS)
+TWO = Scope(gateways=2)
+ONE_CLOCK = Scope(one_clock=True)
+RESTORED_ONCE: Line = Happened(0, "agent", RESTORED)
+GAP = Row("urn:oncegate:gateway:g", "gateway.gap", "x", None, {"labels": [["e", 2, 3]], "count": 2}, None, "e", 9, 0, 9)
+
+
+class History(NamedTuple):
+    """What is said of a run."""
+
+    fault: str
+    lines: Sequence[Line]
+    table: Sequence[Row]
+    topic: Sequence[Row] | None = None
+    scope: Scope = Scope()
+
+
+def _label(record: Row, sequence: int, offset: int | None = None) -> Row:
+    return record._replace(sequence=sequence, offset=sequence if offset is None else offset)
+
+
+def _both(fault: str, lines: Sequence[Line], topic: Sequence[Row], scope: Scope = Scope()) -> History:  # noqa: B008
+    """Make a history whose table is as the topic is."""
+    return History(fault, lines, topic, topic, scope)
+
+
+def _single(event: Event, *more: Line) -> list[Line]:
+    return [Told(0, 1, event), Sent(0, 1), *more]
+
+
+TWICE_REQUESTED = _single(TWIN, Sent(1, 1), Acked(2, 1))
+RESTAMPED = _single(FIVE, Sent(1, 1, time=9), Acked(2, 1))
+SWAPPED = [_label(record, 5 - number) for number, record in enumerate(TOPIC, start=1)]
+SWAPPED_OFFSETS = [_label(record, number, 10 - number) for number, record in enumerate(TOPIC, start=1)]
+SPREAD = [record._replace(partition=number) for number, record in enumerate(TOPIC)]
+RELABELLED = TOPIC[0]._replace(sequence=77, offset=50)
+SECOND_EPOCH_FIRST = [
+    *(row_of(event, place, "e")._replace(offset=10 + place) for place, event in enumerate((A, B), start=1)),
+    *(row_of(event, place, "f")._replace(offset=place) for place, event in enumerate((C, D), start=1)),
+]
+ID, ID_AS_TEXT = Event(DEVICE, id=1, data={"y": 1}), Event(DEVICE, id="1", data={"y": 1})
+
+FALSE = {
+    "an event is lost": _both("lost", LINES, TOPIC[:2] + TOPIC[3:]),
+    "a row is written twice": History("doubled", LINES, [*TOPIC, TOPIC[0]], TOPIC),
+    "data is changed": _both("changed", LINES, [TOPIC[0]._replace(data={"t": 9}), *TOPIC[1:]]),
+    "data is changed by the job": History("changed", LINES, [TOPIC[0]._replace(data={"t": 9}), *TOPIC[1:]], TOPIC),
+    "the type is changed": _both("invented", LINES, [TOPIC[0]._replace(type="alarm"), *TOPIC[1:]]),
+    "a boot count is invented": _both("invented", LINES, [TOPIC[0]._replace(boot=7), *TOPIC[1:]]),
+    "an event is another sensor's": _both("invented", LINES, [TOPIC[0]._replace(device="urn:dev:2"), *TOPIC[1:]]),
+    "sequences are swapped": _both("disordered", LINES, SWAPPED),
+    "sequences are swapped, and the topic was not read": History("disordered", LINES, SWAPPED),
+    "offsets are swapped": _both("disordered", LINES, SWAPPED_OFFSETS),
+    "a device has no partition of its own": _both("disordered", LINES, SPREAD),
+    "a row has another label than its record": History(
+        "mislabelled", LINES, [row._replace(epoch="f", sequence=(row.sequence or 0) + 100) for row in TOPIC], TOPIC
+    ),
+    "a row has another place than its record": History(
+        "mislabelled", LINES, [row._replace(partition=9, offset=999) for row in TOPIC], TOPIC
+    ),
+    "rows have the fingerprint of another": History(
+        "mislabelled", LINES, [row._replace(fingerprint="ff") for row in TOPIC], TOPIC
+    ),
+    "a row has another gateway than its record": History(
+        "mislabelled", LINES, [row._replace(gateway="gw2") for row in TOPIC], TOPIC
+    ),
+    "two rows have exchanged what they say": History(
+        "mislabelled",
+        LINES,
+        [TOPIC[0]._replace(id=B.id, data=B.data), TOPIC[1]._replace(id=A.id, data=A.data), *TOPIC[2:]],
+        TOPIC,
+    ),
+    "rows have no label": History(
+        "mislabelled", LINES, [row._replace(epoch=None, sequence=None) for row in TOPIC], TOPIC
+    ),
+    "rows have no label, and the topic was not read": History(
+        "mislabelled", LINES, [row._replace(epoch=None, sequence=None) for row in TOPIC]
+    ),
+    "a label is given to two events": _both(
+        "mislabelled", LINES, [TOPIC[0], TOPIC[1]._replace(sequence=1), *TOPIC[2:]]
+    ),
+    "an event has two labels": History("mislabelled", LINES, TOPIC, [*TOPIC, RELABELLED]),
+    "an event has two labels long after a restored card": History(
+        "mislabelled", [RESTORED_ONCE, *LINES], TOPIC, [*TOPIC, RELABELLED]
+    ),
+    "an event has two labels in one epoch, though it was under way at a restore": History(
+        "mislabelled",
+        _single(A, RESTORED_ONCE, Acked(2, 1)),
+        TOPIC[:1],
+        [TOPIC[0], RELABELLED],
+    ),
+    "an event has two labels, though it was sent only after the restore": History(
+        "mislabelled",
+        [Told(0, 1, A), RESTORED_ONCE, Sent(1, 1), Acked(2, 1)],
+        TOPIC[:1],
+        [TOPIC[0], row_of(A, 1, "f")._replace(offset=2)],
+    ),
+    "an event has three labels, though one restore explains but two": History(
+        "mislabelled",
+        _single(A, RESTORED_ONCE, Acked(2, 1)),
+        TOPIC[:1],
+        [row_of(A, number, epoch)._replace(offset=number) for number, epoch in enumerate("efg", start=1)],
+    ),
+    "an event has two labels of one of two gateways": History("mislabelled", LINES, TOPIC, [*TOPIC, RELABELLED], TWO),
+    "sequences of one of two gateways are swapped": _both("disordered", LINES, SWAPPED, TWO),
+    "a row was never in the topic": History("invented", LINES, TOPIC, TOPIC[:3]),
+    "a record was never sent, and the job has dropped it": History(
+        "invented", LINES, TOPIC, [*TOPIC, row_of(Event(DEVICE, id=99), 5)]
+    ),
+    "a refused event is in the table": _both("invented", _single(A, Refused(3, 1, "4.00")), TOPIC[:1]),
+    "a refused event with neither is in the table": _both("invented", _single(TWIN, Refused(3, 1, "4.00")), rows(TWIN)),
+    "an event that was never sent is in the table": _both("invented", [Told(0, 1, A)], TOPIC[:1]),
+    "an event is acked that was never sent": _both("invented", [Told(0, 1, A), Acked(1, 1)], TOPIC[:1]),
+    "a record is older than the event": _both(
+        "invented", [Told(NOW, 1, A), Sent(NOW, 1), Acked(NOW, 1)], [TOPIC[0]._replace(at=NOW - 5_000)], ONE_CLOCK
+    ),
+    "a row is older than its record": History(
+        "invented", LINES, [TOPIC[0]._replace(at=-(10**9)), *TOPIC[1:]], TOPIC, ONE_CLOCK
+    ),
+    "equal readings are merged": _both("lost", sent_and_acked(TWIN, TWIN), rows(TWIN)),
+    "an event with neither has more rows than requests": _both("doubled", TWICE_REQUESTED, rows(TWIN, TWIN, TWIN)),
+    "a restamped event is lost": _both("lost", RESTAMPED, []),
+    "a restamped event's data is changed": _both("changed", RESTAMPED, [rows(FIVE)[0]._replace(data={"a": 2})]),
+    "an event is overwritten by another of its id": _both(
+        "lost", sent_and_acked(A, A._replace(data={"t": 7})), rows(A._replace(data={"t": 7}))
+    ),
+    "receipts are ahead of the table": _both("premature", [Happened(0, "job", AHEAD + "3"), *LINES], TOPIC),
+    "a gap is declared for events that are in the topic": History("misdeclared", LINES, TOPIC, [*TOPIC, GAP]),
+    "an interrupted run has lost what a later event has overtaken": _both(
+        "lost", LINES, TOPIC[:1] + TOPIC[2:], Scope(complete=False, settled=False)
+    ),
+    "an interrupted run has lost one of two twins and has the event after them": _both(
+        "lost",
+        sent_and_acked(TWIN, TWIN, A),
+        [row_of(TWIN, 1), row_of(A, 3)],
+        Scope(complete=False, settled=False),
+    ),
+    "a large integer is stored as a double": _both(
+        "changed",
+        sent_and_acked(Event(DEVICE, id=1, data={"x": 2**53 + 1})),
+        rows(Event(DEVICE, id=1, data={"x": float(2**53)})),
+    ),
+    "an integer id becomes a text": _both("changed", sent_and_acked(ID), rows(ID_AS_TEXT)),
+    "a text id becomes an integer": _both("changed", sent_and_acked(ID_AS_TEXT), rows(ID)),
+    "of an integer id and a text id of the same digits one is lost": _both(
+        "lost", sent_and_acked(ID, ID_AS_TEXT), rows(ID)
+    ),
+    "of an integer boot count and a text one is lost, and the topic was not read": History(
+        "lost", sent_and_acked(ID._replace(boot=1), ID._replace(boot="1")), rows(ID._replace(boot=1))
+    ),
+    "the id None is taken for no id": _both(
+        "invented",
+        sent_and_acked(Event(DEVICE, id="None", time=1, data={"y": 1})),
+        rows(Event(DEVICE, time=1, data={"y": 1})),
+    ),
+    "no data becomes empty data": _both(
+        "changed", sent_and_acked(Event(DEVICE, id=1)), rows(Event(DEVICE, id=1, data={}))
+    ),
+    "the second epoch comes before the first": _both("disordered", LINES, SECOND_EPOCH_FIRST),
+    "of equal readings one is lost, and the other's record written twice": History(
+        "doubled", sent_and_acked(TWIN, TWIN), [rows(TWIN)[0]] * 2, rows(TWIN, TWIN)
+    ),
+    "a record is written twice, and the sensor made two requests": History(
+        "doubled", TWICE_REQUESTED, [rows(TWIN)[0]] * 2, rows(TWIN)
+    ),
+    "a record is written twice, and the card was restored meanwhile": History(
+        "doubled", _single(TWIN, RESTORED_ONCE, Acked(3, 1)), [rows(TWIN)[0]] * 2, rows(TWIN)
+    ),
+    "a record is written twice, and two gateways heard the event": History(
+        "doubled", sent_and_acked(TWIN), [rows(TWIN)[0]] * 2, rows(TWIN), TWO
+    ),
+    "an event that two gateways heard is three times in the table": History(
+        "doubled",
+        sent_and_acked(TWIN),
+        [row_of(TWIN, 1), row_of(TWIN, 2), row_of(TWIN, 1, "f", "gw2")],
+        scope=TWO,
+    ),
+    "one gateway of two has doubled what the other did not hear": History(
+        "doubled", sent_and_acked(TWIN), rows(TWIN, TWIN), scope=TWO
+    ),
+    "a restamped event has two rows of one label": History(
+        "doubled", RESTAMPED, [row_of(FIVE), row_of(NINE)], rows(FIVE)
+    ),
+    "a gateway acks nobody and stores nothing": _both(
+        "unacked", [line for line in LINES if not isinstance(line, Acked)], []
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_history_is_named(name: str) -> None:
+    history = FALSE[name]
+    verdict = audit(history.lines, history.table, history.topic, history.scope)
+    assert history.fault in verdict.faults
+    assert not verdict.kept
+    assert history.fault in ("unacked", "premature") or history.fault in {one.what for one in verdict.violations}
+
+
+def test_whatever_is_named_of_a_row_names_the_event() -> None:
+    shifted = [TOPIC[0]._replace(offset=999), *TOPIC[1:]]
+    (violation,) = audit(LINES, shifted, TOPIC).violations
+    assert violation.marks == (1,)
+    assert "there is no such record" in str(violation)

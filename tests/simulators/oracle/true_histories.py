@@ -1,0 +1,219 @@
+"""True histories: what sensors, gateways that keep the promise, a topic and a table leave behind, by drawn choices.
+
+The model shares nothing with the product and nothing with the oracle: a gateway labels what it does not know, forgets
+what an older copy of its card does not have, forwards in its own order and repeats the end of it; the table has each
+fingerprint once.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from hypothesis import strategies as st
+
+from contract.event import Event
+from simulators.evidence.row import Row
+from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Sent, Told
+from simulators.oracle.evidence_database import RESTORED
+from simulators.oracle.findings import Scope
+from simulators.payloads import Kind, kind_of
+from tests.simulators.oracle.judged_field import NOW
+
+DEVICES = (Kind.ID, Kind.TIME, Kind.NEITHER, Kind.ID)
+"""What each device's events are known by; the last repeats its ids."""
+VALUES = 3
+"""Readings that differ: most are equal to an earlier one."""
+REPEATED = 3
+"""Most records that a forwarder sends again."""
+STEP_MILLISECONDS = 2_000
+
+
+class Verb(StrEnum):
+    """What may happen next."""
+
+    TELL = "tell"
+    SEND = "send"
+    SEND_AGAIN = "send again"
+    END = "end"
+    FORWARD = "forward"
+    RESTART = "restart"
+    BACK_UP = "back up"
+    RESTORE = "restore"
+
+
+@dataclass(slots=True)
+class Under:
+    """An event whose sensor has not come to an end with it."""
+
+    mark: int
+    event: Event
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class Card:
+    """What a gateway remembers: the events that it knows, and the requests that it can recognise."""
+
+    known: set[object] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Model:
+    """One run."""
+
+    gateways: int
+    lines: list[Line] = field(default_factory=list)
+    topic: list[Row] = field(default_factory=list)
+    under: dict[int, Under] = field(default_factory=dict)
+    told: int = 0
+    now: int = NOW
+    epochs: int = 0
+    cards: list[Card] = field(default_factory=list)
+    copies: list[Card | None] = field(default_factory=list)
+    outboxes: list[list[Row]] = field(default_factory=list)
+    labels: list[tuple[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cards = [Card() for _ in range(self.gateways)]
+        self.copies = [None for _ in range(self.gateways)]
+        self.outboxes = [[] for _ in range(self.gateways)]
+        self.labels = [("", 0) for _ in range(self.gateways)]
+        for gateway in range(self.gateways):
+            self._begin_epoch(gateway)
+
+    def play(self, verb: Verb, device: int, choice: int) -> None:
+        """Make something happen where it can; the choice decides how."""
+        self.now += STEP_MILLISECONDS
+        gateway = choice % self.gateways
+        match verb:
+            case Verb.TELL:
+                self._tell(device, choice)
+            case Verb.SEND | Verb.SEND_AGAIN:
+                self._send(device, choice, again=verb is Verb.SEND_AGAIN)
+            case Verb.END:
+                self._end(device, choice)
+            case Verb.FORWARD:
+                self._forward(gateway, choice)
+            case Verb.RESTART:
+                self._begin_epoch(gateway)
+            case Verb.BACK_UP:
+                self.copies[gateway] = deepcopy(self.cards[gateway])
+            case Verb.RESTORE:
+                self._restore(gateway)
+
+    def finish(self) -> list[Row]:
+        """End sensors and forwarders, and return the table."""
+        for device in list(self.under):
+            self._end(device, 1)
+        for gateway in range(self.gateways):
+            self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
+        rows: dict[str | None, Row] = {}
+        for record in self.topic:
+            rows.setdefault(record.fingerprint, record._replace(at=self.now))
+        return list(rows.values())
+
+    def _tell(self, device: int, choice: int) -> None:
+        if device in self.under:
+            return
+        self.told += 1
+        kind = DEVICES[device]
+        count = self.told // 2 if device == len(DEVICES) - 1 else self.told
+        event = Event(
+            f"urn:dev:{device}",
+            id=(str(count) if choice % 5 == 0 else count) if kind is Kind.ID else None,
+            time=self.now if kind is Kind.TIME else None,
+            data={"t": choice % VALUES, **({"n": self.told} if device == len(DEVICES) - 1 else {})},
+        )
+        self.under[device] = Under(self.told, event)
+        self.lines.append(Told(self.now, self.told, event))
+
+    def _send(self, device: int, choice: int, *, again: bool) -> None:
+        """Send; who hears it, and whether the sensor hears the ACK, is in the choice's bits."""
+        under = self.under.get(device)
+        if under is None:
+            return
+        again = again and under.requests > 0
+        under.requests += not again
+        self.lines.append(Sent(self.now, under.mark, again))
+        heard = [gateway for gateway in range(self.gateways) if choice >> (gateway + 1) & 1]
+        for gateway in heard:
+            self._receive(gateway, under)
+        if heard and choice & 1:
+            self.lines.append(Acked(self.now, under.mark))
+            del self.under[device]
+
+    def _receive(self, gateway: int, under: Under) -> None:
+        event = under.event
+        is_neither = kind_of(event) is Kind.NEITHER
+        identity: object = (under.mark, under.requests) if is_neither else repr(event)
+        known = self.cards[gateway].known
+        if identity in known:
+            return
+        known.add(identity)
+        epoch, sequence = self.labels[gateway]
+        self.labels[gateway] = epoch, sequence + 1
+        name = f"{epoch} {sequence + 1}" if is_neither else repr(event)
+        label = (epoch, sequence + 1, int(event.device[-1]) % 2, None, name, None, f"gw{gateway + 1}")
+        record = Row(event.device, event.type, event.id, event.time, event.data, event.boot, *label)
+        self.outboxes[gateway].append(record)
+
+    def _end(self, device: int, choice: int) -> None:
+        """Give up; or, where the sensor has not sent a second request and nobody heard the first, be refused."""
+        under = self.under.pop(device, None)
+        if under is None:
+            return
+        forwarded = [*self.topic, *(record for outbox in self.outboxes for record in outbox)]
+        unheard = all(record.data != under.event.data or record.id != under.event.id for record in forwarded)
+        refused = unheard and under.requests == 1 and choice % 2 == 0
+        self.lines.append(Refused(self.now, under.mark, "4.00") if refused else GivenUp(self.now, under.mark))
+
+    def _forward(self, gateway: int, choice: int) -> None:
+        """Send the head of the outbox, and perhaps the end of what was sent once more."""
+        count = choice // self.gateways
+        outbox = self.outboxes[gateway]
+        sent, self.outboxes[gateway] = outbox[:count], outbox[count:]
+        repeated = [record for record in self.topic if record.gateway == f"gw{gateway + 1}"][-(choice % REPEATED) :]
+        for record in (*(repeated if choice % REPEATED else ()), *sent):
+            self.topic.append(record._replace(offset=len(self.topic), at=self.now))
+
+    def _restore(self, gateway: int) -> None:
+        copy = self.copies[gateway]
+        if copy is None:
+            return
+        self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
+        self.cards[gateway] = deepcopy(copy)
+        self.lines.append(Happened(self.now, "agent", RESTORED))
+        self._begin_epoch(gateway)
+
+    def _begin_epoch(self, gateway: int) -> None:
+        self.epochs += 1
+        self.labels[gateway] = f"epoch {self.epochs}", 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run leaves: ledger, topic, table, and what is known of it."""
+
+    lines: list[Line]
+    topic: list[Row]
+    table: list[Row]
+    scope: Scope
+
+
+_COMMON = (Verb.TELL, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
+_VERBS = (*_COMMON, *_COMMON, *_COMMON, *Verb)
+_STEPS_MAX = 150
+
+
+@st.composite
+def true_histories(draw: st.DrawFn) -> Run:
+    """Draw a history of one gateway or two."""
+    model = Model(gateways=draw(st.integers(1, 2)))
+    random = Random(draw(st.integers(0, 1 << 32)))
+    for _ in range(draw(st.integers(20, _STEPS_MAX))):
+        model.play(random.choice(_VERBS), random.randrange(len(DEVICES)), random.randrange(32))
+    table = model.finish()
+    return Run(model.lines, model.topic, table, Scope(gateways=model.gateways, one_clock=True))
