@@ -149,7 +149,7 @@ def _http(
 ) -> HttpServer:
     # What only HTTP needs costs a gateway without it neither time nor memory.
     from agent.http.server import HttpServer
-    from agent.observation import observe
+    from agent.observability import observe
 
     views, responses = observe(settings.gateway, store, pipeline, clock, words, links, copies_at_the_door)
     return HttpServer(settings.http, pipeline.receive, views, responses)

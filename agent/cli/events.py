@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
-from dataclasses import asdict
-from pathlib import Path
 
 from agent.config import load
-from agent.store.fingerprints import rows as known_rows
-from agent.store.layout import FILE_NAME
-from agent.store.read.events import Epochs
-from agent.store.read.kept import Kept, read_all
-from agent.store.read.states import States
-from agent.store.read.trace import fingerprint_at
-from agent.store.schema import tables
+from agent.store.read.documents import read_duplicates, read_events
 from agent.terminal import json_line
-from contract.record import encode_value
 
 EXAMPLES = """examples:
   oncegate events --limit 3
@@ -43,46 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
     for row in rows:
         print(json_line(row))
     return 0
-
-
-def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
-    """Yield the latest stored events in order: the record's keys and `state`; what is not taken holds nothing."""
-    from agent.store.read.connection import read_only
-
-    with read_only(folder / FILE_NAME) as store:
-        end = tables.last_position(store)
-        first = max(tables.first_event(store) or 1, end - limit + 1)
-        for entry in read_all(store, range(first, end + 1)):
-            if isinstance(entry, Kept):
-                yield _document(entry, gateway)
-            else:
-                yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
-
-
-def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
-    """Yield the latest copies that were recognised, each with the event that it repeats."""
-    from agent.store.read.connection import read_only
-
-    with read_only(folder / FILE_NAME) as store:
-        copies = known_rows.latest_duplicates(store, limit)
-        epochs, states = Epochs.load(store), States(store)
-        for copy in copies:
-            label = epochs.label(copy.position)
-            fingerprint = fingerprint_at(store, copy.position)
-            yield {
-                "received": copy.received,
-                "fingerprint": None if fingerprint is None else fingerprint.hex(),
-                "epoch": label.epoch,
-                "sequence": label.sequence,
-                "state": states.state(copy.position),
-            }
-
-
-def _document(kept: Kept, gateway: str) -> dict[str, object]:
-    event = kept.event
-    document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
-    document["state"] = kept.state
-    return document
 
 
 def _limit(text: str) -> int:

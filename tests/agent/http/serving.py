@@ -14,7 +14,7 @@ from agent.config.settings import DevicesSettings, GatewaySettings, HttpSettings
 from agent.delivery import Receive
 from agent.http.limits import Limits
 from agent.http.server import HttpServer
-from agent.observation import observe
+from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.schema import database

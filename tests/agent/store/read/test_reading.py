@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from agent.cli.events import read_duplicates, read_events
 from agent.store.files.sqlite_pages import Log
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.read import kept
 from agent.store.read.connection import read_only
+from agent.store.read.documents import read_duplicates, read_events
 from agent.store.read.kept import Kept, read_all, read_kept
 from agent.store.recovery import inspect
 from agent.store.recovery.verify import verify

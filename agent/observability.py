@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 
-from agent.cli.events import read_events
-from agent.cli.trace import read_trace
 from agent.clock import Clock
 from agent.config.settings import GatewaySettings
 from agent.http.metrics import Metrics, Sources
 from agent.http.views import Looks, Views
-from agent.live import Live
 from agent.pipeline import Pipeline
 from agent.status import Status, read_status
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
+from agent.store.read.documents import read_events, read_trace
 from agent.store.schema import disk_space
-from agent.telemetry.activity import LastWords
+from agent.telemetry.activity import LastWords, Watch
 from agent.telemetry.links import Links
 
 SEARCHED_EVENTS_MAX = 20_000
 """How many of the latest events are searched for a device."""
 FOUND_EVENTS_MAX = 50
+DEVICES_SHOWN_MAX = 200
 
 
 def observe(
@@ -72,3 +72,35 @@ def observe(
         latest=latest,
     )
     return Views(looks), responses
+
+
+class Live:
+    """The status page's live view: the store's status, and what only this process knows."""
+
+    def __init__(self, store: EventStore, clock: Clock, watch: Watch, words: LastWords, links: Links) -> None:
+        self._store = store
+        self._clock = clock
+        self._watch = watch
+        self._words = words
+        self._links = links
+        self._started = clock.wall()
+
+    def document(self, status: Callable[[], Status]) -> dict[str, object]:
+        """Return all but the feed as a JSON document; blocks."""
+        return {
+            "now": self._clock.wall(),
+            "started": self._started,
+            "version": version("oncegate"),
+            "clock": self._clock.trust().value,
+            "trouble": self._store.trouble(),
+            "status": status().document(),
+            "store_bytes_max": self._store.bytes_max,
+            "written_bytes": self._store.written_bytes(),
+            "links": self._links.document(),
+            "devices": self._watch.devices(DEVICES_SHOWN_MAX),
+            "errors": self._words.errors(),
+        }
+
+    def feed(self, after: int) -> list[dict[str, object]]:
+        """Return what has happened since, the latest last; does not block."""
+        return self._watch.feed(after)

@@ -1,0 +1,90 @@
+"""Stored events, duplicates and traces as JSON documents, for the command line and the status page.
+
+sqlite-utils is imported only when something is read: the service's start does not pay for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.store.facts import RECEIPTS_TABLE
+from agent.store.fingerprints import rows
+from agent.store.layout import FILE_NAME
+from agent.store.read.events import Epochs
+from agent.store.read.kept import Kept, read_all
+from agent.store.read.states import PROCESSED, States
+from agent.store.read.trace import Trace, fingerprint_at, trace
+from agent.store.schema import tables
+from contract.moment import rfc3339
+from contract.record import encode_value
+
+
+def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
+    """Yield the latest stored events in order: the record's keys and `state`. No transaction is held between two."""
+    from agent.store.read.connection import read_only
+
+    with read_only(folder / FILE_NAME) as store:
+        end = tables.last_position(store)
+        first = max(tables.first_event(store) or 1, end - limit + 1)
+        for entry in read_all(store, range(first, end + 1)):
+            if isinstance(entry, Kept):
+                yield _event_document(entry, gateway)
+            else:
+                yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
+
+
+def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
+    """Yield the latest copies that were recognised, each with the event that it repeats."""
+    from agent.store.read.connection import read_only
+
+    with read_only(folder / FILE_NAME) as store:
+        copies = rows.latest_duplicates(store, limit)
+        epochs, states = Epochs.load(store), States(store)
+        for copy in copies:
+            label = epochs.label(copy.position)
+            fingerprint = fingerprint_at(store, copy.position)
+            yield {
+                "received": copy.received,
+                "fingerprint": None if fingerprint is None else fingerprint.hex(),
+                "epoch": label.epoch,
+                "sequence": label.sequence,
+                "state": states.state(copy.position),
+            }
+
+
+def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str, object]]:
+    """Return what the store knows of the events under a fingerprint."""
+    from agent.store.read.connection import read_only
+
+    with read_only(folder / FILE_NAME) as store:
+        table = tables.read_fact(store, RECEIPTS_TABLE)
+        return [_trace_document(one, gateway, table) for one in trace(store, fingerprint)]
+
+
+def _event_document(kept: Kept, gateway: str) -> dict[str, object]:
+    event = kept.event
+    document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
+    document["state"] = kept.state
+    return document
+
+
+def _trace_document(one: Trace, gateway: str, table: str | None) -> dict[str, object]:
+    document: dict[str, object] = {"epoch": one.label.epoch, "sequence": one.label.sequence, "state": one.state}
+    if one.committed is not None:
+        document["committed"] = rfc3339(one.committed)
+    if one.event is not None:
+        value = json.loads(encode_value(one.event.fingerprint, gateway, one.event.label, one.event.tail))
+        document |= {"accepted": rfc3339(value["received"]), "clock": one.event.clock.value, "event": value}
+    if one.batch is not None:
+        document["topic_id"] = one.batch.topic_id
+        # The batch's, not the event's own: where within them it lies, the gateway does not keep.
+        document["batch_offsets"] = {
+            str(number): [offsets.lowest, offsets.highest] for number, offsets in one.batch.partitions.items()
+        }
+    if one.state == PROCESSED and table is not None:
+        document["receipt"] = table
+    document["copies"] = [rfc3339(received) for received in one.copies]
+    return document
