@@ -20,6 +20,7 @@ from simulators.ledger import Ledger
 from simulators.report import page
 from simulators.report.page import Arrivals
 from simulators.services.install import programs
+from tests.simulators.oracle.delta_tables import write_table
 
 pytestmark = pytest.mark.heavy
 
@@ -65,7 +66,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 written.happened("agent", "runs again")
         written.sample({"accepted": 20_000})
         written.end()
-    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "none"))
+    write_table(folder / "table", ())
+    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "table"))
     verdict = replace(verdict, rows=19_950, records=21_000, declared={"equal-events": 3})
     arrivals = [(moment, 100) for moment in range(BEGIN, now, 1_000)]
     page.write(folder / "ledger.jsonl", verdict, Arrivals(arrivals, arrivals), folder / "report.html")
