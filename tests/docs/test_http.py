@@ -57,7 +57,7 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     for sentence in (
         f"{limits.connections_max} concurrent connections",
         f"{limits.requests_in_work_max} concurrent requests",
-        f"A request head has at most {limits.head_bytes_max >> 10} KiB and must arrive within "
-        f"{limits.head_seconds_max:g} s, a body within {limits.body_seconds_max:g} s.",
+        f"head has at most {limits.head_bytes_max >> 10} KiB and must arrive within {limits.head_seconds_max:g} s",
+        f"a body within {limits.body_seconds_max:g} s.",
     ):
         assert sentence in text

@@ -12,6 +12,10 @@ const EVENT_STATES = {
   new: "stored, not yet sent to Kafka", forwarded: "in Kafka, awaiting confirmation",
   processed: "confirmed: in the table", lost: "lost, declared by a gateway.gap event",
 };
+const TRACE_FIELDS = {
+  committed: "stored", accepted: "received", clock: "gateway clock", topic_id: "Kafka topic id",
+  batch_offsets: "Kafka offsets of its batch", receipt: "confirmed by table", copies: "duplicates received",
+};
 const $ = (id) => document.getElementById(id);
 const count = new Intl.NumberFormat("en");
 const samples = [];
@@ -180,14 +184,17 @@ function showErrors(live) {
   $("errors").replaceChildren(...(items.length ? items.reverse() : [element("li", "none")]));
 }
 
-function plain(value) { return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value); }
+function plain(value) {
+  if (Array.isArray(value)) return value.length ? value.join(", ") : "none";
+  return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
+}
 
 function traced(one) {
   const box = element("div", undefined, "found");
   const facts = element("dl", undefined, "facts");
   for (const [name, value] of Object.entries(one)) {
     const text = name === "state" ? EVENT_STATES[value] || value : plain(value);
-    facts.append(element("dt", name), element("dd", text, "code"));
+    facts.append(element("dt", TRACE_FIELDS[name] || name), element("dd", text, "code"));
   }
   box.append(facts);
   return box;
