@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the Debian package into dist/: packaging/deb.sh [amd64|arm64]. The wheels are those of that architecture.
+# Build the Debian package into dist/: packaging/deb.sh [amd64|arm64]. It contains wheels for that architecture.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -7,7 +7,7 @@ architecture=${1:-$(dpkg --print-architecture)}
 case $architecture in
   amd64) machine=x86_64 ;;
   arm64) machine=aarch64 ;;
-  *) echo "deb: $architecture is not offered: Kafka's client has no wheel for it" >&2; exit 1 ;;
+  *) echo "deb: $architecture is not supported: there is no wheel of the Kafka client for it" >&2; exit 1 ;;
 esac
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")
 date=$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)
@@ -30,7 +30,7 @@ install -D -m 644 "$checkout/packaging/lintian-overrides" "$root/usr/share/linti
 install -D -m 644 "$checkout/packaging/oncegate.1" "$root/usr/share/man/man1/oncegate.1"
 gzip -9n "$root/usr/share/man/man1/oncegate.1"
 
-# Shared objects come from wheels with modes of their own.
+# Wheels may contain shared objects with unusual modes.
 find "$root" -type d -exec chmod 755 {} +
 find "$root/usr/lib/oncegate" -type f ! -path '*/bin/*' -exec chmod 644 {} +
 

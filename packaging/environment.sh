@@ -1,12 +1,12 @@
 #!/bin/sh
-# Build the gateway's environment in a folder, so that it works at the place where it will stand.
+# Build the gateway's Python environment in a folder, for use at the path where it will be installed.
 #
 #   packaging/environment.sh FOLDER PLACE [MACHINE]
 #
-# MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. The environment has
-# Debian's Python, no pip, and nothing compiled: that is done where it is installed.
+# MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. The environment contains
+# Debian's Python, no pip, and no compiled sources: they are compiled where it is installed.
 #
-# An environment that exists is replaced only when the new one is complete, and only if it holds nothing else.
+# An existing environment is replaced only when the new one is complete, and only if it contains nothing else.
 set -eu
 
 folder=$1 place=$2 machine=${3:-$(uname -m)}
@@ -15,10 +15,10 @@ python=${PYTHON:-/usr/bin/python3}
 new=$folder.new old=$folder.old
 
 refuse() {
-  echo "environment: $1; nothing was changed. Move it away, or choose another place: make install LIBRARY=/path" >&2
+  echo "environment: $1; nothing was changed. Move it away, or choose another path: make install LIBRARY=/path" >&2
   exit 1
 }
-# A replacement that was interrupted between its two renames left no environment: take the old one back.
+# If a replacement was interrupted between its two renames, restore the old environment.
 if [ ! -e "$folder" ] && [ -f "$old/pyvenv.cfg" ]; then mv "$old" "$folder"; fi
 for made in "$folder" "$new" "$old"; do
   [ ! -L "$made" ] || refuse "$made is a symbolic link"
@@ -39,7 +39,7 @@ trap 'exit 1' HUP INT TERM
 "$python" -m venv "$work/tools" || { echo 'environment: run: apt-get install python3-venv' >&2; exit 1; }
 pip="$work/tools/bin/python -m pip --quiet --disable-pip-version-check"
 
-# Built from a copy, so that a build as root leaves nothing in the checkout.
+# Build from a copy, so that a build as root leaves no files in the checkout.
 mkdir "$work/source"
 for part in agent cloud contract simulators pyproject.toml README.md LICENSE; do
   cp -r "$checkout/$part" "$work/source/"
@@ -54,7 +54,7 @@ $pip install --target "$packages" --no-compile --only-binary :all: --python-vers
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
   --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"
 
-# Neither what only developers need nor anything that names the place of the build.
+# Remove what only developers need, and everything that names the path of the build.
 rm -rf "$packages/bin" "$new/include" "$new"/bin/[Aa]ctivate* "$packages/cloud" "$packages/simulators"
 find "$packages" -name direct_url.json -delete
 find "$packages" -name '*.pyi' -delete
@@ -64,7 +64,7 @@ printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.cli.main import main\n\nsy
   > "$new/bin/oncegate"
 chmod 755 "$new/bin/oncegate"
 
-# From here on nothing can fail for want of a package. The files are on disk before the old environment leaves.
+# No package can be missing from here on. The new files are on disk before the old environment is removed.
 sync -f "$new"
 if [ -e "$folder" ]; then mv -T "$folder" "$old"; fi
 mv -T "$new" "$folder"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Lay out everything that a gateway needs.
+# Install everything that a gateway needs.
 #
-# DESTDIR is put before every place. LIBRARY, BIN, UNITS and DOCUMENTS are the places; `make deb` chooses others.
-# A configuration that is there is left as it is.
+# DESTDIR is prepended to every path. LIBRARY, BIN, UNITS and DOCUMENTS set the paths; `make deb` uses others.
+# An existing configuration is not changed.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,7 +35,7 @@ install -m 644 "$checkout/README.md" "$destination$documents/README.md"
 
 [ -z "$destination" ] || exit 0
 
-# On the machine itself: user, state, compiled sources, and the unit.
+# Without DESTDIR: create the user and the state folder, compile the sources, and enable the unit.
 if ! getent passwd oncegate > /dev/null; then
   useradd --system --user-group --home-dir /var/lib/oncegate --no-create-home --shell /usr/sbin/nologin oncegate
 fi
@@ -47,7 +47,7 @@ if [ -d /run/systemd/system ]; then
 fi
 if "$bin/oncegate" check > /dev/null 2>&1; then
   if [ -d /run/systemd/system ]; then systemctl restart oncegate.service; fi
-  echo "install: done; see: oncegate doctor"
+  echo "install: done; next: sudo oncegate doctor"
 else
-  echo "install: done; now edit /etc/oncegate/oncegate.toml, then: oncegate check && systemctl start oncegate"
+  echo "install: done; next: edit /etc/oncegate/oncegate.toml, then run: oncegate check && systemctl start oncegate"
 fi

@@ -13,7 +13,6 @@ from tests.docs.pages import ROOT
 PAGE = ROOT / "docs" / "benchmarks.md"
 KEPT = ROOT / "docs" / "benchmarks"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-WAYS_IN = "| contender | events/s | CPU per event | p99 | durable before the answer |"
 FIGURES = "| figure | measured | goal |"
 STATE = (
     "| keys in the state | a batch of 2,000 keys | state on disk "
@@ -23,7 +22,7 @@ STATE_WINDOWS = (600, 3_600, 14_400)
 TABLES = [
     (
         "agent",
-        "## The ways in",
+        "## Protocols",
         "| contender | events/s | CPU per event | p99 | durable before the answer |",
         (1, 2, 3),
     ),

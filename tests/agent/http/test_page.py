@@ -126,8 +126,8 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: 
         seen = await asyncio.to_thread(browser.run, Path(__file__).with_suffix("").with_name("page.js"), given)
     for look in seen:
         assert (look["errors"], look["elsewhere"], look["wide"]) == ([], [], False), look
-        assert "takes events" in look["state"]
-        assert "agent not responding since" in look["gone"]
+        assert "Accepting events" in look["state"]
+        assert "Agent not responding since" in look["gone"]
         assert float(look["dimmed"]) < 1
         assert DEVICE in look["devices"]
         assert "state" in look["trace"]
