@@ -3,7 +3,7 @@
     python -m benchmarks.simulators [--seconds N] [--events N]
 
 The gateway of the first figure is a loop that acks whatever comes: it is the sensors that are measured. The checked
-ledger and its rows are made by the sensors' own voices; beside the oracle stands what reading them alone costs.
+ledger and its rows are made by the sensors' own generators; beside the oracle stands what reading them alone costs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from simulators.evidence import delta
 from simulators.ledger import Ledger, Told
 from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.judge import judge
-from simulators.payloads import Voice, nature
+from simulators.payloads import PayloadGenerator, device_profile
 from simulators.scenario import FleetPlan, Sort
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Ways
+from simulators.sensors.field import Field, Targets
 
 SENSORS = 10_000
 EVENTS_PER_SECOND = 5_000.0
@@ -97,7 +97,12 @@ async def _report(written: Ledger, address: tuple[str, int], seconds: float) -> 
     """Let the sensors report, and give how long they did."""
     plan = FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
     field = Field(
-        written, 7, Ways(coap=address), Timing(), lambda moment: moment >= seconds, lambda: time.time_ns() // 1_000_000
+        written,
+        7,
+        Targets(coap=address),
+        Timing(),
+        lambda moment: moment >= seconds,
+        lambda: time.time_ns() // 1_000_000,
     )
     await fleet.play([plan], field)
     return asyncio.get_running_loop().time() - field.begin
@@ -193,10 +198,10 @@ def _columns(events: Sequence[Event], numbers: Sequence[int]) -> Table:
 
 
 def _write_ledger(file: Path, events: int) -> None:
-    voices = [Voice(nature(index), Random(index)) for index in range(1_000)]
+    generators = [PayloadGenerator(device_profile(index), Random(index)) for index in range(1_000)]
     with Ledger(file, lambda: time.time_ns() // 1_000_000) as written:
         for number in range(events):
-            mark = written.tell(voices[number % len(voices)].next_event(1_763_706_000_000 + number))
+            mark = written.tell(generators[number % len(generators)].next_event(1_763_706_000_000 + number))
             written.sent(mark)
             if number % 3 == 0:
                 written.sent(mark, again=True)

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from simulators import strict_toml
-from simulators.payloads import Form, Kind
+from simulators.payloads import KnownBy, PayloadFormat
 from simulators.strict_toml import TomlError
 
 
@@ -20,9 +20,9 @@ class Sort(StrEnum):
 
     COAP = "coap"
     """Confirmable requests, one event each, with RFC 7252's backoff, then resends by the application."""
-    MOTE = "mote"
+    STORE_AND_FORWARD = "mote"
     """Stores and forwards: sends packs, and cuts them anew after a lost ACK."""
-    CHIRPER = "chirper"
+    NON_CONFIRMABLE = "chirper"
     """Non-confirmable requests, each said a few times, whoever hears them."""
     SLEEPY = "sleepy"
     """Restarts after each event: Message ID and Token begin at the same value every time."""
@@ -85,8 +85,13 @@ class FleetPlan:
     sensors: int
     every_seconds: float
     """Mean time between two events of a sensor."""
-    known_by: tuple[Kind, ...] = (Kind.ID, Kind.TIME)
-    forms: tuple[Form, ...] = (Form.JSON, Form.CBOR, Form.SENML_JSON, Form.SENML_CBOR)
+    known_by: tuple[KnownBy, ...] = (KnownBy.ID, KnownBy.TIME)
+    forms: tuple[PayloadFormat, ...] = (
+        PayloadFormat.JSON,
+        PayloadFormat.CBOR,
+        PayloadFormat.SENML_JSON,
+        PayloadFormat.SENML_CBOR,
+    )
     boot: bool = False
     """Whether events carry a boot count; a sleepy sensor's grows by one each time."""
     tries: int = 100
@@ -113,7 +118,7 @@ class FleetPlan:
             )
         if not self.known_by or not self.forms:
             raise ValueError("known_by and forms: expected at least one")
-        if self.sort in (Sort.MOTE, Sort.HTTP) and Kind.NEITHER in self.known_by:
+        if self.sort in (Sort.STORE_AND_FORWARD, Sort.HTTP) and KnownBy.NEITHER in self.known_by:
             raise ValueError(f"a {self.sort} needs an id or a time for its events: they change their requests")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
-from simulators.payloads import Kind
+from simulators.payloads import KnownBy
 from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
 from simulators.sensors.endpoint import Timing
 
@@ -26,7 +26,7 @@ SCENARIO = Scenario(
     name="demo",
     shows="The straight path, with kills in the middle of work.",
     seconds=ALWAYS,
-    fleets=(FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(Kind)),),
+    fleets=(FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(KnownBy)),),
     speed=FASTER,
     link=LinkPlan(
         request_loss=REQUEST_LOSS,

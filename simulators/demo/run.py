@@ -98,11 +98,11 @@ async def run(options: Options, display: Display) -> Evidence:
 async def _play(options: Options, parts: Parts, ledger: Ledger, faults: Faults, display: Display) -> None:
     display.phase(f"{SENSORS} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}")
     links = link_to(SCENARIO, options.seed, [parts.gateways[0].address], None, None, None)
-    async with links as (ways, _), asyncio.TaskGroup() as tasks:
+    async with links as (targets, _), asyncio.TaskGroup() as tasks:
         field = Field(
             ledger=ledger,
             seed=options.seed,
-            ways=ways,
+            targets=targets,
             timing=TIMING,
             is_over=lambda _: ledger.counts.events >= options.events_min and faults.over,
             clock=clock,

@@ -14,7 +14,7 @@ _BINS_PER_OCTAVE = 4
 
 
 @dataclass(slots=True)
-class Device:
+class DeviceCounts:
     """What one device did."""
 
     events: int = 0
@@ -29,7 +29,7 @@ class Device:
 
 @dataclass(slots=True)
 class _Open:
-    device: Device
+    device: DeviceCounts
     at: int
     sent: int = 0
 
@@ -47,7 +47,7 @@ class Observations:
     latencies: dict[int, Counter[int]] = field(default_factory=dict)
     """By step: how many latencies lie in each bin."""
     times_sent: Counter[int] = field(default_factory=Counter)
-    devices: dict[str, Device] = field(default_factory=dict)
+    devices: dict[str, DeviceCounts] = field(default_factory=dict)
     faults: list[Happened] = field(default_factory=list)
     samples: list[Sampled] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ def observe(lines: Iterable[Line]) -> Observations:
     for line in lines:
         if isinstance(line, Told):
             seen.begin = line.at if seen.begin is None else seen.begin
-            device = seen.devices.setdefault(line.event.device, Device())
+            device = seen.devices.setdefault(line.event.device, DeviceCounts())
             device.events += 1
             opened[line.mark] = _Open(device, line.at)
             seen.told[seen.step(line.at)] += 1

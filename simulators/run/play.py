@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from simulators import fleet
 from simulators.display import Display
 from simulators.ledger import Ledger
-from simulators.link.profile import line, weather
+from simulators.link.profile import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
 from simulators.scenario import Scenario, Sort
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Source, Ways
+from simulators.sensors.field import Field, Source, Targets
 
 SAMPLE_SECONDS = 1.0
 STATUS_SECONDS_MAX = 2.0
@@ -49,40 +49,40 @@ async def link_to(
     mqtt: Address | None,
     token: str | None,
     zigbee2mqtt: Source | None = None,
-) -> AsyncIterator[tuple[Ways, Link | None]]:
+) -> AsyncIterator[tuple[Targets, Link | None]]:
     """Open the bad links that the scenario's sensors need, in front of their targets."""
     sorts = {plan.sort for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
         if sorts - {Sort.HTTP, Sort.ZIGBEE, Sort.ZIGBEE2MQTT}:
-            radio = await stack.enter_async_context(Link(coap, weather(scenario.link), seed))
+            radio = await stack.enter_async_context(Link(coap, link_profile(scenario.link), seed))
 
         async def stream(sort: Sort, target: Address | None) -> Address | None:
             if sort not in sorts or target is None:
                 return None
-            proxy = StreamLink(target, line(scenario.link), scenario.link.resets, seed)
+            proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
             return (await stack.enter_async_context(proxy)).address
 
-        ways = Ways(
+        targets = Targets(
             coap=None if radio is None else radio.address,
             http=await stream(Sort.HTTP, http),
             http_token=token,
             mqtt=await stream(Sort.ZIGBEE, mqtt),
             zigbee2mqtt=zigbee2mqtt,
-            introduce=(lambda _port, _name: None) if radio is None else radio.introduce,
+            register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )
-        yield ways, radio
+        yield targets, radio
 
 
-async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, stop: Stop, number: int = 0) -> None:
+async def sensors(scenario: Scenario, seed: int, ledger: Ledger, targets: Targets, stop: Stop, number: int = 0) -> None:
     """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop.
 
-    The number keeps their devices apart from those of other runs (`voice.address`).
+    The run's number makes their device addresses unique (`payloads.address`).
     """
     field = Field(
         ledger=ledger,
         seed=seed,
-        ways=ways,
+        targets=targets,
         timing=Timing().faster(scenario.speed),
         is_over=lambda moment: moment >= scenario.seconds or stop.asked.is_set(),
         clock=clock,

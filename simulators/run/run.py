@@ -67,12 +67,12 @@ async def _run_there(options: Options, home: Path, display: Display, stop: Stop)
             options.targets.get("mqtt"),
             options.http_token,
         )
-        async with links as (ways, radio), asyncio.TaskGroup() as tasks:
-            display.phase(f"{options.scenario.name}: sensors report to {targets(options)}")
+        async with links as (targets, radio), asyncio.TaskGroup() as tasks:
+            display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
             statuses = [http] if http else []
             await play.note_before(ledger, statuses)
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
-            await play.sensors(options.scenario, options.seed, ledger, ways, stop, number)
+            await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
     settled = await wait_for_rows(options.ledger_file, options.place, display, stop.asked.is_set)
@@ -107,7 +107,7 @@ async def _play_here(options: Options, parts: Parts, ledger: Ledger, display: Di
     coap = [gateway.address for gateway in parts.gateways]
     mqtt = None if parts.mosquitto is None else ("127.0.0.1", parts.mosquitto.port)
     links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, parts.source)
-    async with links as (ways, radio), asyncio.TaskGroup() as tasks:
+    async with links as (targets, radio), asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
         display.phase(
             f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, and bring home what is left"
@@ -115,7 +115,7 @@ async def _play_here(options: Options, parts: Parts, ledger: Ledger, display: Di
         statuses = [gateway.http_address for gateway in parts.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
         happening = tasks.create_task(faults.play(scenario.faults, parts, ledger, display))
-        await play.sensors(scenario, options.seed, ledger, ways, stop)
+        await play.sensors(scenario, options.seed, ledger, targets, stop)
         if not stop.asked.is_set():
             await happening
         happening.cancel()
@@ -162,7 +162,7 @@ def _begin(options: Options, ledger: Ledger, more: Mapping[str, object]) -> None
         {
             "scenario": asdict(options.scenario),
             "seed": options.seed,
-            "targets": "all parts on one machine" if options.local else targets(options),
+            "targets": "all parts on one machine" if options.local else target_urls(options),
             "delivery": options.seams.delivery,
             **more,
         }
@@ -174,7 +174,7 @@ def _end(ledger: Ledger, stop: Stop) -> None:
         ledger.end()
 
 
-def targets(options: Options) -> str:
+def target_urls(options: Options) -> str:
     """Name the targets as a user would."""
     return ", ".join(
         f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}" for scheme, (host, port) in options.targets.items()

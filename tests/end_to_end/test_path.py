@@ -18,7 +18,7 @@ from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Kind, kind_of
+from simulators.payloads import KnownBy, identified_by
 from tests.support.waiting import wait_until
 
 RUN_SECONDS_MAX = 400
@@ -71,7 +71,7 @@ def _check_the_truth(folder: Path) -> None:
     rows = list(delta.read(folder / "cloud" / "table"))
     verdict = _audit(lines, rows)
     assert verdict.kept
-    assert {kind_of(event) for event in events} == set(Kind)
+    assert {identified_by(event) for event in events} == set(KnownBy)
     assert _audit(lines, rows[1:]).lost == 1
     assert _audit(lines, [*rows, rows[0]]).doubled == 1
     assert _audit(lines, _by_content(rows)).lost >= 0.3 * verdict.events

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from simulators.display import Display
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Kind
+from simulators.payloads import KnownBy
 from simulators.run.options import Options
 from simulators.run.play import Stop
 from simulators.run.run import run
@@ -42,8 +42,8 @@ def _judged(folder: Path, faults: tuple[Fault, ...], seams: Seams) -> Verdict:
         shows="Whether a mistake is seen.",
         seconds=max(14.0, *(fault.at + 4 for fault in faults)) if faults else 14.0,
         fleets=(
-            FleetPlan(Sort.COAP, sensors=40, every_seconds=1.0, known_by=tuple(Kind)),
-            FleetPlan(Sort.MOTE, sensors=6, every_seconds=0.3, pack_max=8),
+            FleetPlan(Sort.COAP, sensors=40, every_seconds=1.0, known_by=tuple(KnownBy)),
+            FleetPlan(Sort.STORE_AND_FORWARD, sensors=6, every_seconds=0.3, pack_max=8),
         ),
         speed=10,
         settle_seconds=60,

@@ -45,10 +45,10 @@ def test_together_they_play_every_sort_bug_part_and_fault() -> None:
     assert {fault.part for fault in faults} == set(Part)
 
 
-def test_the_house_has_thirty_real_models() -> None:
-    house = find("zigbee-house").fleets[0]
+def test_the_zigbee_network_has_thirty_real_models() -> None:
+    fleet = find("zigbee-house").fleets[0]
     models = {model["model"] for model in zigbee_network.models()}
-    assert min(house.sensors, len(models)) >= 30
+    assert min(fleet.sensors, len(models)) >= 30
 
 
 def test_what_is_not_given_has_its_default() -> None:

@@ -12,7 +12,7 @@ from simulators.oracle.evidence_database import Casebook
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Voice, nature
+from simulators.payloads import PayloadGenerator, device_profile
 
 SENSORS = 12
 EVENTS_EACH = 25
@@ -41,11 +41,11 @@ def _truth() -> list[Line]:
     lines: list[Line] = []
     mark = 0
     for index in range(SENSORS):
-        voice = Voice(nature(index), Random(index))
+        generator = PayloadGenerator(device_profile(index), Random(index))
         for _ in range(EVENTS_EACH):
             mark += 1
             again = Sent(2, mark, again=True)
-            lines += [Told(0, mark, voice.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
+            lines += [Told(0, mark, generator.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
     return lines
 
 

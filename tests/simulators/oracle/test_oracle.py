@@ -16,7 +16,7 @@ from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict, from_document, sentence
-from simulators.payloads import Kind, kind_of
+from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import ALL, NOW, TABLE, TRUTH, audit, row_of, rows, sent_and_acked
 
 
@@ -24,9 +24,9 @@ def _counts(verdict: Verdict) -> tuple[int, int, int, int]:
     return verdict.lost, verdict.doubled, verdict.invented, verdict.changed
 
 
-def _some(kind: Kind) -> int:
+def _some(kind: KnownBy) -> int:
     told = [line.event for line in TRUTH if isinstance(line, Told)]
-    return next(index for index, event in enumerate(told) if kind_of(event) is kind)
+    return next(index for index, event in enumerate(told) if identified_by(event) is kind)
 
 
 def test_the_truth_is_kept() -> None:
@@ -37,8 +37,8 @@ def test_the_truth_is_kept() -> None:
     assert verdict.violations == ()
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_lost_event_is_caught(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", KnownBy)
+def test_a_lost_event_is_caught(kind: KnownBy) -> None:
     gone = _some(kind)
     verdict = audit(TRUTH, TABLE[:gone] + TABLE[gone + 1 :])
     assert _counts(verdict) == (1, 0, 0, 0)
@@ -47,15 +47,15 @@ def test_a_lost_event_is_caught(kind: Kind) -> None:
     assert str(verdict.violations[0]).startswith("lost: ")
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_doubled_event_is_caught(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", KnownBy)
+def test_a_doubled_event_is_caught(kind: KnownBy) -> None:
     assert _counts(audit(TRUTH, [*TABLE, TABLE[_some(kind)]])) == (0, 1, 0, 0)
 
 
 INVENTED = [
-    Event(TABLE[_some(Kind.ID)].device, id=10000, data={"temperature": 21}),
-    Event(TABLE[_some(Kind.TIME)].device, time=NOW - 1, data={"temperature": 21}),
-    Event(TABLE[_some(Kind.NEITHER)].device, data={"temperature": 99}),
+    Event(TABLE[_some(KnownBy.ID)].device, id=10000, data={"temperature": 21}),
+    Event(TABLE[_some(KnownBy.TIME)].device, time=NOW - 1, data={"temperature": 21}),
+    Event(TABLE[_some(KnownBy.NEITHER)].device, data={"temperature": 99}),
     Event("urn:dev:mac:02005effffffffff", id=1, data={"temperature": 21}),
 ]
 
@@ -65,8 +65,8 @@ def test_an_invented_event_is_caught(event: Event) -> None:
     assert _counts(audit(TRUTH, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
 
 
-@pytest.mark.parametrize("kind", [Kind.ID, Kind.TIME])
-def test_changed_data_is_caught(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [KnownBy.ID, KnownBy.TIME])
+def test_changed_data_is_caught(kind: KnownBy) -> None:
     rows = list(TABLE)
     row = rows[_some(kind)]
     rows[_some(kind)] = row._replace(data={"temperature": -40})
@@ -75,8 +75,8 @@ def test_changed_data_is_caught(kind: Kind) -> None:
 
 def test_changed_data_of_an_event_with_neither_is_one_lost_and_one_invented() -> None:
     rows = list(TABLE)
-    row = rows[_some(Kind.NEITHER)]
-    rows[_some(Kind.NEITHER)] = row._replace(data={"temperature": -40})
+    row = rows[_some(KnownBy.NEITHER)]
+    rows[_some(KnownBy.NEITHER)] = row._replace(data={"temperature": -40})
     assert _counts(audit(TRUTH, rows)) == (1, 0, 1, 0)
 
 

@@ -19,10 +19,10 @@ from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Sent, Told
 from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
-from simulators.payloads import Kind, kind_of
+from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import NOW
 
-DEVICES = (Kind.ID, Kind.TIME, Kind.NEITHER, Kind.ID)
+DEVICES = (KnownBy.ID, KnownBy.TIME, KnownBy.NEITHER, KnownBy.ID)
 """What each device's events are known by; the last repeats its ids."""
 VALUES = 3
 """Readings that differ: most are equal to an earlier one."""
@@ -123,8 +123,8 @@ class Model:
         count = self.told // 2 if device == len(DEVICES) - 1 else self.told
         event = Event(
             f"urn:dev:{device}",
-            id=(str(count) if choice % 5 == 0 else count) if kind is Kind.ID else None,
-            time=self.now if kind is Kind.TIME else None,
+            id=(str(count) if choice % 5 == 0 else count) if kind is KnownBy.ID else None,
+            time=self.now if kind is KnownBy.TIME else None,
             data={"t": choice % VALUES, **({"n": self.told} if device == len(DEVICES) - 1 else {})},
         )
         self.under[device] = Under(self.told, event)
@@ -147,7 +147,7 @@ class Model:
 
     def _receive(self, gateway: int, under: Under) -> None:
         event = under.event
-        is_neither = kind_of(event) is Kind.NEITHER
+        is_neither = identified_by(event) is KnownBy.NEITHER
         identity: object = (under.mark, under.requests) if is_neither else repr(event)
         known = self.cards[gateway].known
         if identity in known:
