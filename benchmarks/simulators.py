@@ -31,10 +31,10 @@ from contract.event import Event
 from simulators import fleet, ledger
 from simulators.evidence import delta
 from simulators.ledger import Ledger, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.payloads import PayloadGenerator, device_profile
-from simulators.scenario import FleetPlan, Sort
+from simulators.scenario import FleetPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
 
@@ -95,7 +95,7 @@ def _play(seconds: float) -> list[Figure]:
 
 async def _report(written: Ledger, address: tuple[str, int], seconds: float) -> float:
     """Let the sensors report, and give how long they did."""
-    plan = FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
+    plan = FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
     field = Field(
         written,
         7,
@@ -137,10 +137,10 @@ def _check(folder: str) -> list[Figure]:
     events = sum(isinstance(line, Told) for line in ledger.read(file))
     reading = time.monotonic() - began
     began = time.monotonic()
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger.read(file))
-        casebook.add_rows(delta.read(Path(folder) / "table"))
-        verdict = judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger.read(file))
+        evidence.add_rows(delta.read(Path(folder) / "table"))
+        verdict = judge(evidence)
     checking = time.monotonic() - began
     if not verdict.kept or verdict.events != events or verdict.rows != events:
         raise RuntimeError(f"the oracle is wrong about a ledger that is right: {verdict}")

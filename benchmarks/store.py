@@ -19,7 +19,7 @@ from benchmarks import report, store_drain, store_start, store_telegraf, store_w
 from benchmarks.report import Figure
 from benchmarks.store_fill import events, fill
 from benchmarks.store_writes import Written
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 CARD_BYTES = 32e9
 CYCLES = 1_000
@@ -165,7 +165,7 @@ def telegraf(bench: Bench, ours: float) -> None:
     folder = bench.folder / "telegraf"
     try:
         found = store_telegraf.drain(folder, bench.drained)
-    except (PartError, KafkaException) as error:
+    except (ServiceError, KafkaException) as error:
         bench.say(f"Telegraf left out: not measured: {error}")
         return
     finally:

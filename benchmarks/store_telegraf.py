@@ -18,7 +18,7 @@ from benchmarks.store_drain import warm
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.kafka import Broker
 
 TOPIC = "telegraf"
@@ -75,7 +75,7 @@ def _watch(server: Server, servers: str, waited: int) -> Drain:
     seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
     server.process.terminate()  # what it would still send, it sends now
     if now == first:
-        raise PartError(f"telegraf: all {waited:,} records came at once: nothing to measure")
+        raise ServiceError(f"telegraf: all {waited:,} records came at once: nothing to measure")
     return Drain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
-from simulators.scenario import Bug, FleetPlan, Sort
+from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
 from simulators.sensors.non_confirmable import NonConfirmableSensor
 from simulators.sensors.relay import Relay
@@ -24,11 +24,11 @@ COUNTER_RESTARTS_EVERY = 15
 ID_REPEATED_EVERY = 7
 
 CoapSensor = Reporter | StoreAndForwardSensor | NonConfirmableSensor
-_COAP: dict[Sort, type[Reporter] | type[StoreAndForwardSensor] | type[NonConfirmableSensor]] = {
-    Sort.COAP: Reporter,
-    Sort.SLEEPY: Reporter,
-    Sort.STORE_AND_FORWARD: StoreAndForwardSensor,
-    Sort.NON_CONFIRMABLE: NonConfirmableSensor,
+_COAP: dict[SensorKind, type[Reporter] | type[StoreAndForwardSensor] | type[NonConfirmableSensor]] = {
+    SensorKind.COAP: Reporter,
+    SensorKind.SLEEPY: Reporter,
+    SensorKind.STORE_AND_FORWARD: StoreAndForwardSensor,
+    SensorKind.NON_CONFIRMABLE: NonConfirmableSensor,
 }
 
 
@@ -39,7 +39,7 @@ class FleetError(Exception):
 async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     """Run all sensors; return when each has finished with all of its events."""
     sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
-    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is Sort.HTTP)
+    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is SensorKind.HTTP)
     if sockets + relayed > SENSORS_MAX:
         raise FleetError(f"{sockets + relayed:,} devices: one run has addresses for {SENSORS_MAX:,}")
     allow_files(sockets)
@@ -48,14 +48,14 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     opened: list[CoapSensor] = []
     try:
         for number, plan in enumerate(plans):
-            if plan.sort is Sort.ZIGBEE:
+            if plan.sort is SensorKind.ZIGBEE:
                 lives.append(ZigbeeNetwork(field, plan, number).live)
                 continue
-            if plan.sort is Sort.ZIGBEE2MQTT:
+            if plan.sort is SensorKind.ZIGBEE2MQTT:
                 lives.append(Zigbee2MqttObserver(field, plan, number).live)
                 continue
             for place in range(plan.sensors):
-                if plan.sort is Sort.HTTP:
+                if plan.sort is SensorKind.HTTP:
                     lives.append(_relay(field, plan, index, place))
                     index += RELAYED
                 else:

@@ -15,7 +15,7 @@ from simulators.payloads import KnownBy, PayloadFormat
 from simulators.strict_toml import TomlError
 
 
-class Sort(StrEnum):
+class SensorKind(StrEnum):
     """What kind of sensors a fleet is made of."""
 
     COAP = "coap"
@@ -47,7 +47,7 @@ class Bug(StrEnum):
     """Now and then a probe says NaN beside good readings."""
 
 
-class Part(StrEnum):
+class FaultTarget(StrEnum):
     """What a fault hits, when the run starts all parts itself."""
 
     AGENT = "agent"
@@ -56,7 +56,7 @@ class Part(StrEnum):
     KAFKA = "kafka"
 
 
-class What(StrEnum):
+class FaultKind(StrEnum):
     """What happens to a part."""
 
     KILL = "kill"
@@ -81,7 +81,7 @@ class What(StrEnum):
 class FleetPlan:
     """Sensors of one sort."""
 
-    sort: Sort
+    sort: SensorKind
     sensors: int
     every_seconds: float
     """Mean time between two events of a sensor."""
@@ -118,12 +118,12 @@ class FleetPlan:
             )
         if not self.known_by or not self.forms:
             raise ValueError("known_by and forms: expected at least one")
-        if self.sort in (Sort.STORE_AND_FORWARD, Sort.HTTP) and KnownBy.NEITHER in self.known_by:
+        if self.sort in (SensorKind.STORE_AND_FORWARD, SensorKind.HTTP) and KnownBy.NEITHER in self.known_by:
             raise ValueError(f"a {self.sort} needs an id or a time for its events: they change their requests")
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class LinkOutage:
     """The link is dead for a while."""
 
     at: float
@@ -161,7 +161,7 @@ class LinkPlan:
     """Share of the airtime that may be used."""
     resets: float = 0.0
     """TCP: chance, at each piece of an answer, that the connection is reset before it."""
-    outages: tuple[Outage, ...] = ()
+    outages: tuple[LinkOutage, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError where a rate is none."""
@@ -178,15 +178,15 @@ class Fault:
     """One thing that happens to one part."""
 
     at: float
-    part: Part
-    what: What
+    part: FaultTarget
+    what: FaultKind
     seconds: float = 1.0
     by_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ValueError where the part cannot suffer this."""
-        of_agents = (What.DISK_FULL, What.CLOCK, What.BACKUP, What.RESTORE)
-        if self.what in of_agents and self.part not in (Part.AGENT, Part.AGENT_2):
+        of_agents = (FaultKind.DISK_FULL, FaultKind.CLOCK, FaultKind.BACKUP, FaultKind.RESTORE)
+        if self.what in of_agents and self.part not in (FaultTarget.AGENT, FaultTarget.AGENT_2):
             raise ValueError(f"{self.what} happens to an agent, not to {self.part}")
 
 

@@ -15,11 +15,11 @@ from simulators.evidence.topic import TopicError
 from simulators.fleet import FleetError
 from simulators.ledger import LedgerError
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 
-KNOWN_ERRORS = (RunError, PartError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
+KNOWN_ERRORS = (RunError, ServiceError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
 
 
 def open_console() -> Console:

@@ -31,7 +31,7 @@ from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, B
 from benchmarks.cloud.state import state_figures
 from benchmarks.cloud.window import window_figures
 from benchmarks.report import Figure
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.kafka import Broker
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Trial:
         """Give what the work gives, or the other value where it fails."""
         try:
             return work()
-        except (PartError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
+        except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
             self.failed.append(name)
             _say(f"{name}: not measured: {error}")
             return otherwise

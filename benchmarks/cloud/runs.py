@@ -17,12 +17,12 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.services import session
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian, jars, java
 from simulators.services.kafka import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
-from simulators.services.spark import Options, submit
+from simulators.services.spark import SparkOptions, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
@@ -110,7 +110,7 @@ class Bench:
             process.terminate(60)
             log = process.log()
         if must_be_fresh and _LATE.search(log):
-            raise PartError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
+            raise ServiceError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
         seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
@@ -126,7 +126,7 @@ class Bench:
         """Run the equivalent in Kafka Streams, which leaves the survivors in a topic."""
         compiler = shutil.which("javac")
         if compiler is None:
-            raise PartError(f"there is no javac; run: {debian.by_hand(JDK)}")
+            raise ServiceError(f"there is no javac; run: {debian.by_hand(JDK)}")
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
@@ -248,8 +248,8 @@ def _ending(process: Process) -> Iterator[None]:
         process.kill()
 
 
-def _options(cores: int = CORES) -> Options:
-    return Options(
+def _options(cores: int = CORES) -> SparkOptions:
+    return SparkOptions(
         cores=cores,
         driver_megabytes=DRIVER_MEGABYTES,
         settings={"spark.log.level": "WARN"},

@@ -15,7 +15,7 @@ from simulators.arguments import add_seed, make_parser, seed_of
 from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
 from simulators.display import Display
-from simulators.run.options import Options
+from simulators.run.options import RunOptions
 from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.scenario import Scenario, find
@@ -55,7 +55,7 @@ def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Pat
     outcomes: list[Outcome] = []
     for number, variant in enumerate(chosen, start=1):
         console.rule(f"{number} of {len(chosen)}: {variant.name}, {variant.says}")
-        options = Options(scenario, seed, home / variant.name, seams=variant.seams)
+        options = RunOptions(scenario, seed, home / variant.name, overrides=variant.overrides)
         try:
             with Display(console) as display:
                 outcomes.append(outcome(variant, asyncio.run(run(options, display, Stop()))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulators.oracle.verdict import Verdict
-from simulators.run.services import Seams
+from simulators.run.services import Overrides
 
 _AGENT = ("simulators.compare.patches:agent_without_dedup",)
 _JOB = ("simulators.compare.patches:job_without_dedup",)
@@ -17,16 +17,16 @@ class Variant:
 
     name: str
     says: str
-    seams: Seams
+    overrides: Overrides
 
 
 VARIANTS = (
-    Variant("at-least-once", "as it comes", Seams()),
-    Variant("exactly-once", "Kafka transactions, for readers of the topic", Seams(delivery="exactly-once")),
-    Variant("at-most-once", "sent once and forgotten", Seams(delivery="at-most-once")),
-    Variant("no-agent-dedup", "the gateway recognises no resend", Seams(agent_patches=_AGENT)),
-    Variant("no-cloud-dedup", "the job writes every record", Seams(job_patches=_JOB)),
-    Variant("no-dedup", "nobody recognises anything", Seams(agent_patches=_AGENT, job_patches=_JOB)),
+    Variant("at-least-once", "as it comes", Overrides()),
+    Variant("exactly-once", "Kafka transactions, for readers of the topic", Overrides(delivery="exactly-once")),
+    Variant("at-most-once", "sent once and forgotten", Overrides(delivery="at-most-once")),
+    Variant("no-agent-dedup", "the gateway recognises no resend", Overrides(agent_patches=_AGENT)),
+    Variant("no-cloud-dedup", "the job writes every record", Overrides(job_patches=_JOB)),
+    Variant("no-dedup", "nobody recognises anything", Overrides(agent_patches=_AGENT, job_patches=_JOB)),
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from simulators.demo import report, summary
-from simulators.demo.options import Options, parse
-from simulators.demo.run import Evidence, run
+from simulators.demo.options import DemoOptions, parse
+from simulators.demo.run import DemoResult, run
 from simulators.display import Display
 from simulators.oracle.verdict import sentence
 from simulators.terminal import FAILED, FINE, guarded, open_console
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     return guarded(work, "demo", console, interrupted=interrupted, failed=f"seed {options.seed}; {logs}")
 
 
-async def _run(options: Options, console: Console) -> Evidence:
+async def _run(options: DemoOptions, console: Console) -> DemoResult:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -38,7 +38,7 @@ async def _run(options: Options, console: Console) -> Evidence:
         return await run(options, display)
 
 
-def _conclude(evidence: Evidence, options: Options, console: Console) -> int:
+def _conclude(evidence: DemoResult, options: DemoOptions, console: Console) -> int:
     figures = evidence.summary
     figures.write(options.folder / "summary.json")
     report.write(evidence, options.folder / "report.html")

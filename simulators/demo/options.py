@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
 from simulators.payloads import KnownBy
-from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
+from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 
 SENSORS = 240
@@ -26,7 +26,7 @@ SCENARIO = Scenario(
     name="demo",
     shows="The straight path, with kills in the middle of work.",
     seconds=ALWAYS,
-    fleets=(FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(KnownBy)),),
+    fleets=(FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(KnownBy)),),
     speed=FASTER,
     link=LinkPlan(
         request_loss=REQUEST_LOSS,
@@ -45,7 +45,7 @@ _EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class DemoOptions:
     """The choices of one run."""
 
     seed: int
@@ -55,7 +55,7 @@ class Options:
     folder: Path = Path("build/demo")
 
 
-def parse(arguments: Sequence[str], program: str) -> Options:
+def parse(arguments: Sequence[str], program: str) -> DemoOptions:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = make_parser(
         program,
@@ -65,11 +65,11 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         ),
         _EXAMPLES,
     )
-    defaults = Options(seed=0)
+    defaults = DemoOptions(seed=0)
     add = parser.add_argument
     add_seed(parser)
     add("--events", type=positive, default=defaults.events_min, metavar="N", help="at least so many (%(default)s)")
     add("--kills", type=natural, default=defaults.kills, metavar="N", help="of agent and job, each (%(default)s)")
     add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (default: %(default)s)")
     given = parser.parse_args(arguments)
-    return Options(seed_of(given), given.events, given.kills, given.folder)
+    return DemoOptions(seed_of(given), given.events, given.kills, given.folder)

@@ -10,7 +10,7 @@ from string import Template
 from simulators import ledger
 from simulators.demo import summary
 from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
-from simulators.demo.run import Evidence
+from simulators.demo.run import DemoResult
 from simulators.demo.summary import Summary
 from simulators.oracle.verdict import DECLARED, sentence
 from simulators.report import pictures
@@ -19,7 +19,7 @@ from simulators.report.timeline import Timeline, timeline, transmissions_per_eve
 _PAGE = Path(__file__).with_name("report.html")
 
 
-def write(evidence: Evidence, path: Path) -> None:
+def write(evidence: DemoResult, path: Path) -> None:
     """Write the report."""
     figures = evidence.summary
     line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
@@ -87,7 +87,7 @@ def _kills(figures: Summary, line: Timeline) -> str:
     return "".join(rows)
 
 
-def _violations(evidence: Evidence) -> str:
+def _violations(evidence: DemoResult) -> str:
     violations = evidence.summary.verdict.violations
     if not violations:
         return ""

@@ -27,7 +27,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class BrokerOutage:
     """The broker was stopped (SIGTERM) and away for a while; both moments RFC 3339."""
 
     begin: str
@@ -47,7 +47,7 @@ class Summary:
     seconds: float
     seed: int
     kills: tuple[Kill, ...]
-    outages: tuple[Outage, ...]
+    outages: tuple[BrokerOutage, ...]
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name: the path's stations, then everything that must be nought."""

@@ -12,7 +12,7 @@ from simulators.display import Display
 from simulators.judge.place import Place
 from simulators.judge.standstill import stands_still
 from simulators.ledger import Begun
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
@@ -52,16 +52,16 @@ def judge_there(ledger_file: Path, place: Place, *, settled: bool = True) -> Ver
     Only the run's own devices are looked at: the table may be one in use.
     """
     place.require()
-    with Casebook() as casebook:
-        casebook.add_ledger(ledgers.read(ledger_file))
-        with place.reading(casebook.devices, _begun(casebook.run, place)) as opened:
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledgers.read(ledger_file))
+        with place.reading(evidence.devices, _begun(evidence.run, place)) as opened:
             if place.topic is not None:
-                casebook.add_topic_as_rows(opened.records, opened.cut)
+                evidence.add_topic_as_rows(opened.records, opened.cut)
             else:
-                casebook.add_rows(opened.records)
-        gateways = int(casebook.run.get("gateways", 1))
-        scope = Scope(has_table=place.named, gateways=gateways, complete=casebook.ended, settled=settled)
-        return with_histories(judge(casebook, scope), casebook, ledger_file)
+                evidence.add_rows(opened.records)
+        gateways = int(evidence.run.get("gateways", 1))
+        scope = Scope(has_table=place.named, gateways=gateways, complete=evidence.ended, settled=settled)
+        return with_histories(judge(evidence, scope), evidence, ledger_file)
 
 
 def _count(place: Place, run: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import name, words
 from simulators.oracle.tallies import must
@@ -51,23 +51,23 @@ _RESTAMPED_TWICE = """
 _RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN said USING (statement)"
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     """Hold statements against rows, and records against statements."""
-    missing = _check_known(casebook, findings)
-    _check_neither(casebook, scope, findings)
-    _check_restamped(casebook, scope, findings)
-    _check_unsaid(casebook, findings, _UNSAID_ROWS, missing)
-    if casebook.has_records:
-        _check_unsaid(casebook, findings, _UNSAID_RECORDS, missing)
+    missing = _check_known(evidence, findings)
+    _check_neither(evidence, scope, findings)
+    _check_restamped(evidence, scope, findings)
+    _check_unsaid(evidence, findings, _UNSAID_ROWS, missing)
+    if evidence.has_records:
+        _check_unsaid(evidence, findings, _UNSAID_RECORDS, missing)
 
 
-def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violation]:
+def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, Violation]:
     """Judge statements with an id or a time, and return those that are missing, by name."""
     missing: dict[bytes, Violation] = {}
-    for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in casebook.database.execute(
+    for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in evidence.connection.execute(
         _KNOWN
     ).fetchall():
-        said = casebook.said(mark)
+        said = evidence.said(mark)
         violation = Violation("lost", words(said), sent, acked, rows, (mark,))
         due, allowed = due_forms.bit_count(), sent_forms.bit_count()
         if marks > 1 and sent > allowed:
@@ -76,7 +76,7 @@ def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violatio
             findings.add(violation, due - rows)
             if (named := name(said)) is not None and due == 1:
                 missing[named] = violation
-        elif rows > allowed and not casebook.has_variant(statement):
+        elif rows > allowed and not evidence.has_variant(statement):
             _add_surplus(findings, violation, rows - allowed)
         elif rows > max(allowed, 1):
             findings.add(replace(violation, what="doubled"), rows - max(allowed, 1))
@@ -88,13 +88,13 @@ def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
     findings.add(replace(violation, what="doubled" if violation.sent else "invented"), count)
 
 
-def _check_neither(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    for sent, acked, due, requests, across, rows, mark, statement in casebook.database.execute(_NEITHER).fetchall():
-        violation = Violation("lost", words(casebook.said(mark)), sent, acked, rows, (mark,))
+def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    for sent, acked, due, requests, across, rows, mark, statement in evidence.connection.execute(_NEITHER).fetchall():
+        violation = Violation("lost", words(evidence.said(mark)), sent, acked, rows, (mark,))
         if rows < due:
             findings.add(violation, due - rows)
             continue
-        by_gateway = [count for (count,) in casebook.database.execute(_BY_GATEWAY, (statement,))]
+        by_gateway = [count for (count,) in evidence.connection.execute(_BY_GATEWAY, (statement,))]
         if len(by_gateway) < scope.gateways and sum(by_gateway) < rows:
             by_gateway = _spread(rows, scope.gateways)
         rest = rows - sent
@@ -122,25 +122,25 @@ def _spread(rows: int, gateways: int) -> list[int]:
     return [rows // gateways + (number < rows % gateways) for number in range(gateways)]
 
 
-def _check_restamped(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    execute = casebook.database.execute
-    for mark, due, rows in execute(_RESTAMPED.format(must=must(casebook, scope))).fetchall():
+def _check_restamped(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    execute = evidence.connection.execute
+    for mark, due, rows in execute(_RESTAMPED.format(must=must(evidence, scope))).fetchall():
         if due and not rows:
-            findings.add(Violation("lost", words(casebook.said(mark)), 1, 1, 0, (mark,)))
+            findings.add(Violation("lost", words(evidence.said(mark)), 1, 1, 0, (mark,)))
         elif rows and rows > 1:
             findings.declared["restamped-resends"] += rows - 1
     for mark, rows in execute(_RESTAMPED_TWICE).fetchall():
         findings.declared["restamped-resends"] -= rows - 1
-        findings.add(Violation("doubled", words(casebook.said(mark)), 1, 1, rows, (mark,)), rows - 1)
-    findings.declared["equal-events"] += casebook.count(_RESTAMPED_AS_ANOTHER)
+        findings.add(Violation("doubled", words(evidence.said(mark)), 1, 1, rows, (mark,)), rows - 1)
+    findings.declared["equal-events"] += evidence.count(_RESTAMPED_AS_ANOTHER)
 
 
-def _check_unsaid(casebook: Casebook, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
+def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
     """Judge what nobody has said so: changed where an event of that name was told, invented else."""
-    unsaid = casebook.database.execute(query).fetchall()
+    unsaid = evidence.connection.execute(query).fetchall()
     if not unsaid:
         return
-    marks = _marks_by_name(casebook, {named for said, _ in unsaid if (named := name(said)) is not None})
+    marks = _marks_by_name(evidence, {named for said, _ in unsaid if (named := name(said)) is not None})
     for said, rows in unsaid:
         named = name(said)
         mark = marks.get(named) if named is not None else None
@@ -152,10 +152,10 @@ def _check_unsaid(casebook: Casebook, findings: Findings, query: str, missing: d
             findings.take_back(missing.pop(named))
 
 
-def _marks_by_name(casebook: Casebook, wanted: Set[bytes]) -> dict[bytes, int]:
+def _marks_by_name(evidence: EvidenceDatabase, wanted: Set[bytes]) -> dict[bytes, int]:
     """Find the events that bear these names, in one pass."""
     marks: dict[bytes, int] = {}
-    for mark, said in casebook.database.execute("SELECT mark, said FROM event WHERE NOT neither"):
+    for mark, said in evidence.connection.execute("SELECT mark, said FROM event WHERE NOT neither"):
         if (named := name(said)) in wanted and named is not None:
             marks[named] = mark
     return marks

@@ -1,4 +1,4 @@
-"""The casebook: ledger, rows and records side by side, in a database that spills to disk."""
+"""The evidence: ledger, rows and records side by side, in a database that spills to disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class Casebook:
+class EvidenceDatabase:
     """Holds what is known; memory holds the open events and a cache of 64 MiB, however much that is."""
 
     run: dict[str, Any] = field(default_factory=dict)
@@ -60,20 +60,20 @@ class Casebook:
     """Whether the topic was read."""
     cut: tuple[int, ...] = ()
     """The partitions whose beginning retention has deleted."""
-    database: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
+    connection: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
 
     def __enter__(self) -> Self:
         # A file of its own that nobody else sees, and that is gone with the connection: nothing has to be safe.
-        self.database.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
-        self.database.execute("PRAGMA journal_mode = OFF")
-        self.database.execute("PRAGMA synchronous = OFF")
-        self.database.executescript(_SCHEMA.read_text())
+        self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
+        self.connection.execute("PRAGMA journal_mode = OFF")
+        self.connection.execute("PRAGMA synchronous = OFF")
+        self.connection.executescript(_SCHEMA.read_text())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.database.close()
+        self.connection.close()
 
     def add_ledger(self, lines: Iterable[Line]) -> None:
         """Read the ledger: one entry for each event, made when its end is known."""
@@ -96,13 +96,13 @@ class Casebook:
         The partitions of `cut` have lost their beginning: whether a record was there nobody knows.
         """
         self.cut = tuple(sorted(cut))
-        self.database.executemany("INSERT INTO cut VALUES (?)", ((partition,) for partition in self.cut))
+        self.connection.executemany("INSERT INTO cut VALUES (?)", ((partition,) for partition in self.cut))
         self.add_records(records)
-        self.database.execute(_FIRST_RECORDS)
+        self.connection.execute(_FIRST_RECORDS)
 
     def count(self, query: str) -> int:
         """Return the one number that a query asks for."""
-        (number,) = self.database.execute(query).fetchone()
+        (number,) = self.connection.execute(query).fetchone()
         return int(number or 0)
 
     @property
@@ -112,24 +112,24 @@ class Casebook:
 
     def said(self, mark: int) -> bytes:
         """Return what was said of an event."""
-        (said,) = self.database.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
+        (said,) = self.connection.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
         return bytes(said)
 
     def has_variant(self, statement: bytes) -> bool:
         """Whether an event was sent with another time under this statement."""
-        found = self.database.execute("SELECT 1 FROM variant WHERE statement = ? LIMIT 1", (statement,))
+        found = self.connection.execute("SELECT 1 FROM variant WHERE statement = ? LIMIT 1", (statement,))
         return found.fetchone() is not None
 
     def first_times(self) -> list[int]:
         """Return the moments at which events arrived in Kafka for the first time, in milliseconds since 1970 UTC."""
         query = "SELECT min(at) FROM record GROUP BY epoch, sequence"
-        return [moment for (moment,) in self.database.execute(query)]
+        return [moment for (moment,) in self.connection.execute(query)]
 
     def arrivals(self) -> list[tuple[int, int]]:
         """Return, for each second, how many events arrived in Kafka for the first time; moments in milliseconds."""
         query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"
         first = "SELECT min(at) AS first FROM record GROUP BY epoch, sequence"
-        return list(self.database.execute(query.format(first)))
+        return list(self.connection.execute(query.format(first)))
 
     def _entries(self, lines: Iterable[Line]) -> Iterator[tuple[object, ...]]:
         opened: dict[int, _Open] = {}
@@ -153,7 +153,7 @@ class Casebook:
         self.unacked = len(opened)
         for mark, event in opened.items():
             yield self._entry(mark, event, None, 0)
-        self.database.executemany("INSERT INTO variant VALUES (?, ?, ?)", variants)
+        self.connection.executemany("INSERT INTO variant VALUES (?, ?, ?)", variants)
 
     def _note_fault(self, line: Happened, opened: Mapping[int, _Open]) -> None:
         if line.what == RESTORED:
@@ -188,9 +188,9 @@ class Casebook:
         sql = f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"
         entries = iter(entries)
         while batch := list(islice(entries, _BATCH)):
-            self.database.execute("BEGIN")
-            self.database.executemany(sql, batch)
-            self.database.execute("COMMIT")
+            self.connection.execute("BEGIN")
+            self.connection.executemany(sql, batch)
+            self.connection.execute("COMMIT")
 
 
 def _note_sent(event: _Open, line: Sent, number: int, variants: list[tuple[int, bytes, int]]) -> None:

@@ -12,14 +12,14 @@ from contract.event import Event
 from contract.moment import rfc3339
 from simulators import ledger
 from simulators.ledger import Acked, GivenUp, Line, Refused, Sent, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.verdict import Verdict, Violation
 
 LINES_MAX = 30
 """Of one event's history."""
 
 
-class Witness(Protocol):
+class TracingGateway(Protocol):
     """A gateway that can be asked; what it says is only shown, and never judged by."""
 
     def fingerprint(self, event: Event) -> str | None:
@@ -30,7 +30,7 @@ class Witness(Protocol):
 
 
 def with_histories(
-    verdict: Verdict, casebook: Casebook, ledger_file: Path, witnesses: Sequence[Witness] = ()
+    verdict: Verdict, evidence: EvidenceDatabase, ledger_file: Path, gateways: Sequence[TracingGateway] = ()
 ) -> Verdict:
     """Return the verdict with the history of each violation; one pass over the ledger finds all of them."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
@@ -46,15 +46,15 @@ def with_histories(
     for violation in verdict.violations:
         lines = [line for mark in violation.marks for line in told[mark]]
         fingerprints: set[str] = set()
-        for statement in _statements(violation, casebook):
-            lines += _records(casebook, statement)
-            for row, fingerprint in _rows(casebook, statement):
+        for statement in _statements(violation, evidence):
+            lines += _records(evidence, statement)
+            for row, fingerprint in _rows(evidence, statement):
                 lines.append(row)
                 fingerprints.update([fingerprint] if fingerprint else [])
-        for witness in witnesses:
-            named = {witness.fingerprint(events[mark]) for mark in violation.marks if mark in events}
+        for gateway in gateways:
+            named = {gateway.fingerprint(events[mark]) for mark in violation.marks if mark in events}
             for fingerprint in sorted(fingerprints | {name for name in named if name is not None}):
-                lines += [f"trace {fingerprint}: {said}" for said in witness.trace(fingerprint)]
+                lines += [f"trace {fingerprint}: {said}" for said in gateway.trace(fingerprint)]
         violations.append(replace(violation, history=_bounded(lines)))
     return replace(verdict, violations=tuple(violations))
 
@@ -64,25 +64,25 @@ def _bounded(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:LINES_MAX], *more)
 
 
-def _statements(violation: Violation, casebook: Casebook) -> list[bytes]:
+def _statements(violation: Violation, evidence: EvidenceDatabase) -> list[bytes]:
     marks = ", ".join(map(str, violation.marks)) or "NULL"
     own = f"SELECT statement FROM event WHERE mark IN ({marks})"
     restamped = f"SELECT statement FROM variant WHERE mark IN ({marks})"
-    return [statement for (statement,) in casebook.database.execute(f"{own} UNION {restamped}")]
+    return [statement for (statement,) in evidence.connection.execute(f"{own} UNION {restamped}")]
 
 
-def _records(casebook: Casebook, statement: bytes) -> list[str]:
+def _records(evidence: EvidenceDatabase, statement: bytes) -> list[str]:
     query = 'SELECT at, partition, "offset", epoch, sequence FROM record WHERE statement = ? ORDER BY at'
     return [
         f"{rfc3339(at)} in Kafka: partition {partition}, offset {offset}, epoch {epoch}, sequence {sequence}"
-        for at, partition, offset, epoch, sequence in casebook.database.execute(query, (statement,))
+        for at, partition, offset, epoch, sequence in evidence.connection.execute(query, (statement,))
     ]
 
 
-def _rows(casebook: Casebook, statement: bytes) -> list[tuple[str, str | None]]:
+def _rows(evidence: EvidenceDatabase, statement: bytes) -> list[tuple[str, str | None]]:
     query = 'SELECT at, partition, "offset", epoch, sequence, fingerprint FROM row WHERE statement = ? ORDER BY at'
     found = []
-    for at, partition, offset, epoch, sequence, fingerprint in casebook.database.execute(query, (statement,)):
+    for at, partition, offset, epoch, sequence, fingerprint in evidence.connection.execute(query, (statement,)):
         when = "" if at is None else f"{rfc3339(at)} "
         source = f"partition {partition}, offset {offset}, epoch {epoch}, sequence {sequence}"
         found.append((f"{when}in the table: from {source}, fingerprint {fingerprint}", fingerprint))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
@@ -19,12 +19,12 @@ _BEFORE_ITS_RECORD = f"""
 """
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     """Judge moments where one clock made them all."""
     if not scope.one_clock:
         return
-    for (mark,) in casebook.database.execute(_BEFORE_IT_WAS_SENT).fetchall():
-        said = f"{words(casebook.said(mark))}: there before it was sent"
+    for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():
+        said = f"{words(evidence.said(mark))}: there before it was sent"
         findings.add(Violation("invented", said, 1, 0, 1, (mark,)))
-    for (said,) in casebook.database.execute(_BEFORE_ITS_RECORD).fetchall():
+    for (said,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
         findings.add(Violation("invented", f"{words(said)}: processed before it was in Kafka", 0, 0, 1))

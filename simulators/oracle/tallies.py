@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 
 _REPEATED = """
@@ -79,21 +79,21 @@ _REACHED = """
 """
 
 
-def prepare(casebook: Casebook, scope: Scope) -> None:
-    """Make the tallies of a casebook that has been filled."""
-    execute = casebook.database.executescript
+def prepare(evidence: EvidenceDatabase, scope: Scope) -> None:
+    """Make the tallies of a evidence that has been filled."""
+    execute = evidence.connection.executescript
     execute(_REPEATED + _FOUND)
-    execute(_LABELS_OF_RECORDS if casebook.has_records else _LABELS_OF_ROWS)
+    execute(_LABELS_OF_RECORDS if evidence.has_records else _LABELS_OF_ROWS)
     if not scope.settled:
         execute(_REACHED)
-    if casebook.cut:
+    if evidence.cut:
         execute(_WHOLE_DEVICES)
-    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(casebook, scope)))
-    if casebook.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
+    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(evidence, scope)))
+    if evidence.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
         execute(_SEVERAL_FORMS)
 
 
-def must(casebook: Casebook, scope: Scope) -> str:
+def must(evidence: EvidenceDatabase, scope: Scope) -> str:
     """Return the condition under which an event must have a row.
 
     As long as events may still be under way, only what was overtaken must: rows come in the order of offsets, and one
@@ -102,9 +102,9 @@ def must(casebook: Casebook, scope: Scope) -> str:
     """
     under_way = _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"
     condition = _ACKED if scope.settled else under_way
-    return f"({condition} AND {_WHOLE})" if casebook.cut else condition
+    return f"({condition} AND {_WHOLE})" if evidence.cut else condition
 
 
-def unknown(casebook: Casebook) -> int:
+def unknown(evidence: EvidenceDatabase) -> int:
     """Count acked events that have no row and need none by `must`: nobody knows whether they are lost."""
-    return casebook.count(_UNKNOWN)
+    return evidence.count(_UNKNOWN)

@@ -55,10 +55,10 @@ def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
 
 def _verdict_of(ledger_file: Path) -> Verdict:
     from simulators import ledger
-    from simulators.oracle.evidence_database import Casebook
+    from simulators.oracle.evidence_database import EvidenceDatabase
     from simulators.oracle.findings import Scope
     from simulators.oracle.judge import judge
 
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger.read(ledger_file))
-        return judge(casebook, Scope(has_table=False, complete=casebook.ended))
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger.read(ledger_file))
+        return judge(evidence, Scope(has_table=False, complete=evidence.ended))

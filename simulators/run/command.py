@@ -11,7 +11,7 @@ from rich.console import Console
 from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE
-from simulators.run.options import Options, parse
+from simulators.run.options import RunOptions, parse
 from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.terminal import exit_status, guarded, open_console, show
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     return guarded(work, "run", console, interrupted=interrupted)
 
 
-async def _run(options: Options, console: Console) -> Verdict:
+async def _run(options: RunOptions, console: Console) -> Verdict:
     """Run; the first Ctrl-C asks for the report so far, the second ends at once."""
     stop = Stop()
     loop = asyncio.get_running_loop()

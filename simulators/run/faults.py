@@ -1,4 +1,4 @@
-"""Play a scenario's faults on the parts of this machine, each at its moment."""
+"""Play a scenario's faults on the services of this machine, each at its moment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from simulators.evidence import receipts
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
-from simulators.run.services import Parts
-from simulators.scenario import Fault, Part, What
+from simulators.run.services import Services
+from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.process import Process
 
 EMPTY_SECONDS_MAX = 60.0
@@ -21,29 +21,29 @@ INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
-async def play(faults: Sequence[Fault], parts: Parts, ledger: Ledger, display: Display) -> None:
+async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display) -> None:
     """Play all faults; return when every part runs again."""
     async with asyncio.TaskGroup() as tasks:
-        for part in Part:
+        for part in FaultTarget:
             of_part = sorted((fault for fault in faults if fault.part is part), key=lambda fault: fault.at)
-            tasks.create_task(_Player(part, parts, ledger, display).play(of_part), name=f"faults of {part}")
+            tasks.create_task(_Player(part, services, ledger, display).play(of_part), name=f"faults of {part}")
 
 
-async def note_receipts_ahead(parts: Parts, ledger: Ledger, display: Display) -> None:
+async def note_receipts_ahead(services: Services, ledger: Ledger, display: Display) -> None:
     """Look whether Kafka has receipts for what the table has not, and note their number in the ledger."""
-    if Part.KAFKA in parts.down:
+    if FaultTarget.KAFKA in services.down:
         return  # nobody can be asked
-    if ahead := await asyncio.to_thread(receipts.ahead, parts.broker.bootstrap_servers, parts.job.table):
-        ledger.happened(Part.JOB, f"{AHEAD}{ahead}")
-        display.fact(f"{Part.JOB}: {AHEAD}{ahead}")
+    if ahead := await asyncio.to_thread(receipts.ahead, services.broker.bootstrap_servers, services.job.table):
+        ledger.happened(FaultTarget.JOB, f"{AHEAD}{ahead}")
+        display.fact(f"{FaultTarget.JOB}: {AHEAD}{ahead}")
 
 
 class _Player:
     """The faults of one part, one after the other."""
 
-    def __init__(self, part: Part, parts: Parts, ledger: Ledger, display: Display) -> None:
+    def __init__(self, part: FaultTarget, services: Services, ledger: Ledger, display: Display) -> None:
         self._part = part
-        self._parts = parts
+        self._services = services
         self._ledger = ledger
         self._display = display
 
@@ -56,32 +56,32 @@ class _Player:
 
     async def _happen(self, fault: Fault) -> None:
         match fault.what:
-            case What.KILL:
-                if self._part is Part.JOB:
+            case FaultKind.KILL:
+                if self._part is FaultTarget.JOB:
                     await self._reach_batch()
                 await self._away("killed", self._kill, fault.seconds)
-            case What.RESTART | What.DOWN:
+            case FaultKind.RESTART | FaultKind.DOWN:
                 await self._away("stopped", self._stop, fault.seconds)
-            case What.FREEZE:
+            case FaultKind.FREEZE:
                 await asyncio.to_thread(self._process.pause)
                 self._say("frozen")
                 await asyncio.sleep(fault.seconds)
                 await asyncio.to_thread(self._process.resume)
                 self._say("goes on")
-            case What.DISK_FULL:
+            case FaultKind.DISK_FULL:
                 await self._fill_disk(fault.seconds)
-            case What.CLOCK:
+            case FaultKind.CLOCK:
                 self._gateway.set_clock(fault.by_seconds)
                 self._say(f"clock {fault.by_seconds:+.0f} s")
-            case What.BACKUP:
+            case FaultKind.BACKUP:
                 await self._away("copied", lambda: self._at_rest(self._gateway.back_up), 0.0)
-            case What.RESTORE:
+            case FaultKind.RESTORE:
                 await self._delivered()
                 await self._away(RESTORED, lambda: self._at_rest(self._gateway.restore), 0.0)
 
     async def _fill_disk(self, seconds: float) -> None:
         """Fill the disk for a while; an agent that ends by that is started again, as its supervisor would."""
-        self._parts.take_down(self._part)
+        self._services.take_down(self._part)
         self._gateway.limit_disk(full=True)
         self._say("disk full")
         await asyncio.sleep(seconds)
@@ -91,22 +91,22 @@ class _Player:
         else:
             self._say(f"had ended with status {self._process.exit_status}; disk has room, started again")
             await asyncio.to_thread(self._start)
-        self._parts.down.discard(self._part)
+        self._services.down.discard(self._part)
 
     async def _away(self, what: str, end: Callable[[], Awaitable[None]], seconds: float) -> None:
-        self._parts.take_down(self._part)
+        self._services.take_down(self._part)
         self._say(what)
         await end()
-        if self._part is Part.JOB:
-            await note_receipts_ahead(self._parts, self._ledger, self._display)
+        if self._part is FaultTarget.JOB:
+            await note_receipts_ahead(self._services, self._ledger, self._display)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(self._start)
-        self._parts.down.discard(self._part)
+        self._services.down.discard(self._part)
         self._say("runs again")
 
     async def _reach_batch(self) -> None:
         """Wait until the job is in the middle of a batch, where a kill can do harm; not for ever, where none comes."""
-        loop, job = asyncio.get_running_loop(), self._parts.job
+        loop, job = asyncio.get_running_loop(), self._services.job
         deadline = loop.time() + BATCH_SECONDS_MAX
         while loop.time() < deadline:
             if job.in_a_batch:
@@ -133,7 +133,7 @@ class _Player:
         while True:
             while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
-            self._parts.take_down(self._part)
+            self._services.take_down(self._part)
             await asyncio.to_thread(gateway.process.terminate)
             if (await asyncio.to_thread(gateway.status)).new == 0:
                 return
@@ -144,22 +144,22 @@ class _Player:
 
     @property
     def _process(self) -> Process:
-        if self._part is Part.KAFKA:
-            return self._parts.broker.process
-        return self._parts.job.process if self._part is Part.JOB else self._gateway.process
+        if self._part is FaultTarget.KAFKA:
+            return self._services.broker.process
+        return self._services.job.process if self._part is FaultTarget.JOB else self._gateway.process
 
     @property
     def _gateway(self) -> Gateway:
-        gateway = self._parts.agents.get(self._part)
+        gateway = self._services.agents.get(self._part)
         if gateway is None:
             raise RunError(f"the scenario has a fault of {self._part}, and there is no such gateway")
         return gateway
 
     def _start(self) -> None:
-        if self._part is Part.KAFKA:
-            self._parts.broker.start()
-        elif self._part is Part.JOB:
-            self._parts.job.start()
+        if self._part is FaultTarget.KAFKA:
+            self._services.broker.start()
+        elif self._part is FaultTarget.JOB:
+            self._services.job.start()
         else:
             self._gateway.start()
 

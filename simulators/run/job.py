@@ -34,7 +34,7 @@ class Job:
         ends = ("--bootstrap-servers", bootstrap_servers, "--table", str(self.table))
         pace = ("--checkpoint", str(folder / "checkpoint"), "--window", WINDOW, "--trigger", TRIGGER)
         folder.mkdir(parents=True)
-        options = spark.Options(packages=("contract", "cloud"))
+        options = spark.SparkOptions(packages=("contract", "cloud"))
         script, before = (_LAUNCH, ("job", *patches, "--")) if patches else (_JOB, ())
         command = spark.command(script, (*before, *ends, *pace), folder, options)
         environment = {**command.environment, "PYTHONPATH": str(_ROOT)}

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
 from simulators.judge.place import Place, add_arguments, read_place
-from simulators.run.services import Seams
-from simulators.scenario import Scenario, Sort, find
+from simulators.run.services import Overrides
+from simulators.scenario import Scenario, SensorKind, find
 from simulators.strict_toml import TomlError
 
 PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
 
 _EXAMPLES = """examples:
-  %(prog)s lossy-radio --local                                   all parts on this machine
+  %(prog)s lossy-radio --local                                   all services on this machine
   %(prog)s lost-acks --target 'coap://[fd00::1]:5683' --seed 7   a gateway in the field
   %(prog)s quiet-house --target coap://gw.lan --target http://gw.lan:8580 --kafka kafka.lan:9092
   %(prog)s my.toml --target coap://gw.lan --ledger out.jsonl --table /data/events
@@ -25,7 +25,7 @@ _EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """The choices of one run."""
 
     scenario: Scenario
@@ -36,7 +36,7 @@ class Options:
     http_token: str | None = None
     ledger: Path | None = None
     place: Place = field(default_factory=Place)
-    seams: Seams = field(default_factory=Seams)
+    overrides: Overrides = field(default_factory=Overrides)
 
     @property
     def ledger_file(self) -> Path:
@@ -44,7 +44,7 @@ class Options:
         return self.ledger or self.folder / LEDGER_FILE
 
 
-def parse(arguments: Sequence[str], program: str) -> Options:
+def parse(arguments: Sequence[str], program: str) -> RunOptions:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = make_parser(
         program,
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         parser.error("expected either --local or at least one --target")
     if not given.local:
         _check_targets(parser, scenario, targets)
-    return Options(
+    return RunOptions(
         scenario=scenario,
         seed=seed_of(given),
         folder=given.folder or Path("build/field") / scenario.name,
@@ -107,7 +107,7 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    if any(plan.sort is Sort.ZIGBEE2MQTT for plan in scenario.fleets):
+    if any(plan.sort is SensorKind.ZIGBEE2MQTT for plan in scenario.fleets):
         parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
     needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.sort, "coap") for plan in scenario.fleets}
     missing = sorted(needed - targets.keys())

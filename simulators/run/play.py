@@ -15,7 +15,7 @@ from simulators.ledger import Ledger
 from simulators.link.profile import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
-from simulators.scenario import Scenario, Sort
+from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Source, Targets
 
@@ -54,10 +54,10 @@ async def link_to(
     sorts = {plan.sort for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
-        if sorts - {Sort.HTTP, Sort.ZIGBEE, Sort.ZIGBEE2MQTT}:
+        if sorts - {SensorKind.HTTP, SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT}:
             radio = await stack.enter_async_context(Link(coap, link_profile(scenario.link), seed))
 
-        async def stream(sort: Sort, target: Address | None) -> Address | None:
+        async def stream(sort: SensorKind, target: Address | None) -> Address | None:
             if sort not in sorts or target is None:
                 return None
             proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
@@ -65,9 +65,9 @@ async def link_to(
 
         targets = Targets(
             coap=None if radio is None else radio.address,
-            http=await stream(Sort.HTTP, http),
+            http=await stream(SensorKind.HTTP, http),
             http_token=token,
-            mqtt=await stream(Sort.ZIGBEE, mqtt),
+            mqtt=await stream(SensorKind.ZIGBEE, mqtt),
             zigbee2mqtt=zigbee2mqtt,
             register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )

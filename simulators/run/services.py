@@ -1,4 +1,4 @@
-"""All parts of the path on this machine: Kafka, one agent or two, the Spark job with its table, mosquitto if needed."""
+"""All services of the path on this machine: Kafka, agents, the Spark job with its table, mosquitto if needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
-from simulators.scenario import Scenario, Sort, What
+from simulators.scenario import FaultKind, Scenario, SensorKind
 from simulators.sensors.field import Source
 from simulators.services.kafka import Broker
 from simulators.services.mosquitto import Mosquitto
@@ -25,8 +25,8 @@ AGENT_END_SECONDS_MAX = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
-    """How the parts differ from what is installed: for mutants, and for `compare`."""
+class Overrides:
+    """How the services differ from what is installed: for mutants, and for `compare`."""
 
     delivery: str | None = None
     agent_patches: tuple[str, ...] = ()
@@ -34,8 +34,8 @@ class Seams:
 
 
 @dataclass(slots=True)
-class Parts:
-    """The parts under test, and which of them are down because they shall be."""
+class Services:
+    """The services under test, and which of them are down because they shall be."""
 
     broker: Broker
     gateways: list[Gateway]
@@ -91,14 +91,14 @@ class Parts:
 
 
 @asynccontextmanager
-async def started(scenario: Scenario, folder: Path, seams: Seams, display: Display) -> AsyncIterator[Parts]:
-    """Start all parts; on the way out none is left."""
+async def started(scenario: Scenario, folder: Path, overrides: Overrides, display: Display) -> AsyncIterator[Services]:
+    """Start all services; on the way out none is left."""
     logs = folder / "logs"
     broker = Broker(folder / "kafka")
     (logs / "kafka.log").symlink_to(broker.log_file)
-    has_mqtt = any(plan.sort in (Sort.ZIGBEE, Sort.ZIGBEE2MQTT) for plan in scenario.fleets)
+    has_mqtt = any(plan.sort in (SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT) for plan in scenario.fleets)
     mosquitto = Mosquitto(folder / "mosquitto") if has_mqtt else None
-    thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is Sort.ZIGBEE2MQTT)
+    thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is SensorKind.ZIGBEE2MQTT)
     zigbee2mqtt: Zigbee2Mqtt | None = None
     try:
         display.phase("starting Kafka")
@@ -111,11 +111,11 @@ async def started(scenario: Scenario, folder: Path, seams: Seams, display: Displ
                 folder / f"gateway-{number}",
                 logs / f"agent-{number}.log",
                 broker.bootstrap_servers,
-                _options(scenario, seams, number, mosquitto),
+                _options(scenario, overrides, number, mosquitto),
             )
             for number in range(1, scenario.gateway.count + 1)
         ]
-        job = Job(folder / "cloud", logs / "job.log", broker.bootstrap_servers, seams.job_patches)
+        job = Job(folder / "cloud", logs / "job.log", broker.bootstrap_servers, overrides.job_patches)
         try:
             display.phase("starting the Spark job and the agent")
             await asyncio.to_thread(job.start)
@@ -130,7 +130,7 @@ async def started(scenario: Scenario, folder: Path, seams: Seams, display: Displ
                     Zigbee2Mqtt, folder / "zigbee2mqtt", mosquitto.port, devices=thermometers, reports=thermometers
                 )
                 await asyncio.to_thread(zigbee2mqtt.start)
-            yield Parts(broker, gateways, job, mosquitto, zigbee2mqtt)
+            yield Services(broker, gateways, job, mosquitto, zigbee2mqtt)
         finally:
             if zigbee2mqtt is not None:
                 zigbee2mqtt.process.kill()
@@ -143,17 +143,17 @@ async def started(scenario: Scenario, folder: Path, seams: Seams, display: Displ
         broker.kill()
 
 
-def _options(scenario: Scenario, seams: Seams, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
+def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
     plan = scenario.gateway
-    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is What.CLOCK for fault in scenario.faults)
+    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is FaultKind.CLOCK for fault in scenario.faults)
     return GatewayOptions(
         id=f"gw{number}",
         clock=plan.clock,
         fake_clock=sets_clock,
         store_max_bytes=plan.store_max_bytes,
-        delivery=seams.delivery,
+        delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
-        patches=seams.agent_patches,
+        patches=overrides.agent_patches,
     )
 
 

@@ -11,7 +11,7 @@ from simulators.evidence.receipts import behind
 from simulators.judge.standstill import REAL, Passing
 from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Stop
-from simulators.run.services import Parts
+from simulators.run.services import Services
 
 LOOK_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0
@@ -26,10 +26,10 @@ class Accountable(Protocol):
         """Return what the store holds."""
 
 
-async def job_reads(parts: Parts, stop: Stop | None = None) -> None:
+async def job_reads(services: Services, stop: Stop | None = None) -> None:
     """Wait until a job that was started reads the topic: a job that still starts has lost nothing."""
-    if "job" not in parts.down and not (stop is not None and stop.asked.is_set()):
-        await asyncio.to_thread(parts.job.wait)
+    if "job" not in services.down and not (stop is not None and stop.asked.is_set()):
+        await asyncio.to_thread(services.job.wait)
 
 
 async def receipts(
@@ -51,11 +51,11 @@ async def receipts(
         await passing.sleep(LOOK_SECONDS)
 
 
-async def table_caught_up(parts: Parts, display: Display, passing: Passing = REAL) -> None:
+async def table_caught_up(services: Services, display: Display, passing: Passing = REAL) -> None:
     """Wait until the table has what is in the topic: where there are no receipts, nobody else tells."""
     display.phase("waiting for the table")
     latest, moved = -1, passing.now()
-    while left := await asyncio.to_thread(behind, parts.broker.bootstrap_servers, parts.job.table):
+    while left := await asyncio.to_thread(behind, services.broker.bootstrap_servers, services.job.table):
         if left != latest:
             latest, moved = left, passing.now()
         if passing.now() - moved > STANDSTILL_SECONDS_MAX:

@@ -13,7 +13,7 @@ from random import Random
 from contract.event import Event
 from simulators import wire
 from simulators.payloads import KnownBy, PayloadGenerator, identified_by
-from simulators.scenario import Bug, FleetPlan, Sort
+from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.endpoint import Endpoint, Entry
 from simulators.sensors.field import Field
 
@@ -36,7 +36,7 @@ class Reporter:
         """Report until the run is over."""
         boot = 0
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
-            if self._plan.sort is Sort.SLEEPY:
+            if self._plan.sort is SensorKind.SLEEPY:
                 self.endpoint.forget()
                 boot += 1
             now = self._field.time_of(moment, self._plan.clock_offset_seconds)

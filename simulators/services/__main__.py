@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import jars, java, programs
 
 
@@ -22,7 +22,7 @@ def main() -> int:
         for of in (jars.BROKER, jars.SPARK):
             found = jars.paths(of)
             print(f"jars: {of}: {len(found)} in {found[0].parent.parent}")
-    except PartError as error:
+    except ServiceError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
     return 0
@@ -35,7 +35,7 @@ def _install_programs(*, heavy: bool) -> None:
         if heavy:
             jars.paths(jars.S3)
             jars.paths(jars.S3A)
-    except PartError as error:
+    except ServiceError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
 
 

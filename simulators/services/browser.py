@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache, programs
 
 PACKAGES = ("playwright-core@1.65.1", "axe-core@4.14.1")
@@ -29,7 +29,7 @@ def install() -> Path:
                 [*command, *PACKAGES], capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX
             )
             if done.returncode != 0:
-                raise PartError(f"browser: npm install ended with status {done.returncode}\n{done.stderr}")
+                raise ServiceError(f"browser: npm install ended with status {done.returncode}\n{done.stderr}")
             (Path(name) / "fetched").rename(folder)
     return folder / "node_modules"
 
@@ -38,7 +38,7 @@ def run(script: Path, given: Mapping[str, object]) -> Any:
     """Run a script of a test, which gets `given` as JSON and prints JSON: what it has seen."""
     node = shutil.which("node")
     if node is None:
-        raise PartError("no node, which runs Playwright; run: sudo apt-get install npm")
+        raise ServiceError("no node, which runs Playwright; run: sudo apt-get install npm")
     arguments = {**given, "modules": str(install()), "chromium": programs.require("chromium")}
     done = subprocess.run(
         [node, str(script), json.dumps(arguments)],
@@ -48,5 +48,5 @@ def run(script: Path, given: Mapping[str, object]) -> Any:
         timeout=RUN_SECONDS_MAX,
     )
     if done.returncode != 0:
-        raise PartError(f"{script.name} ended with status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise ServiceError(f"{script.name} ended with status {done.returncode}\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)

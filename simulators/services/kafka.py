@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from contract import topics
 from simulators.services import broker_settings, ports
 from simulators.services.broker_settings import Listener, Node
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import jars, java
 from simulators.services.process import Command, Process
 
@@ -88,7 +88,7 @@ class Broker:
     def process(self) -> Process:
         """The broker's process; before the first start an error."""
         if self._process is None:
-            raise PartError("kafka: not started yet")
+            raise ServiceError("kafka: not started yet")
         return self._process
 
     @property
@@ -132,7 +132,7 @@ class Broker:
                 answer.result(timeout=ADMIN_SECONDS_MAX)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise PartError(f"kafka: cannot create topic {name}: {error}") from error
+                    raise ServiceError(f"kafka: cannot create topic {name}: {error}") from error
 
     def _first_start(self) -> Process:
         for attempt in range(1, START_ATTEMPTS_MAX + 1):
@@ -141,7 +141,7 @@ class Broker:
             process = Process(self._command())
             try:
                 self._start_and_wait(process)
-            except PartError:
+            except ServiceError:
                 # Somebody else took the port between our look and the broker's: take others.
                 if (
                     attempt == START_ATTEMPTS_MAX
@@ -162,7 +162,7 @@ class Broker:
             self._admin().list_topics(timeout=ADMIN_SECONDS_MAX)
         except KafkaException as error:
             process.kill()
-            raise PartError(f"kafka: does not answer on {self.bootstrap_servers}: {error}") from error
+            raise ServiceError(f"kafka: does not answer on {self.bootstrap_servers}: {error}") from error
         except BaseException:  # a Ctrl-C, too: nobody holds this process yet
             process.kill()
             raise
@@ -197,7 +197,9 @@ class Broker:
             timeout=FORMAT_SECONDS_MAX,
         )
         if done.returncode != 0:
-            raise PartError(f"kafka: formatting {self._folder}: status {done.returncode}\n{done.stdout}{done.stderr}")
+            raise ServiceError(
+                f"kafka: formatting {self._folder}: status {done.returncode}\n{done.stdout}{done.stderr}"
+            )
 
     def _command(self) -> Command:
         return Command("kafka", self._java("kafka.Kafka", str(self._properties_file)), self.log_file, self._folder)

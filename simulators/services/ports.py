@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 # Below the kernel's ephemeral range (32768 to 60999): there a stranger's outgoing connection may take the port of a
 # broker that is being restarted.
@@ -23,7 +23,7 @@ def free(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
             chosen.append(port)
         if len(chosen) == count:
             return chosen
-    raise PartError(f"no {count} free ports between {_FIRST} and {_LAST}")
+    raise ServiceError(f"no {count} free ports between {_FIRST} and {_LAST}")
 
 
 def _is_free(port: int, kind: socket.SocketKind) -> bool:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from simulators.services import ports
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import programs
 from simulators.services.process import Command, Process
 
@@ -100,7 +100,7 @@ class Postgres:
             cwd=self._data,
         )
         if done.returncode != 0:
-            raise PartError(f"initdb: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+            raise ServiceError(f"initdb: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
 
     def _command(self) -> tuple[str, ...]:
         settings = {

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from simulators.services import session
-from simulators.services.error import PartError, PartTimeoutError
+from simulators.services.error import ServiceError, ServiceTimeoutError
 from simulators.services.guard import Guard
 
 POLL_SECONDS = 0.02
@@ -63,7 +63,7 @@ class Process:
     def pid(self) -> int:
         """The child's pid, which is also its group and its session."""
         if self._child is None:
-            raise PartError(f"{self.command.name}: not started yet")
+            raise ServiceError(f"{self.command.name}: not started yet")
         return self._child.pid
 
     @property
@@ -79,7 +79,7 @@ class Process:
     def start(self) -> None:
         """Start the child; one that still runs is an error."""
         if self.alive:
-            raise PartError(f"{self.command.name}: runs already, pid={self.pid}")
+            raise ServiceError(f"{self.command.name}: runs already, pid={self.pid}")
         self._clear_away()
         log_file = self.command.log_file
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Process:
             self._child = self._spawn(log_file)
         except OSError as error:
             self._guard.release()
-            raise PartError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
+            raise ServiceError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
         self._guard.watch(self._child.pid)
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
@@ -98,13 +98,13 @@ class Process:
         while not condition():
             self.require_alive(what)
             if time.monotonic() > deadline:
-                raise PartTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
+                raise ServiceTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
             time.sleep(POLL_SECONDS)
 
     def require_alive(self, what: str) -> None:
         """Raise an error that shows the log's tail where the child has ended before something came."""
         if not self.alive:
-            raise PartError(self._message(f"ended with status {self.exit_status} before {what}"))
+            raise ServiceError(self._message(f"ended with status {self.exit_status} before {what}"))
 
     def wait_for_log(self, text: str, seconds: float = START_SECONDS_MAX) -> None:
         """Wait until the text stands in what the child has logged since its latest start."""
@@ -113,11 +113,11 @@ class Process:
     def wait(self, seconds: float) -> int:
         """Wait for the child's own end, and return its exit status."""
         if self._child is None:
-            raise PartError(f"{self.command.name}: not started yet")
+            raise ServiceError(f"{self.command.name}: not started yet")
         try:
             status = self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
-            raise PartTimeoutError(self._message(f"has not ended within {seconds:g} s")) from error
+            raise ServiceTimeoutError(self._message(f"has not ended within {seconds:g} s")) from error
         self._clear_away()
         return status
 

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from simulators.services.error import PartTimeoutError
+from simulators.services.error import ServiceTimeoutError
 
 POLL_SECONDS = 0.01
 KILL_SECONDS_MAX = 60.0
@@ -32,7 +32,7 @@ def kill(session: int) -> None:
     deadline = time.monotonic() + KILL_SECONDS_MAX
     while members(session):
         if time.monotonic() > deadline:
-            raise PartTimeoutError(f"session {session}: still has processes {members(session)} after SIGKILL")
+            raise ServiceTimeoutError(f"session {session}: still has processes {members(session)} after SIGKILL")
         send(session, signal.SIGKILL)  # again and again: one of them may just have forked
         time.sleep(POLL_SECONDS)
 

@@ -15,7 +15,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SparkOptions:
     """How much of this machine a job may use, and Spark's settings beside those that `submit` gives itself."""
 
     cores: int = 2
@@ -29,17 +29,17 @@ class Options:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: Options | None = None) -> Process:
+def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkOptions | None = None) -> Process:
     """Start the job in the folder, which holds its log, its temporary files and whatever it leaves; return at once.
 
     `Process.kill` ends the JVM and the driver's Python together.
     """
-    process = Process(command(job, arguments, folder.absolute(), options or Options()))
+    process = Process(command(job, arguments, folder.absolute(), options or SparkOptions()))
     process.start()
     return process
 
 
-def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Options) -> Command:
+def command(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkOptions) -> Command:
     """Return the whole command, after writing the archive of our own packages into the folder."""
     temporary = folder / "temporary"
     temporary.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from simulators.services import ports, session
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import ivy, java
 from simulators.services.process import Command, Process
 
@@ -65,7 +65,7 @@ class SparkCluster:
                 if _EXECUTOR in _command_line(pid):
                     os.kill(pid, signal.SIGKILL)
                     return pid
-        raise PartError("spark cluster: no executor runs")
+        raise ServiceError("spark cluster: no executor runs")
 
     def _command(self, name: str, web_port: int, *arguments: str) -> Command:
         folder = self._folder / name

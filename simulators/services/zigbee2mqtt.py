@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache
 from simulators.services.process import Command, Process
 
@@ -45,7 +45,7 @@ def install() -> Path:
         return folder / "node_modules"
     program = npm()
     if program is None:
-        raise PartError("no npm, which fetches Zigbee2MQTT; run: sudo apt-get install npm")
+        raise ServiceError("no npm, which fetches Zigbee2MQTT; run: sudo apt-get install npm")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         fetched = Path(name) / "fetched"
@@ -56,7 +56,7 @@ def install() -> Path:
             [*command, *packages], capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX
         )
         if done.returncode != 0:
-            raise PartError(f"zigbee2mqtt: npm install ended with status {done.returncode}\n{done.stderr}")
+            raise ServiceError(f"zigbee2mqtt: npm install ended with status {done.returncode}\n{done.stderr}")
         fetched.rename(folder)
     return folder / "node_modules"
 

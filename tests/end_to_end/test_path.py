@@ -14,7 +14,7 @@ from simulators import ledger
 from simulators.evidence import delta
 from simulators.evidence.row import Row
 from simulators.ledger import Line, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
@@ -78,10 +78,10 @@ def _check_the_truth(folder: Path) -> None:
 
 
 def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
-    with Casebook() as casebook:
-        casebook.add_ledger(lines)
-        casebook.add_rows(rows)
-        return judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(lines)
+        evidence.add_rows(rows)
+        return judge(evidence)
 
 
 def _by_content(rows: list[Row]) -> list[Row]:

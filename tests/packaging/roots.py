@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import programs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def build(archive: Path) -> None:
         timeout=BUILD_SECONDS_MAX,
     )
     if done.returncode != 0:
-        raise PartError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
+        raise ServiceError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
 
 
 def unpack(archive: Path, folder: Path) -> Root:
@@ -93,4 +93,4 @@ def _sources() -> str:
         text = file.read_text() if file.exists() else ""
         if SUITE in text and "debian" in text and "main" in text:
             return text
-    raise PartError(f"no sources of Debian {SUITE} in {_SOURCES}")
+    raise ServiceError(f"no sources of Debian {SUITE} in {_SOURCES}")

@@ -18,7 +18,7 @@ from tests.simulators.test_mutants import MUTANTS
 
 SECONDS_MAX = 120
 PATCHES = sorted(
-    {patch for variant in VARIANTS for patch in (*variant.seams.agent_patches, *variant.seams.job_patches)}
+    {patch for variant in VARIANTS for patch in (*variant.overrides.agent_patches, *variant.overrides.job_patches)}
 )
 
 

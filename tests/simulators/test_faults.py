@@ -23,7 +23,7 @@ from simulators.link.faults import (
     apply_all,
 )
 from simulators.link.profile import link_profile
-from simulators.scenario import LinkPlan, Outage
+from simulators.scenario import LinkOutage, LinkPlan
 
 MANY = 20_000
 
@@ -72,7 +72,7 @@ def test_an_outage_has_its_span() -> None:
 
 
 def test_answers_alone_may_be_lost_by_schedule() -> None:
-    profile = link_profile(LinkPlan(outages=(Outage(1.0, 2.0, answers_only=True),)))
+    profile = link_profile(LinkPlan(outages=(LinkOutage(1.0, 2.0, answers_only=True),)))
     packet = Packet(b"x", now=1.5)
     assert apply_all(profile.requests(Random(1)), packet)
     assert not apply_all(profile.answers(Random(1)), packet)

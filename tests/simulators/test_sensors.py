@@ -20,7 +20,7 @@ from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
 from simulators.link.profile import link_profile
 from simulators.link.udp import Link
 from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator
-from simulators.scenario import Bug, FleetPlan, LinkPlan, Sort
+from simulators.scenario import Bug, FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
 from simulators.sensors.reporter import Reporter
@@ -36,7 +36,7 @@ from tests.simulators.run.minimal_gateway import (
 )
 
 QUICK = Timing().faster(200)
-PLAN = FleetPlan(Sort.COAP, sensors=1, every_seconds=0.05)
+PLAN = FleetPlan(SensorKind.COAP, sensors=1, every_seconds=0.05)
 CONTINUE = 0x5F
 
 
@@ -204,7 +204,7 @@ async def _play(
 
 async def test_a_relay_that_hears_nothing_gives_up_what_is_left_and_says_so(tmp_path: Path) -> None:
     (nobody,) = ports.free(1)
-    plan = FleetPlan(Sort.HTTP, sensors=1, every_seconds=0.02, tries=3)
+    plan = FleetPlan(SensorKind.HTTP, sensors=1, every_seconds=0.02, tries=3)
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
         field = replace(_field(ledger, ("::1", 9)), targets=Targets(http=("127.0.0.1", nobody)))
         await fleet.play([plan], field)
@@ -213,7 +213,9 @@ async def test_a_relay_that_hears_nothing_gives_up_what_is_left_and_says_so(tmp_
 
 
 async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.STORE_AND_FORWARD, every_seconds=0.01, pack_max=10, forms=(PayloadFormat.CBOR,))
+    plan = replace(
+        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=0.01, pack_max=10, forms=(PayloadFormat.CBOR,)
+    )
     gateway, lines = await _play(tmp_path, plan, Deaf(25), seconds=0.3)
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
     sizes = [len(pack) if isinstance(pack, list) else 1 for pack in packs]
@@ -224,7 +226,9 @@ async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(t
 
 
 async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,))
+    plan = replace(
+        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,)
+    )
     _, lines = await _play(tmp_path, plan, acked, seconds=0.01)
     times = [line.event.time or 0 for line in lines if isinstance(line, Told)]
     assert len(times) >= 60
@@ -234,7 +238,11 @@ async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_pat
 
 async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
     plan = replace(
-        PLAN, sort=Sort.STORE_AND_FORWARD, every_seconds=0.01, forms=(PayloadFormat.CBOR,), bugs=(Bug.NAN_IN_PACK,)
+        PLAN,
+        sort=SensorKind.STORE_AND_FORWARD,
+        every_seconds=0.01,
+        forms=(PayloadFormat.CBOR,),
+        bugs=(Bug.NAN_IN_PACK,),
     )
     gateway, _ = await _play(tmp_path, plan, acked)
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
@@ -248,7 +256,7 @@ async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
 
 
 async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_comes_back_to_it(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.NON_CONFIRMABLE, repeats=3)
+    plan = replace(PLAN, sort=SensorKind.NON_CONFIRMABLE, repeats=3)
     gateway, lines = await _play(tmp_path, plan, lambda _: ())
     assert all(datagram[0] >> 4 == 0b0101 for _, datagram in gateway.requests)
     told = sum(isinstance(line, Told) for line in lines)
@@ -257,7 +265,7 @@ async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_com
 
 
 async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.SLEEPY, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,), boot=True)
+    plan = replace(PLAN, sort=SensorKind.SLEEPY, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,), boot=True)
     gateway, lines = await _play(tmp_path, plan, acked)
     assert len(gateway.requests) > 2
     assert len({datagram[:8] for _, datagram in gateway.requests}) == 1
@@ -280,7 +288,7 @@ async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
 
 async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
     """What sensors say and when follows from the seed alone; so do the radio's fates (test_link.py)."""
-    plan = FleetPlan(Sort.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
+    plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
     radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
 
     async def told(seed: int) -> dict[str, list[Event]]:

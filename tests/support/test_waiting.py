@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.process import Command, Process
 from tests.support.waiting import (
     Progress,
@@ -101,7 +101,7 @@ def test_a_process_that_stands_still_is_shown_with_its_log(worker: Process) -> N
 
 def test_a_process_that_has_ended_is_not_waited_for(worker: Process) -> None:
     worker.kill()
-    with pytest.raises(PartError, match="ended with status -9 before rows"):
+    with pytest.raises(ServiceError, match="ended with status -9 before rows"):
         wait_for_work(worker, lambda: 9, 10, "rows", 60)
 
 

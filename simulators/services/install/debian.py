@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache
 
 
@@ -16,13 +16,13 @@ def install(*packages: str) -> None:
     """Install packages, as root or by a sudo that asks nothing; where neither is had, say what to run."""
     apt, prefix = shutil.which("apt-get"), as_root()
     if apt is None or prefix is None:
-        raise PartError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
+        raise ServiceError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
     print(f"debian: installing {', '.join(packages)}", flush=True)
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
         command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", apt, *arguments]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+            raise ServiceError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
 
 
 def unpack(package: str) -> Path:
@@ -35,7 +35,7 @@ def unpack(package: str) -> Path:
         for command in (["apt-get", "download", package], ["sh", "-c", "dpkg-deb -x *.deb files"]):
             done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
+                raise ServiceError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
         (Path(name) / "files").rename(folder)
     return folder
 

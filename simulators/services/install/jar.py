@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 _HEADER = "# Set, jar and SHA-256 of each jar that Kafka and Spark need; made from jars.toml by: make lock\n"
@@ -43,7 +43,7 @@ def parse_coordinates(text: str) -> Coordinates:
     """Read `group:artifact:version`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(parts):
-        raise PartError(f"{text!r} does not name a jar; expected group:artifact:version")
+        raise ServiceError(f"{text!r} does not name a jar; expected group:artifact:version")
     return Coordinates(*parts)
 
 

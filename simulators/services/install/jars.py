@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache, ivy
 from simulators.services.install.jar import Coordinates, Jar, read_lock, sha256_of
 
@@ -67,11 +67,11 @@ def _fetch_visibly(missing: Sequence[Jar], folder: Path, label: str, fetch: Fetc
 def _admit(jar: Jar, fetched: Path | None, target: Path) -> None:
     """Move a fetched jar to its place when its bytes are the right ones; else remove and refuse it."""
     if fetched is None:
-        raise PartError(f"{jar.coordinates}: was not fetched")
+        raise ServiceError(f"{jar.coordinates}: was not fetched")
     found = sha256_of(fetched)
     if found != jar.sha256:
         fetched.unlink()
-        raise PartError(f"{jar.coordinates}: refused and removed: its SHA-256 is {found}, pinned is {jar.sha256}")
+        raise ServiceError(f"{jar.coordinates}: refused and removed: its SHA-256 is {found}, pinned is {jar.sha256}")
     _flush(fetched)
     target.parent.mkdir(exist_ok=True)
     fetched.replace(target)

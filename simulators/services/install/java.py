@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian
 
 VERSION_MIN = 17
@@ -32,7 +32,7 @@ def require(environment: Mapping[str, str] = os.environ) -> Path:
     """Return a `java`; without any it is an error that names the command which installs one."""
     java = find(environment)
     if java is None:
-        raise PartError(f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; run: {_install_by_hand()}")
+        raise ServiceError(f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; run: {_install_by_hand()}")
     return java
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian
 
 PACKAGES = {
@@ -46,7 +46,7 @@ def require(program: str) -> str:
     """Return a program's path; without it, the error names the command that installs it."""
     found = find(program)
     if found is None:
-        raise PartError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")
+        raise ServiceError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")
     return found
 
 

@@ -13,7 +13,7 @@ from simulators.ledger import Acked, Ledger, Sent, Told, read
 from simulators.link.profile import stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.payloads import PayloadFormat
-from simulators.scenario import FleetPlan, LinkPlan, Outage, Sort
+from simulators.scenario import FleetPlan, LinkOutage, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
 
@@ -82,7 +82,7 @@ async def test_a_reset_takes_the_answer_of_a_request_that_has_arrived() -> None:
 
 async def test_a_dead_line_stalls_and_loses_nothing() -> None:
     bodies: list[bytes] = []
-    plan = LinkPlan(outages=(Outage(0.0, 0.5),))
+    plan = LinkPlan(outages=(LinkOutage(0.0, 0.5),))
     async with server(OK, bodies) as target, StreamLink(target, stream_profile(plan), 0.0, 1) as link:
         begin = asyncio.get_running_loop().time()
         assert await _post(link.address) == OK
@@ -98,7 +98,7 @@ async def test_a_target_that_is_away_is_a_connection_that_ends() -> None:
 
 async def test_a_relay_posts_again_what_has_no_answer(tmp_path: Path) -> None:
     bodies: list[bytes] = []
-    plan = FleetPlan(Sort.HTTP, sensors=2, every_seconds=0.02, forms=(PayloadFormat.JSON,), pack_max=5)
+    plan = FleetPlan(SensorKind.HTTP, sensors=2, every_seconds=0.02, forms=(PayloadFormat.JSON,), pack_max=5)
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
         async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 0.4, 1) as link:
             timing = Timing().faster(500)

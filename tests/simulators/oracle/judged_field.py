@@ -8,7 +8,7 @@ from random import Random
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, Line, Sent, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
@@ -23,12 +23,12 @@ def audit(
     ledger: Iterable[Line], table: Iterable[Row], topic: Iterable[Row] | None = None, scope: Scope | None = None
 ) -> Verdict:
     """Judge a table, and the topic where there is one; ids are texts in a table."""
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger)
-        casebook.add_rows(map(_of_table, table))
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger)
+        evidence.add_rows(map(_of_table, table))
         if topic is not None:
-            casebook.add_records(topic)
-        return judge(casebook, scope)
+            evidence.add_records(topic)
+        return judge(evidence, scope)
 
 
 def _of_table(record: Row) -> Row:

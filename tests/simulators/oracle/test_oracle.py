@@ -10,7 +10,7 @@ import pytest
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
@@ -155,10 +155,10 @@ def test_events_under_way_at_once_may_come_in_any_order() -> None:
 
 def test_records_of_a_device_that_changed_places_in_kafka_are_caught() -> None:
     def records(*offsets: int) -> Verdict:
-        with Casebook() as casebook:
+        with EvidenceDatabase() as evidence:
             for sequence, offset in enumerate(offsets):
-                casebook.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
-            return judge(casebook)
+                evidence.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
+            return judge(evidence)
 
     assert records(4, 5, 9).disordered == 0
     assert records(4, 9, 5).disordered == 1
@@ -174,14 +174,14 @@ def test_a_record_that_is_repeated_late_is_where_it_was_first() -> None:
 
 def test_a_topic_in_place_of_a_table_may_repeat_a_label() -> None:
     event = Event("d", id=1)
-    with Casebook() as casebook:
-        casebook.add_ledger(sent_and_acked(event))
-        casebook.add_topic_as_rows([row_of(event, 4), row_of(event, 4)._replace(offset=9)])
-        verdict = judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(sent_and_acked(event))
+        evidence.add_topic_as_rows([row_of(event, 4), row_of(event, 4)._replace(offset=9)])
+        verdict = judge(evidence)
     assert (verdict.kept, verdict.rows, verdict.repeats) == (True, 1, 1)
 
 
-class Witness:
+class TracingGateway:
     def fingerprint(self, event: Event) -> str | None:
         return f"name of {event.id}"
 
@@ -198,11 +198,11 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
         ledger.sent(mark, again=True)
         ledger.acked(mark)
     row = row_of(event, 4)._replace(partition=3, offset=17, fingerprint="00ff")
-    with Casebook() as casebook:
-        casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
-        casebook.add_records([row])
-        casebook.add_rows([row, row])
-        verdict = with_histories(judge(casebook), casebook, tmp_path / "ledger.jsonl", [Witness()])
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(read(tmp_path / "ledger.jsonl"))
+        evidence.add_records([row])
+        evidence.add_rows([row, row])
+        verdict = with_histories(judge(evidence), evidence, tmp_path / "ledger.jsonl", [TracingGateway()])
     text = str(verdict.violations[0])
     assert text.startswith('doubled: d reading id=1 data={"a":1} (events sent 1, acked 1, rows 2)')
     for part in (
@@ -220,9 +220,9 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
 
 
 def test_without_a_table_nothing_is_claimed() -> None:
-    with Casebook() as casebook:
-        casebook.add_ledger(sent_and_acked(Event("d", id=1)))
-        verdict = judge(casebook, Scope(has_table=False))
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(sent_and_acked(Event("d", id=1)))
+        verdict = judge(evidence, Scope(has_table=False))
     assert (verdict.faults, verdict.kept, verdict.rows) == ({}, False, None)
     assert "No table was looked at" in sentence(verdict)
 

@@ -30,7 +30,7 @@ from simulators.report import page
 from simulators.report.observations import observe, quantiles
 from simulators.report.page import Arrivals
 from simulators.run import folder
-from simulators.run.options import Options, parse
+from simulators.run.options import RunOptions, parse
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
@@ -134,7 +134,7 @@ async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def _options(arguments: Sequence[str]) -> Options:
+def _options(arguments: Sequence[str]) -> RunOptions:
     return parse(arguments, "oncegate-sim run")
 
 
