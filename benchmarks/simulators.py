@@ -30,7 +30,7 @@ from benchmarks.report import Figure, keep
 from contract.event import Event
 from simulators import fleet, ledger
 from simulators.evidence import delta
-from simulators.ledger import Ledger, Told
+from simulators.ledger import Ledger, Reported
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.payloads import PayloadGenerator, device_profile
@@ -134,7 +134,7 @@ def _check(folder: str) -> list[Figure]:
     """Let the oracle judge a ledger by its table."""
     file = Path(folder) / "ledger.jsonl"
     began = time.monotonic()
-    events = sum(isinstance(line, Told) for line in ledger.read(file))
+    events = sum(isinstance(line, Reported) for line in ledger.read(file))
     reading = time.monotonic() - began
     began = time.monotonic()
     with EvidenceDatabase() as evidence:
@@ -167,9 +167,9 @@ def _check(folder: str) -> list[Figure]:
 def _make(folder: str, events: int) -> list[Figure]:
     """Write the ledger, and the table that a right gateway would make of it."""
     _write_ledger(Path(folder) / "ledger.jsonl", events)
-    told = (line.event for line in ledger.read(Path(folder) / "ledger.jsonl") if isinstance(line, Told))
+    reported = (line.event for line in ledger.read(Path(folder) / "ledger.jsonl") if isinstance(line, Reported))
     numbers = count(1)
-    while batch := list(islice(told, ROWS_OF_A_FILE)):
+    while batch := list(islice(reported, ROWS_OF_A_FILE)):
         write_deltalake(Path(folder) / "table", _columns(batch, [next(numbers) for _ in batch]), mode="append")
     return []
 
@@ -201,7 +201,7 @@ def _write_ledger(file: Path, events: int) -> None:
     generators = [PayloadGenerator(device_profile(index), Random(index)) for index in range(1_000)]
     with Ledger(file, lambda: time.time_ns() // 1_000_000) as written:
         for number in range(events):
-            mark = written.tell(generators[number % len(generators)].next_event(1_763_706_000_000 + number))
+            mark = written.reported(generators[number % len(generators)].next_event(1_763_706_000_000 + number))
             written.sent(mark)
             if number % 3 == 0:
                 written.sent(mark, again=True)

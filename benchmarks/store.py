@@ -37,7 +37,7 @@ AGAINST_TELEGRAF = 2.96
 
 
 @dataclass(slots=True)
-class Bench:
+class StoreBench:
     """One run: its sizes, where its stores lie, and what it has found."""
 
     folder: Path
@@ -77,14 +77,14 @@ class Bench:
         Console(stderr=True).print(f"bench-store: {text}")
 
 
-def written(bench: Bench, folder: Path, size: int) -> Written:
+def written(bench: StoreBench, folder: Path, size: int) -> Written:
     """Measure bytes for each event in commits of a size: in those of 100, long enough to seal a segment."""
     deliveries = max(min(bench.remembered, LONG) // size, SINGLES) if size == SIZES[-1] else SINGLES
     bench.say(f"writing {deliveries * size:,} events in commits of {size}")
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
 
-def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> None:
+def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written]) -> None:
     """Note what is written, and how long a card lives by it."""
     for size in SIZES:
         for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
@@ -102,7 +102,7 @@ def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> N
             bench.add(f"life of a 32 GB card at {rate} events/s, {size} per commit{wait}", years, "years")
 
 
-def speed(bench: Bench) -> None:
+def speed(bench: StoreBench) -> None:
     """Note durable events a second."""
     bench.say("durable events a second, and raw append with fdatasync by turns")
     (bench.folder / "speed").mkdir()
@@ -115,7 +115,7 @@ def speed(bench: Bench) -> None:
     bench.add("the store's share of raw append", share, "", "≥ 0.3", share >= 0.3)
 
 
-def starts(bench: Bench, folder: Path, remembered: int) -> None:
+def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
     """Note a start, and what memory the fingerprints take: beyond a start on an empty store."""
     bench.say("starting on it in a process of its own")
     empty = bench.folder / "nothing"
@@ -128,7 +128,7 @@ def starts(bench: Bench, folder: Path, remembered: int) -> None:
     bench.add(f"start to the first ack, {text}", found.seconds, "s", "≤ 5", found.seconds <= 5)
 
 
-def growth(bench: Bench, folder: Path) -> None:
+def growth(bench: StoreBench, folder: Path) -> None:
     """Note what a backlog adds to the latency of an ack and to what is written."""
     empty = bench.folder / "empty"
     bench.say("acks in an empty store and in a full one by turns")
@@ -145,7 +145,7 @@ def growth(bench: Bench, folder: Path) -> None:
     )
 
 
-def drain(bench: Bench) -> None:
+def drain(bench: StoreBench) -> None:
     """Note how fast a backlog leaves, and how fast Telegraf's disk buffer gives one of as many events."""
     has_telegraf = store_telegraf.available()
     with bench.store("drain/state", bench.drained, bench.drained):
@@ -159,7 +159,7 @@ def drain(bench: Bench) -> None:
         telegraf(bench, rate)
 
 
-def telegraf(bench: Bench, ours: float) -> None:
+def telegraf(bench: StoreBench, ours: float) -> None:
     """Note how fast Telegraf's disk buffer leaves, and what the store's drain is against it."""
     bench.say("draining Telegraf's disk buffer to a broker, nothing coming in")
     folder = bench.folder / "telegraf"
@@ -180,7 +180,7 @@ def telegraf(bench: Bench, ours: float) -> None:
     bench.add("the drain against Telegraf's", against, "times", f"≥ {AGAINST_TELEGRAF}", reached)
 
 
-def writing(bench: Bench) -> None:
+def writing(bench: StoreBench) -> None:
     """Note what is written, memory and starts, in a store and in one with ten times as many fingerprints."""
     with bench.store("few", bench.remembered, 0) as store:
         starts(bench, store, bench.remembered)
@@ -191,13 +191,18 @@ def writing(bench: Bench) -> None:
     writes(bench, few, many)
 
 
-def growing(bench: Bench) -> None:
+def growing(bench: StoreBench) -> None:
     """Note what a backlog costs."""
     with bench.store("waiting", bench.backlog, bench.backlog) as store:
         growth(bench, store)
 
 
-PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writing, "growth": growing, "drain": drain}
+PARTS: Mapping[str, Callable[[StoreBench], None]] = {
+    "speed": speed,
+    "writes": writing,
+    "growth": growing,
+    "drain": drain,
+}
 
 
 def main() -> None:
@@ -208,7 +213,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
         counts = (arguments.remembered, arguments.backlog, arguments.drained)
-        bench = Bench(Path(folder), *(count // share for count in counts))
+        bench = StoreBench(Path(folder), *(count // share for count in counts))
         for part in arguments.only:
             PARTS[part](bench)
     name = "store-quick" if arguments.quick else "store"

@@ -33,7 +33,7 @@ class Begun:
 
 # The three that a check reads by the million are not frozen: that would double what making them takes.
 @dataclass(slots=True)
-class Told:
+class Reported:
     """A sensor has an event to report; nobody else knows of it yet. Moments in milliseconds since 1970 UTC."""
 
     at: int
@@ -101,7 +101,7 @@ class Ended:
     at: int
 
 
-Line: TypeAlias = Begun | Told | Sent | Acked | Refused | GivenUp | Happened | Sampled | Ended
+Line: TypeAlias = Begun | Reported | Sent | Acked | Refused | GivenUp | Happened | Sampled | Ended
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class Ledger:
         """Enter that the run came to its end."""
         self._write({"end": True, "at": self.clock()})
 
-    def tell(self, event: Event) -> int:
+    def reported(self, event: Event) -> int:
         """Enter a new event, and return its mark."""
         self.counts.events += 1
         mark = self.counts.events
@@ -224,7 +224,7 @@ def _entries(event: Event) -> dict[str, object]:
 
 
 _OF_ONE: Mapping[str, Callable[[dict[str, Any], int], Line]] = {
-    "event": lambda fields, mark: Told(fields["at"], mark, _event(fields)),
+    "event": lambda fields, mark: Reported(fields["at"], mark, _event(fields)),
     "sent": lambda fields, mark: Sent(fields["at"], mark, fields.get("again", False), fields.get("time")),
     "acked": lambda fields, mark: Acked(fields["at"], mark),
 }

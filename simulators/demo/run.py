@@ -26,7 +26,7 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
-from simulators.ledger import Ledger, Line, Told
+from simulators.ledger import Ledger, Line, Reported
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
@@ -38,7 +38,7 @@ from simulators.run.gateway import GatewayStatus
 from simulators.run.play import clock, link_to
 from simulators.run.run import watched
 from simulators.run.services import Overrides, Services, started
-from simulators.run.waiting import job_reads, receipts
+from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.sensors.field import Field
 
 LOOK_SECONDS = 0.5
@@ -66,8 +66,8 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
         with Ledger(ledger_file, clock) as ledger:
             faults = DemoFaults(services, ledger, options.seed, clock, display)
             await watched(services, _play(options, services, ledger, faults, display))
-            await watched(services, job_reads(services))
-            (status,) = await watched(services, receipts(services.gateways, display))
+            await watched(services, wait_for_job(services))
+            (status,) = await watched(services, wait_for_receipts(services.gateways, display))
             await watched(services, note_receipts_ahead(services, ledger, display))
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
@@ -122,7 +122,7 @@ async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
 def _equal_readings(lines: Iterable[Line]) -> int:
     """Count the events whose type and data are those of an earlier event of the same sensor."""
     said = [
-        (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Told)
+        (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Reported)
     ]
     return len(said) - len(set(said))
 

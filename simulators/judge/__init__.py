@@ -1,1 +1,1 @@
-"""Judge a run by its ledger and by the place where its events end."""
+"""Judge a run by its ledger and by the sink where its events end."""

@@ -13,30 +13,30 @@ WAIT_SECONDS_MAX = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class Clock:
     """The time that passes meanwhile."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-REAL = Passing()
+REAL_CLOCK = Clock()
 
 
 async def stands_still(
     count: Callable[[], Awaitable[int]],
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
-    passing: Passing = REAL,
+    clock: Clock = REAL_CLOCK,
 ) -> bool:
     """Wait until the count has not changed for so long; return whether it has come to that."""
-    begin = passing.now()
+    begin = clock.now()
     latest = await count()
-    moved = passing.now()
-    while (now := passing.now()) - moved < seconds:
+    moved = clock.now()
+    while (now := clock.now()) - moved < seconds:
         if is_stopped() or now - begin >= WAIT_SECONDS_MAX:
             return False
-        await passing.sleep(min(LOOK_SECONDS, seconds))
+        await clock.sleep(min(LOOK_SECONDS, seconds))
         if (counted := await count()) != latest:
-            latest, moved = counted, passing.now()
+            latest, moved = counted, clock.now()
     return True

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from contract.event import DEVICE_RESERVED_PREFIX, Event, Value
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Begun, Ended, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
+from simulators.ledger import Acked, Begun, Ended, GivenUp, Happened, LedgerError, Line, Refused, Reported, Sent
 from simulators.oracle.statement import digest, form, statement
 
 AHEAD = "receipts ahead of the table: "
@@ -136,7 +136,7 @@ class EvidenceDatabase:
         variants: list[tuple[int, bytes, int]] = []
         try:
             for number, line in enumerate(lines, start=1):
-                if isinstance(line, Told):
+                if isinstance(line, Reported):
                     opened[line.mark] = _Open(line.event)
                 elif isinstance(line, Sent):
                     _note_sent(opened[line.mark], line, number, variants)

@@ -11,7 +11,7 @@ from typing import Protocol
 from contract.event import Event
 from contract.moment import rfc3339
 from simulators import ledger
-from simulators.ledger import Acked, GivenUp, Line, Refused, Sent, Told
+from simulators.ledger import Acked, GivenUp, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.verdict import Verdict, Violation
 
@@ -34,17 +34,17 @@ def with_histories(
 ) -> Verdict:
     """Return the verdict with the history of each violation; one pass over the ledger finds all of them."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
-    told: dict[int, list[str]] = defaultdict(list)
+    reported: dict[int, list[str]] = defaultdict(list)
     events: dict[int, Event] = {}
     if wanted:
         for line in ledger.read(ledger_file):
-            if isinstance(line, Told | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
-                told[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
-                if isinstance(line, Told):
+            if isinstance(line, Reported | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
+                reported[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
+                if isinstance(line, Reported):
                     events[line.mark] = line.event
     violations = []
     for violation in verdict.violations:
-        lines = [line for mark in violation.marks for line in told[mark]]
+        lines = [line for mark in violation.marks for line in reported[mark]]
         fingerprints: set[str] = set()
         for statement in _statements(violation, evidence):
             lines += _records(evidence, statement)
@@ -91,8 +91,8 @@ def _rows(evidence: EvidenceDatabase, statement: bytes) -> list[tuple[str, str |
 
 def _described(line: Line) -> str:
     match line:
-        case Told():
-            return "told: the sensor had it to report"
+        case Reported():
+            return "reported: the sensor had it to report"
         case Sent(again=True):
             return "sent again, byte for byte"
         case Sent(time=int(time)):

@@ -25,7 +25,7 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
         figure, axes = canvas(3.4)
         steps = _steps(seen, kafka, table)
         for colour, label, counts in (
-            ("told", "transmissions", seen.sent),
+            ("reported", "transmissions", seen.sent),
             ("acked", "acked", seen.acked),
             ("kafka", "into Kafka", kafka),
             ("table", "into the table", table),
@@ -42,10 +42,10 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         steps = _steps(seen, kafka, table)
-        told, acked, in_kafka, in_table = (
-            _cumulative(counts, steps) for counts in (seen.told, seen.acked, kafka, table)
+        reported, acked, in_kafka, in_table = (
+            _cumulative(counts, steps) for counts in (seen.reported, seen.acked, kafka, table)
         )
-        lines = [("told", "waiting for the ACK", told, acked)]
+        lines = [("reported", "waiting for the ACK", reported, acked)]
         lines += [("acked", "acked, not yet in Kafka", acked, in_kafka)] if kafka else []
         lines += [("kafka", "in Kafka, not yet in the table", in_kafka, in_table)] if kafka and table else []
         for colour, label, ahead, behind in lines:
@@ -62,7 +62,7 @@ def latency(seen: Observations) -> str:
         figure, axes = canvas(3.0)
         steps = sorted(seen.latencies)
         curves = [quantiles(seen.latencies[step], 0.5, 0.95, 1.0) for step in steps]
-        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("told", "slowest"))):
+        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("reported", "slowest"))):
             values = [curve[place] / 1000 for curve in curves]
             axes.plot(_seconds(steps), values, color=COLOURS[colour], label=label, marker=".", markersize=3)
         axes.set_yscale("log")
@@ -124,7 +124,7 @@ def _second(seen: Observations, fault: Happened) -> float:
 def _steps(*counted: Observations | Mapping[int, int]) -> range:
     last = 0
     for one in counted:
-        counters = (one.told, one.sent, one.acked) if isinstance(one, Observations) else (one,)
+        counters = (one.reported, one.sent, one.acked) if isinstance(one, Observations) else (one,)
         last = max(last, *(max(counts, default=0) for counts in counters))
     return range(last + 2)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulators.ledger import Acked, Begun, GivenUp, Happened, Line, Refused, Sampled, Sent, Told
+from simulators.ledger import Acked, Begun, GivenUp, Happened, Line, Refused, Reported, Sampled, Sent
 
 STEP_MILLISECONDS = 1_000
 _BINS_PER_OCTAVE = 4
@@ -41,7 +41,7 @@ class Observations:
     run: Mapping[str, Any] = field(default_factory=dict)
     begin: int | None = None
     """The first event, in milliseconds since 1970 UTC."""
-    told: Counter[int] = field(default_factory=Counter)
+    reported: Counter[int] = field(default_factory=Counter)
     sent: Counter[int] = field(default_factory=Counter)
     acked: Counter[int] = field(default_factory=Counter)
     latencies: dict[int, Counter[int]] = field(default_factory=dict)
@@ -61,12 +61,12 @@ def observe(lines: Iterable[Line]) -> Observations:
     seen = Observations()
     opened: dict[int, _Open] = {}
     for line in lines:
-        if isinstance(line, Told):
+        if isinstance(line, Reported):
             seen.begin = line.at if seen.begin is None else seen.begin
             device = seen.devices.setdefault(line.event.device, DeviceCounts())
             device.events += 1
             opened[line.mark] = _Open(device, line.at)
-            seen.told[seen.step(line.at)] += 1
+            seen.reported[seen.step(line.at)] += 1
         elif isinstance(line, Sent):
             _note_sent(seen, opened[line.mark], line)
         elif isinstance(line, Acked | Refused | GivenUp):

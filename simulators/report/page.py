@@ -78,8 +78,8 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     sent = sum(seen.times_sent.values())
     stations = [
-        Station("transmissions", verdict.transmissions, "told", "sent again"),
-        Station("events sent", sent, "told", "never acked"),
+        Station("transmissions", verdict.transmissions, "reported", "sent again"),
+        Station("events sent", sent, "reported", "never acked"),
         Station("acked", verdict.acked, "acked"),
     ]
     accepted = _latest(seen, "accepted")

@@ -20,7 +20,7 @@ from simulators.report.timeline import Timeline
 _STAND_INS = {
     "#010101": "--ink",
     "#020202": "--faint",
-    "#030303": "--told",
+    "#030303": "--reported",
     "#040404": "--acked",
     "#050505": "--kafka",
     "#060606": "--table",
@@ -60,7 +60,7 @@ def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
         figure, axes = canvas(3.6)
         _mark_faults(axes, kills, outages)
         stations = (
-            ("told", "reported", line.told),
+            ("reported", "reported", line.reported),
             ("acked", "acked", line.acked),
             ("kafka", "in Kafka", line.in_kafka),
             ("table", "in the table", line.in_table),
@@ -77,7 +77,7 @@ def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
         figure, axes = canvas(3.0)
         _mark_faults(axes, kills, outages)
         gaps = (
-            ("told", "waiting for the ACK", line.told, line.acked),
+            ("reported", "waiting for the ACK", line.reported, line.acked),
             ("acked", "acked, not yet in Kafka", line.acked, line.in_kafka),
             ("kafka", "in Kafka, not yet in the table", line.in_kafka, line.in_table),
         )
@@ -106,7 +106,7 @@ def flow(stations: Sequence[tuple[str, int]]) -> str:
     """Draw the flow along the path: the width of the band is the count at each station."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(2.6)
-        colours = ("told", "acked", "acked", "kafka", "table")
+        colours = ("reported", "acked", "acked", "kafka", "table")
         most = max(1, *(count for _, count in stations))
         heights = [count / most for _, count in stations]
         for place, ((label, count), height) in enumerate(zip(stations, heights, strict=True)):

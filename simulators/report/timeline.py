@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulators.ledger import Acked, Line, Sent, Told
+from simulators.ledger import Acked, Line, Reported, Sent
 
 STEP_MILLISECONDS = 250
 
@@ -18,7 +18,7 @@ class Timeline:
     begin: int
     """The first event, in milliseconds since 1970 UTC."""
     seconds: list[float]
-    told: list[int]
+    reported: list[int]
     acked: list[int]
     in_kafka: list[int]
     in_table: list[int]
@@ -30,14 +30,14 @@ class Timeline:
 
 def timeline(lines: Iterable[Line], in_kafka: Sequence[int], commits: Sequence[tuple[int, int]]) -> Timeline:
     """Count what had arrived where, and when; each commit of the table is a moment and a number of rows."""
-    told, acked = [], []
+    reported, acked = [], []
     for line in lines:
-        if isinstance(line, Told):
-            told.append(line.at)
+        if isinstance(line, Reported):
+            reported.append(line.at)
         elif isinstance(line, Acked):
             acked.append(line.at)
     in_table = [moment for moment, rows in commits for _ in range(rows)]
-    stations = [told, acked, in_kafka, in_table]
+    stations = [reported, acked, in_kafka, in_table]
     moments = [moment for station in stations for moment in station]
     begin, end = min(moments, default=0), max(moments, default=0)
     steps = (end - begin) // STEP_MILLISECONDS + 2

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
-from simulators.judge.place import Place, add_arguments, read_place
+from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.run.services import Overrides
 from simulators.scenario import Scenario, SensorKind, find
 from simulators.strict_toml import TomlError
@@ -35,7 +35,7 @@ class RunOptions:
     targets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     http_token: str | None = None
     ledger: Path | None = None
-    place: Place = field(default_factory=Place)
+    sink: Sink = field(default_factory=Sink)
     overrides: Overrides = field(default_factory=Overrides)
 
     @property
@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str], program: str) -> RunOptions:
         targets=targets,
         http_token=_token(parser, given.token_file),
         ledger=given.ledger,
-        place=read_place(parser, given),
+        sink=read_sink(parser, given),
     )
 
 

@@ -15,7 +15,7 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
-from simulators.judge.there import judge_there, note_topic, wait_for_rows
+from simulators.judge.remote import judge_remote_run, note_topic, wait_for_rows
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
@@ -30,7 +30,7 @@ from simulators.run.gateway import GatewayStatus
 from simulators.run.options import RunOptions
 from simulators.run.play import Stop
 from simulators.run.services import Services, started
-from simulators.run.waiting import job_reads, receipts, table_caught_up
+from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 
 LOOK_SECONDS = 0.5
 
@@ -47,19 +47,19 @@ async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     if options.ledger_file.exists():
         raise RunError(f"{options.ledger_file} is the truth of another run: name another --ledger, or move it away")
-    verdict = await (_run_here if options.local else _run_there)(options, home, display, stop)
+    verdict = await (_run_local if options.local else _run_remote)(options, home, display, stop)
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
     display.phase("writing the report")
     await asyncio.to_thread(report.build, options.ledger_file, home, home / REPORT_FILE)
     return verdict
 
 
-async def _run_there(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+async def _run_remote(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
     """Test a gateway in the field: only what it says to its sensors can be seen, and what a table holds."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")
     number = SystemRandom().randrange(1, RUNS)
-    noted = await asyncio.to_thread(note_topic, options.place)
+    noted = await asyncio.to_thread(note_topic, options.sink)
     with Ledger(options.ledger_file, play.clock) as ledger:
         _begin(options, ledger, {"devices": devices_of(number), **noted})
         links = play.link_to(
@@ -78,33 +78,33 @@ async def _run_there(options: RunOptions, home: Path, display: Display, stop: St
             await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
-    settled = await wait_for_rows(options.ledger_file, options.place, display, stop.asked.is_set)
+    settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.asked.is_set)
     display.phase("holding what is there against the ledger")
-    return await asyncio.to_thread(judge_there, options.ledger_file, options.place, settled=settled)
+    return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, settled=settled)
 
 
-async def _run_here(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+async def _run_local(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
     """Test all services on this machine, with faults in them."""
     scenario = options.scenario
     async with started(scenario, home, options.overrides, display) as services:
         with Ledger(options.ledger_file, play.clock) as ledger:
             _begin(options, ledger, {"gateways": len(services.gateways)})
-            await watched(services, _play_here(options, services, ledger, display, stop))
-            await watched(services, job_reads(services, stop))
-            statuses = await watched(services, receipts(services.gateways, display, stop))
+            await watched(services, _play_local(options, services, ledger, display, stop))
+            await watched(services, wait_for_job(services, stop))
+            statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
             accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
             ledger.sample({"accepted": accepted, "copies": copies})
             await watched(services, faults.note_receipts_ahead(services, ledger, display))
             if options.overrides.delivery == "at-most-once":
-                await watched(services, table_caught_up(services, display))
+                await watched(services, wait_for_table(services, display))
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
         display.phase("reading Kafka and the table, and holding them against the ledger")
-        return await asyncio.to_thread(_judge_here, options.ledger_file, home, services, statuses)
+        return await asyncio.to_thread(_judge_local, options.ledger_file, home, services, statuses)
 
 
-async def _play_here(options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: Stop) -> None:
+async def _play_local(options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: Stop) -> None:
     scenario = options.scenario
     first = services.gateways[0]
     coap = [gateway.address for gateway in services.gateways]
@@ -140,7 +140,7 @@ async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _judge_here(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
+def _judge_local(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledgers.read(ledger_file))
         evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))

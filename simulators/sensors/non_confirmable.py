@@ -26,7 +26,7 @@ class NonConfirmableSensor:
         ledger = self._field.ledger
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
             event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
-            mark = ledger.tell(event)
+            mark = ledger.reported(event)
             datagram = self.endpoint.prepare(self.generator.request(event), wire.NON)
             for time in range(self._plan.repeats):
                 ledger.sent(mark, again=time > 0)

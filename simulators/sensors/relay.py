@@ -43,7 +43,7 @@ class Relay:
             generator = self._generators[turn % len(self._generators)]
             turn += 1
             event = generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
-            self._queue.append((self._field.ledger.tell(event), event))
+            self._queue.append((self._field.ledger.reported(event), event))
             if len(self._queue) >= self._random.randint(1, self._plan.pack_max):
                 await self._post()
         failed = 0

@@ -45,7 +45,7 @@ class Reporter:
     async def report(self, event: Event) -> None:
         """Record an event in the ledger and send it until it is acked, refused or given up."""
         ledger, loop = self._field.ledger, asyncio.get_running_loop()
-        mark = ledger.tell(event)
+        mark = ledger.reported(event)
         give_up_at = loop.time() + self._field.timing.exchange_lifetime_seconds
         can_be_sent_anew = identified_by(event) is not KnownBy.NEITHER
         datagram: bytes | None = None

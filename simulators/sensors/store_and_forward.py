@@ -48,7 +48,7 @@ class StoreAndForwardSensor:
 
     def _store(self, moment: float) -> None:
         event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
-        self._queue.append((self._field.ledger.tell(event), event))
+        self._queue.append((self._field.ledger.reported(event), event))
         self._arrived.set()
 
     async def _send_all(self) -> None:

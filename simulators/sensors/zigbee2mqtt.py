@@ -61,7 +61,7 @@ class Zigbee2MqttObserver:
             return  # Zigbee2MQTT's own state
         said: dict[str, Any] = json.loads(message.payload)
         data = {key: value for key, value in said.items() if key not in NOT_DATA}
-        mark = self._field.ledger.tell(Event(device, time=said["last_seen"], data=data))
+        mark = self._field.ledger.reported(Event(device, time=said["last_seen"], data=data))
         self._field.ledger.sent(mark)
         self._field.ledger.acked(mark)
         self._received += 1

@@ -107,7 +107,7 @@ class ZigbeeNetwork:
         schedule = self._field.random(f"house {self._number} device {place}")
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
             event, message = device.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), schedule)
-            mark = self._field.ledger.tell(event)
+            mark = self._field.ledger.reported(event)
             self._field.ledger.sent(mark)
             sent = self._client.publish(f"{BASE_TOPIC}/{device.name}", json.dumps(message), 1)
             # The PUBACK arrives as a callback in this loop, so never before this line.

@@ -14,7 +14,7 @@ from simulators.services.kafka import Broker, new_cluster
 NODES = 3
 
 
-class Cluster:
+class KafkaCluster:
     """Brokers that keep three copies of everything, of which two have to be in sync for an ack."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from simulators import ledger
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from simulators.ledger import Line, Told
+from simulators.ledger import Line, Reported
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
@@ -61,13 +61,13 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
     assert sorted(kill["process"] for kill in figures["kills"]) == ["agent", "job"]
     assert all(kill["unacked"] > 0 and kill["outbox_rows"] > 0 for kill in figures["kills"])
 
-    _check_the_truth(folder)
+    _judge_again(folder)
 
 
-def _check_the_truth(folder: Path) -> None:
+def _judge_again(folder: Path) -> None:
     """Compare ledger and table once more, and check that the oracle finds rows that are missing or doubled."""
     lines = list(ledger.read(folder / "ledger.jsonl"))
-    events = [line.event for line in lines if isinstance(line, Told)]
+    events = [line.event for line in lines if isinstance(line, Reported)]
     rows = list(delta.read(folder / "cloud" / "table"))
     verdict = _audit(lines, rows)
     assert verdict.kept

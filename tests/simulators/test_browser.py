@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from contract.event import Event
-from simulators.judge.place import Place
-from simulators.judge.there import judge_there
+from simulators.judge.remote import judge_remote_run
+from simulators.judge.sink import Sink
 from simulators.ledger import Ledger
 from simulators.report import page
 from simulators.report.page import Arrivals
@@ -54,7 +54,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         written.begin({"seed": 7, "scenario": {"name": "long", "shows": "All.", "fleets": fleets}, "targets": "here"})
         for number in range(20_000):
             now += random.randrange(12)
-            mark = written.tell(Event(f"urn:dev:mac:{number % SENSORS:016x}", id=number, data={"a": 1}))
+            mark = written.reported(Event(f"urn:dev:mac:{number % SENSORS:016x}", id=number, data={"a": 1}))
             for again in range(min(25, 1 + int(random.expovariate(0.6)))):
                 written.sent(mark, again=again > 0)
                 now += 1 << random.randrange(3)
@@ -65,7 +65,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 written.happened("agent", "runs again")
         written.sample({"accepted": 20_000})
         written.end()
-    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "none"))
+    verdict = judge_remote_run(folder / "ledger.jsonl", Sink(table=folder / "none"))
     verdict = replace(verdict, rows=19_950, records=21_000, declared={"equal-events": 3})
     arrivals = [(moment, 100) for moment in range(BEGIN, now, 1_000)]
     page.write(folder / "ledger.jsonl", verdict, Arrivals(arrivals, arrivals), folder / "report.html")

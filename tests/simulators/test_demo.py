@@ -18,7 +18,7 @@ from contract.event import Event
 from simulators.demo import command, options, report
 from simulators.demo.run import DemoResult, complete
 from simulators.demo.summary import BrokerOutage, Kill, Summary
-from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
+from simulators.ledger import Acked, Ledger, Line, Reported, Sent, read
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import BROKEN, Verdict
@@ -118,10 +118,15 @@ def test_the_summary_is_written_with_the_keys_that_others_read(tmp_path: Path) -
 
 def test_the_time_line_counts_what_had_arrived() -> None:
     event = Event("d", id=1)
-    lines: list[Line] = [Told(BEGIN, 1, event), Sent(BEGIN, 1), Told(BEGIN + 600, 2, event), Acked(BEGIN + 700, 1)]
+    lines: list[Line] = [
+        Reported(BEGIN, 1, event),
+        Sent(BEGIN, 1),
+        Reported(BEGIN + 600, 2, event),
+        Acked(BEGIN + 700, 1),
+    ]
     line = timeline(lines, [BEGIN + 800], [(BEGIN + 1000, 2), (BEGIN + 1000, 0)])
     assert line.seconds == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
-    assert line.told == [0, 1, 1, 2, 2, 2]
+    assert line.reported == [0, 1, 1, 2, 2, 2]
     assert line.acked == [0, 0, 0, 1, 1, 1]
     assert line.in_kafka == [0, 0, 0, 0, 1, 1]
     assert line.in_table == [0, 0, 0, 0, 0, 2]
@@ -148,7 +153,7 @@ def evidence(tmp_path: Path) -> DemoResult:
     moments = iter(range(BEGIN, BEGIN + 100_000, 500))
     with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
         for number in range(3):
-            mark = ledger.tell(Event("d", id=number, data={"<b>": number}))
+            mark = ledger.reported(Event("d", id=number, data={"<b>": number}))
             ledger.sent(mark)
             ledger.acked(mark)
     with EvidenceDatabase() as evidence:

@@ -16,7 +16,7 @@ import pytest
 
 from contract.event import Event
 from simulators import fleet
-from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
+from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
 from simulators.link.profile import link_profile
 from simulators.link.udp import Link
 from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator
@@ -29,10 +29,10 @@ from tests.simulators.run.minimal_gateway import (
     BAD_REQUEST,
     UNAVAILABLE,
     Answer,
-    TinyGateway,
+    MinimalGateway,
     acked,
+    minimal_gateway,
     separate,
-    tiny_gateway,
 )
 
 QUICK = Timing().faster(200)
@@ -51,9 +51,9 @@ def _field(
 @asynccontextmanager
 async def reporter(
     tmp_path: Path, kind: KnownBy, answer: Answer, timing: Timing = QUICK, plan: FleetPlan = PLAN
-) -> AsyncIterator[tuple[Reporter, TinyGateway, Ledger]]:
+) -> AsyncIterator[tuple[Reporter, MinimalGateway, Ledger]]:
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        async with tiny_gateway(answer) as gateway:
+        async with minimal_gateway(answer) as gateway:
             generator = PayloadGenerator(
                 DeviceProfile("urn:dev:mac:02005e0000000001", kind, PayloadFormat.JSON), Random(1)
             )
@@ -188,11 +188,11 @@ async def test_a_large_body_goes_block_by_block_and_counts_once(tmp_path: Path) 
 
 async def _play(
     tmp_path: Path, plan: FleetPlan, answer: Answer, seconds: float = 0.5, link: LinkPlan | None = None, seed: int = 1
-) -> tuple[TinyGateway, list[Line]]:
+) -> tuple[MinimalGateway, list[Line]]:
     file = tmp_path / f"{uuid4()}.jsonl"
     with Ledger(file, lambda: 0) as ledger:
         async with (
-            tiny_gateway(answer) as gateway,
+            minimal_gateway(answer) as gateway,
             Link([gateway.address], link_profile(link or LinkPlan()), seed) as radio,
         ):
             field = _field(ledger, radio.address, seconds, seed=seed)
@@ -220,9 +220,9 @@ async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(t
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
     sizes = [len(pack) if isinstance(pack, list) else 1 for pack in packs]
     assert len(set(sizes)) > 1
-    told = [line.mark for line in lines if isinstance(line, Told)]
-    assert sorted(line.mark for line in lines if isinstance(line, Acked)) == told
-    assert sum(sizes) == sum(isinstance(line, Sent) for line in lines) > len(told)
+    reported = [line.mark for line in lines if isinstance(line, Reported)]
+    assert sorted(line.mark for line in lines if isinstance(line, Acked)) == reported
+    assert sum(sizes) == sum(isinstance(line, Sent) for line in lines) > len(reported)
 
 
 async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_pat
         PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,)
     )
     _, lines = await _play(tmp_path, plan, acked, seconds=0.01)
-    times = [line.event.time or 0 for line in lines if isinstance(line, Told)]
+    times = [line.event.time or 0 for line in lines if isinstance(line, Reported)]
     assert len(times) >= 60
     assert times == sorted(times)
     assert times[0] == 1_763_706_000_000 - 3_600_000
@@ -259,9 +259,9 @@ async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_com
     plan = replace(PLAN, sort=SensorKind.NON_CONFIRMABLE, repeats=3)
     gateway, lines = await _play(tmp_path, plan, lambda _: ())
     assert all(datagram[0] >> 4 == 0b0101 for _, datagram in gateway.requests)
-    told = sum(isinstance(line, Told) for line in lines)
-    assert len(gateway.requests) == 3 * told
-    assert sum(isinstance(line, GivenUp) for line in lines) == told > 0
+    reported = sum(isinstance(line, Reported) for line in lines)
+    assert len(gateway.requests) == 3 * reported
+    assert sum(isinstance(line, GivenUp) for line in lines) == reported > 0
 
 
 async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: Path) -> None:
@@ -269,17 +269,17 @@ async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: 
     gateway, lines = await _play(tmp_path, plan, acked)
     assert len(gateway.requests) > 2
     assert len({datagram[:8] for _, datagram in gateway.requests}) == 1
-    boots = [line.event.boot for line in lines if isinstance(line, Told)]
+    boots = [line.event.boot for line in lines if isinstance(line, Reported)]
     assert boots == list(range(1, len(boots) + 1))
 
 
 async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
     quick = replace(PLAN, every_seconds=0.005, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,))
     _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.COUNTER_RESTARTS,)), acked)
-    ids = [line.event.id for line in lines if isinstance(line, Told)]
+    ids = [line.event.id for line in lines if isinstance(line, Reported)]
     assert ids.count(1) > 2
     _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.IDS_REPEATED,)), acked)
-    events = [line.event for line in lines if isinstance(line, Told)]
+    events = [line.event for line in lines if isinstance(line, Reported)]
     assert len({event.id for event in events}) < len(events) == len({(event.id, str(event.data)) for event in events})
     restamping = replace(quick, known_by=(KnownBy.TIME,), bugs=(Bug.RESTAMPED_RESENDS,))
     _, lines = await _play(tmp_path, restamping, Deaf(5), seconds=0.1)
@@ -291,11 +291,11 @@ async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
     plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
     radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
 
-    async def told(seed: int) -> dict[str, list[Event]]:
+    async def reported(seed: int) -> dict[str, list[Event]]:
         _, lines = await _play(tmp_path, plan, acked, link=radio, seed=seed)
-        events = [line.event for line in lines if isinstance(line, Told)]
+        events = [line.event for line in lines if isinstance(line, Reported)]
         return {device: [one for one in events if one.device == device] for device in {one.device for one in events}}
 
-    first, again, other = await told(7), await told(7), await told(8)
+    first, again, other = await reported(7), await reported(7), await reported(8)
     assert first == again
     assert first != other

@@ -9,7 +9,7 @@ from simulators.link.faults import Delay, Loss, Packet
 from simulators.link.profile import NO_FAULTS, LinkProfile, link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
-from tests.simulators.run.minimal_gateway import tiny_gateway
+from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.support.waiting import until_count
 
 
@@ -39,7 +39,10 @@ def test_delay_stays_within_its_bounds() -> None:
 
 
 async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], NO_FAULTS, seed=1) as link:
+    async with (
+        minimal_gateway(lambda request: [request]) as gateway,
+        Link([gateway.address], NO_FAULTS, seed=1) as link,
+    ):
         peers = [await _open_peer(link.address) for _ in range(3)]
         for number in range(4):
             for index, (transport, _) in enumerate(peers):
@@ -57,7 +60,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
 async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
     """Which of a peer's numbered datagrams reach the target, and which of the answers come back."""
     profile = link_profile(LinkPlan(request_loss=0.3, answer_loss=0.3))
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
+    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
         transport, peer = await _open_peer(link.address)
         traffic = link.traffic
         for number in range(200):
@@ -79,7 +82,10 @@ async def test_the_same_seed_gives_the_same_fate() -> None:
 async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes() -> None:
     async def arrived(order: Sequence[str]) -> dict[str, list[int]]:
         profile = link_profile(LinkPlan(request_loss=0.5))
-        async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed=1) as link:
+        async with (
+            minimal_gateway(lambda request: [request]) as gateway,
+            Link([gateway.address], profile, seed=1) as link,
+        ):
             for name in order:
                 transport, peer = await _open_peer(link.address)
                 link.register_peer(transport.get_extra_info("sockname")[1], name)
@@ -103,8 +109,8 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
         return [request]
 
     async with (
-        tiny_gateway(echo) as one,
-        tiny_gateway(echo) as two,
+        minimal_gateway(echo) as one,
+        minimal_gateway(echo) as two,
         Link([one.address, two.address], NO_FAULTS, 1) as link,
     ):
         transport, peer = await _open_peer(link.address)
@@ -120,7 +126,7 @@ async def test_faults_compose_and_may_duplicate() -> None:
             return (packet, packet)
 
     profile = LinkProfile(lambda _: (Twice(), Twice()), lambda _: ())
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed=1) as link:
+    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
         await until_count(lambda: len(peer.heard), 4, "answers")
@@ -129,7 +135,7 @@ async def test_faults_compose_and_may_duplicate() -> None:
 
 
 async def test_a_target_that_is_away_is_only_a_loss() -> None:
-    async with tiny_gateway() as gateway:
+    async with minimal_gateway() as gateway:
         address = gateway.address
     async with Link([address], NO_FAULTS, seed=1) as link:
         transport, peer = await _open_peer(link.address)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from simulators import fleet
-from simulators.ledger import Acked, Ledger, Sent, Told, read
+from simulators.ledger import Acked, Ledger, Reported, Sent, read
 from simulators.link.profile import stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.payloads import PayloadFormat
@@ -107,6 +107,6 @@ async def test_a_relay_posts_again_what_has_no_answer(tmp_path: Path) -> None:
                 await fleet.play([plan], field)
             assert link.resets > 0
     lines = list(read(tmp_path / "ledger.jsonl"))
-    told = {one.mark for one in lines if isinstance(one, Told)}
-    assert {one.mark for one in lines if isinstance(one, Acked)} == told
-    assert sum(isinstance(one, Sent) for one in lines) > len(told)
+    reported = {one.mark for one in lines if isinstance(one, Reported)}
+    assert {one.mark for one in lines if isinstance(one, Acked)} == reported
+    assert sum(isinstance(one, Sent) for one in lines) > len(reported)

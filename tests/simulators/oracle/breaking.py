@@ -20,8 +20,8 @@ from tests.simulators.oracle.changes import (
     is_of,
     marks_of_rows,
     replaced,
+    reported_events,
     swapped,
-    told_of,
     with_changed_row,
     with_row,
     without,
@@ -213,7 +213,7 @@ def store_before_it_was_sent(true: Run, random: Random) -> Broken:
     mark = choose(marks_of_rows(true), random)
     if mark is None:
         return None
-    event = told_of(true)[mark].event
+    event = reported_events(true)[mark].event
     said = (event.device, event.id, event.time, event.data)
 
     def early(row: Row) -> Row:

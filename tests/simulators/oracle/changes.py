@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Sent, Told
+from simulators.ledger import Acked, Reported, Sent
 from tests.simulators.oracle.true_histories import Run
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ def is_of(row: Row, record: Row) -> bool:
     return (row.partition, row.offset) == (record.partition, record.offset)
 
 
-def told_of(true: Run) -> dict[int, Told]:
-    return {line.mark: line for line in true.lines if isinstance(line, Told)}
+def reported_events(true: Run) -> dict[int, Reported]:
+    return {line.mark: line for line in true.lines if isinstance(line, Reported)}
 
 
 def with_row(true: Run, row: Row, other: Row) -> Run:
@@ -71,11 +71,11 @@ def without(true: Run, row: Row) -> Run:
 
 def due(true: Run) -> list[Row]:
     """Find rows whose loss can be seen: as many events of that content were acked as there are rows."""
-    told = told_of(true)
+    reported = reported_events(true)
     acked: Counter[tuple[object, ...]] = Counter()
     for line in true.lines:
         if isinstance(line, Acked):
-            event = told[line.mark].event
+            event = reported[line.mark].event
             said = content(event)
             acked[said] = acked[said] + 1 if event.id is None and event.time is None else 1
     stored = Counter(map(content, true.table))
@@ -84,14 +84,14 @@ def due(true: Run) -> list[Row]:
 
 def unique_labels(true: Run) -> dict[int, Row]:
     """Find the first records, by mark, of events that say what no other says, and that have one label."""
-    told = told_of(true)
-    said = Counter(content(one.event) for one in told.values())
+    reported = reported_events(true)
+    said = Counter(content(one.event) for one in reported.values())
     labels: dict[tuple[object, ...], set[object]] = defaultdict(set)
     first: dict[tuple[object, ...], Row] = {}
     for record in true.topic:
         labels[content(record)].add((record.epoch, record.sequence))
         first.setdefault(content(record), record)
-    contents = {mark: content(one.event) for mark, one in told.items()}
+    contents = {mark: content(one.event) for mark, one in reported.items()}
     return {mark: first[one] for mark, one in contents.items() if said[one] == 1 and len(labels[one]) == 1}
 
 

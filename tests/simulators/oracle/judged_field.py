@@ -7,7 +7,7 @@ from random import Random
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Line, Sent, Told
+from simulators.ledger import Acked, Line, Reported, Sent
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
@@ -36,7 +36,7 @@ def _of_table(record: Row) -> Row:
     return record._replace(id=id_, boot=boot)
 
 
-def _truth() -> list[Line]:
+def _ledger() -> list[Line]:
     """Play a field in which everything was sent twice and acked once."""
     lines: list[Line] = []
     mark = 0
@@ -45,12 +45,12 @@ def _truth() -> list[Line]:
         for _ in range(EVENTS_EACH):
             mark += 1
             again = Sent(2, mark, again=True)
-            lines += [Told(0, mark, generator.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
+            lines += [Reported(0, mark, generator.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
     return lines
 
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
-    return rows(*(line.event for line in lines if isinstance(line, Told)))
+    return rows(*(line.event for line in lines if isinstance(line, Reported)))
 
 
 def rows(*events: Event) -> list[Row]:
@@ -68,10 +68,10 @@ def sent_and_acked(*events: Event) -> list[Line]:
     return [
         line
         for mark, event in enumerate(events, start=1)
-        for line in (Told(0, mark, event), Sent(0, mark), Acked(0, mark))
+        for line in (Reported(0, mark, event), Sent(0, mark), Acked(0, mark))
     ]
 
 
-TRUTH = _truth()
-TABLE = rows_of(TRUTH)
+LEDGER = _ledger()
+TABLE = rows_of(LEDGER)
 ALL = len(TABLE)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Sent, Told
+from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
 from simulators.payloads import KnownBy, identified_by
@@ -34,7 +34,7 @@ STEP_MILLISECONDS = 2_000
 class Verb(StrEnum):
     """What may happen next."""
 
-    TELL = "tell"
+    REPORT = "report"
     SEND = "send"
     SEND_AGAIN = "send again"
     END = "end"
@@ -68,7 +68,7 @@ class Model:
     lines: list[Line] = field(default_factory=list)
     topic: list[Row] = field(default_factory=list)
     under: dict[int, Under] = field(default_factory=dict)
-    told: int = 0
+    reported: int = 0
     now: int = NOW
     epochs: int = 0
     cards: list[Card] = field(default_factory=list)
@@ -89,8 +89,8 @@ class Model:
         self.now += STEP_MILLISECONDS
         gateway = choice % self.gateways
         match verb:
-            case Verb.TELL:
-                self._tell(device, choice)
+            case Verb.REPORT:
+                self._report(device, choice)
             case Verb.SEND | Verb.SEND_AGAIN:
                 self._send(device, choice, again=verb is Verb.SEND_AGAIN)
             case Verb.END:
@@ -115,20 +115,20 @@ class Model:
             rows.setdefault(record.fingerprint, record._replace(at=self.now))
         return list(rows.values())
 
-    def _tell(self, device: int, choice: int) -> None:
+    def _report(self, device: int, choice: int) -> None:
         if device in self.under:
             return
-        self.told += 1
+        self.reported += 1
         kind = DEVICES[device]
-        count = self.told // 2 if device == len(DEVICES) - 1 else self.told
+        count = self.reported // 2 if device == len(DEVICES) - 1 else self.reported
         event = Event(
             f"urn:dev:{device}",
             id=(str(count) if choice % 5 == 0 else count) if kind is KnownBy.ID else None,
             time=self.now if kind is KnownBy.TIME else None,
-            data={"t": choice % VALUES, **({"n": self.told} if device == len(DEVICES) - 1 else {})},
+            data={"t": choice % VALUES, **({"n": self.reported} if device == len(DEVICES) - 1 else {})},
         )
-        self.under[device] = Under(self.told, event)
-        self.lines.append(Told(self.now, self.told, event))
+        self.under[device] = Under(self.reported, event)
+        self.lines.append(Reported(self.now, self.reported, event))
 
     def _send(self, device: int, choice: int, *, again: bool) -> None:
         """Send; who hears it, and whether the sensor hears the ACK, is in the choice's bits."""
@@ -203,7 +203,7 @@ class Run:
     scope: Scope
 
 
-_COMMON = (Verb.TELL, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
+_COMMON = (Verb.REPORT, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
 _VERBS = (*_COMMON, *_COMMON, *_COMMON, *Verb)
 _STEPS_MAX = 150
 

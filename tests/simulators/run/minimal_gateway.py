@@ -32,7 +32,7 @@ def token(datagram: bytes) -> bytes:
     return datagram[4 : 4 + (datagram[0] & 15)]
 
 
-class TinyGateway(asyncio.DatagramProtocol):
+class MinimalGateway(asyncio.DatagramProtocol):
     def __init__(self, answer: Answer) -> None:
         self.requests: list[tuple[Any, bytes]] = []
         self.acks: list[bytes] = []
@@ -59,9 +59,9 @@ class TinyGateway(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def tiny_gateway(answer: Answer = acked) -> AsyncIterator[TinyGateway]:
+async def minimal_gateway(answer: Answer = acked) -> AsyncIterator[MinimalGateway]:
     loop = asyncio.get_running_loop()
-    transport, gateway = await loop.create_datagram_endpoint(lambda: TinyGateway(answer), local_addr=("::1", 0))
+    transport, gateway = await loop.create_datagram_endpoint(lambda: MinimalGateway(answer), local_addr=("::1", 0))
     try:
         yield gateway
     finally:

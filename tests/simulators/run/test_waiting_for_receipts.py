@@ -7,10 +7,10 @@ import io
 from rich.console import Console
 
 from simulators.display import Display
-from simulators.judge.standstill import Passing
+from simulators.judge.standstill import Clock
 from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Stop
-from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, receipts
+from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, wait_for_receipts
 
 EVENTS = 40
 
@@ -31,9 +31,9 @@ class SlowPath:
         self.now += seconds
 
     async def wait(self, stop: Stop | None = None) -> int:
-        passing = Passing(lambda: self.now, self.sleep)
+        clock = Clock(lambda: self.now, self.sleep)
         display = Display(Console(file=io.StringIO()))
-        (status,) = await receipts([self], display, stop, passing)
+        (status,) = await wait_for_receipts([self], display, stop, clock)
         return status.outbox
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from simulators import ledger as ledgers
 from simulators.display import Display
-from simulators.judge.place import Place
+from simulators.judge.sink import Sink
 from simulators.judge.standstill import stands_still
 from simulators.ledger import Begun
 from simulators.oracle.evidence_database import EvidenceDatabase
@@ -22,57 +22,57 @@ TOPIC = "topic"
 """The ledger's entry for where the topic ended when the run began."""
 
 
-def note_topic(place: Place) -> dict[str, Any]:
+def note_topic(sink: Sink) -> dict[str, Any]:
     """Return what the ledger notes of the topic, so that a deleted beginning is known from one before the run."""
-    if place.topic is None:
+    if sink.topic is None:
         return {}
-    return {TOPIC: {"name": place.topic.name, "ends": {str(key): end for key, end in place.topic.ends().items()}}}
+    return {TOPIC: {"name": sink.topic.name, "ends": {str(key): end for key, end in sink.topic.ends().items()}}}
 
 
 async def wait_for_rows(
-    ledger_file: Path, place: Place, display: Display, is_stopped: Callable[[], bool] = lambda: False
+    ledger_file: Path, sink: Sink, display: Display, is_stopped: Callable[[], bool] = lambda: False
 ) -> bool:
     """Wait until the rows of the run stand still; return whether they did."""
-    if not place.named:
+    if not sink.named:
         return True
     run = await asyncio.to_thread(_read_run, ledger_file)
-    display.phase(f"waiting until no row has come for {place.standstill_seconds:g} s")
+    display.phase(f"waiting until no row has come for {sink.standstill_seconds:g} s")
 
     async def count() -> int:
-        counted = await asyncio.to_thread(_count, place, run)
+        counted = await asyncio.to_thread(_count, sink, run)
         display.count(0, 0, f"{counted:,} rows")
         return counted
 
-    return await stands_still(count, place.standstill_seconds, is_stopped)
+    return await stands_still(count, sink.standstill_seconds, is_stopped)
 
 
-def judge_there(ledger_file: Path, place: Place, *, settled: bool = True) -> Verdict:
-    """Judge a ledger by a place; without one, the sensors' side alone.
+def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> Verdict:
+    """Judge a ledger by a sink; without one, the sensors' side alone.
 
     Only the run's own devices are looked at: the table may be one in use.
     """
-    place.require()
+    sink.require()
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledgers.read(ledger_file))
-        with place.reading(evidence.devices, _begun(evidence.run, place)) as opened:
-            if place.topic is not None:
+        with sink.reading(evidence.devices, _begun(evidence.run, sink)) as opened:
+            if sink.topic is not None:
                 evidence.add_topic_as_rows(opened.records, opened.cut)
             else:
                 evidence.add_rows(opened.records)
         gateways = int(evidence.run.get("gateways", 1))
-        scope = Scope(has_table=place.named, gateways=gateways, complete=evidence.ended, settled=settled)
+        scope = Scope(has_table=sink.named, gateways=gateways, complete=evidence.ended, settled=settled)
         return with_histories(judge(evidence, scope), evidence, ledger_file)
 
 
-def _count(place: Place, run: Mapping[str, Any]) -> int:
-    with place.reading(str(run.get("devices", "")), _begun(run, place)) as opened:
+def _count(sink: Sink, run: Mapping[str, Any]) -> int:
+    with sink.reading(str(run.get("devices", "")), _begun(run, sink)) as opened:
         return sum(1 for _ in opened.records)
 
 
-def _begun(run: Mapping[str, Any], place: Place) -> dict[int, int]:
+def _begun(run: Mapping[str, Any], sink: Sink) -> dict[int, int]:
     """Return where the topic ended when the run began; nothing where that is not known."""
     noted = run.get(TOPIC, {})
-    if place.topic is None or noted.get("name") != place.topic.name:
+    if sink.topic is None or noted.get("name") != sink.topic.name:
         return {}
     return {int(partition): int(end) for partition, end in noted["ends"].items()}
 

@@ -19,7 +19,7 @@ STANDSTILL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Sink:
     """Where the events end, so that they can be judged; at most one is given."""
 
     table: Path | None = None
@@ -41,7 +41,7 @@ class Place:
 
     @contextmanager
     def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:
-        """Open the place for its rows of devices whose names begin so; a topic from these offsets on."""
+        """Open the sink for its rows of devices whose names begin so; a topic from these offsets on."""
         if self.topic is not None:
             with topic.reading(self.topic, devices, begun) as opened:
                 yield opened
@@ -57,7 +57,7 @@ class Place:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a place."""
+    """Add the options that name a sink."""
     add = parser.add_argument
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
@@ -83,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Place:
-    """Return the place that is named; wrong usage ends the process with status 2 and says why."""
+def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sink:
+    """Return the sink that is named; wrong usage ends the process with status 2 and says why."""
     if given.kafka_properties is not None and given.kafka is None:
         parser.error("--kafka-properties goes with --kafka")
     try:
@@ -92,7 +92,7 @@ def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Pl
     except PropertiesError as error:
         parser.error(f"--kafka-properties: {error}")
     named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)
-    return Place(given.table, given.postgres, given.postgres_table, named, given.standstill)
+    return Sink(given.table, given.postgres, given.postgres_table, named, given.standstill)
 
 
 def _seconds(text: str) -> float:
