@@ -1,4 +1,4 @@
-"""The faults of a run: at random moments of the seed, but always in the middle of work."""
+"""The faults of the demo: at random moments that follow from the seed, always in the middle of work."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from simulators.run.faults import note_receipts_ahead
 from simulators.run.services import Services
 
 WORK_SECONDS_MAX = 180.0
-"""How long a fault waits for work to hit."""
+"""How long a fault waits for work in progress."""
 POLL_SECONDS = 0.02
 
 AGENT_RUNS_SECONDS = (5.0, 20.0)
 AGENT_DOWN_SECONDS = (0.2, 2.0)
 JOB_RUNS_SECONDS = (0.0, 3.0)
-"""After its first commit."""
+"""Counted from its first commit."""
 INTO_BATCH_SECONDS = (0.0, 2.0)
 JOB_DOWN_SECONDS = (0.0, 1.0)
 BROKER_RUNS_SECONDS = (5.0, 30.0)
@@ -29,7 +29,7 @@ BROKER_DOWN_SECONDS = (3.0, 6.0)
 
 
 class DemoFaults:
-    """Kill and stop the services while the sensors report."""
+    """Kills and stops the services while the sensors report."""
 
     def __init__(
         self, services: Services, ledger: Ledger, seed: int, clock: Callable[[], int], display: Display
@@ -44,7 +44,7 @@ class DemoFaults:
         self._display = display
 
     async def play(self, kills: int) -> None:
-        """Play all faults; return when every part runs again."""
+        """Inject all faults; return when every service runs again."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kill_agent(kills), name="faults of the agent")
             tasks.create_task(self._kill_job(kills), name="faults of the job")
@@ -59,7 +59,7 @@ class DemoFaults:
             await self._wait(lambda: self._ledger.counts.in_flight > 0, "a request in flight")
             self._services.take_down("agent")
             unacked, moment, stage = self._ledger.counts.in_flight, self._clock(), self._services.job.stage()
-            await asyncio.to_thread(gateway.process.kill)
+            await asyncio.to_thread(gateway.kill)
             await self._record("agent", moment, unacked, stage)
             await asyncio.sleep(random.uniform(*AGENT_DOWN_SECONDS))
             await asyncio.to_thread(gateway.start)
@@ -74,8 +74,8 @@ class DemoFaults:
             await self._reach_batch(random)
             self._services.take_down("job")
             unacked, moment = self._ledger.counts.in_flight, self._clock()
-            await asyncio.to_thread(job.process.kill)
-            # Its log tells what it was really in, a moment later than when we looked.
+            await asyncio.to_thread(job.kill)
+            # Its log has the actual stage, a moment later than the check.
             await self._record("job", moment, unacked, job.stage())
             await note_receipts_ahead(self._services, self._ledger, self._display)
             await asyncio.sleep(random.uniform(*JOB_DOWN_SECONDS))
@@ -83,7 +83,7 @@ class DemoFaults:
             self._services.down.discard("job")
 
     async def _reach_batch(self, random: Random) -> None:
-        """Wait for a moment somewhere within a batch, not only at its beginning."""
+        """Wait for a random moment within a batch."""
         job = self._services.job
         while True:
             await self._wait(lambda: job.in_a_batch, "a batch of the job")
@@ -114,7 +114,7 @@ class DemoFaults:
     async def _wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
             async with asyncio.timeout(WORK_SECONDS_MAX):
-                while not condition():  # noqa: ASYNC110 (logs and counters signal nobody)
+                while not condition():  # noqa: ASYNC110 (logs and counters send no signal)
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError as error:
             raise RunError(f"not within {WORK_SECONDS_MAX:g} s: {what}") from error

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from simulators.link.faults import LinkFault, Packet, apply_all
@@ -39,9 +38,7 @@ class StreamLink:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._carrying:

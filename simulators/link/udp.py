@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 from simulators.link.faults import LinkFault, Packet, apply_all
@@ -71,9 +70,7 @@ class Link:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for opening in self._openings:
             opening.cancel()
         for paths in self._peers.values():

@@ -1,4 +1,4 @@
-"""What a run is told on the command line."""
+"""The command line of `oncegate-sim run`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXAMPLES = """examples:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The choices of one run."""
+    """The options of one run."""
 
     scenario: Scenario
     seed: int
@@ -40,16 +40,16 @@ class RunOptions:
 
     @property
     def ledger_file(self) -> Path:
-        """Where the truth is written."""
+        """The file of the ledger."""
         return self.ledger or self.folder / LEDGER_FILE
 
 
 def parse(arguments: Sequence[str], program: str) -> RunOptions:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+    """Parse the arguments; wrong usage prints an error and exits with status 2."""
     parser = make_parser(
         program,
         (
-            "Play a scenario against a gateway, and judge what became of every event. Exit status 0: the promise was "
+            "Run a scenario against a gateway and judge every event. Exit status 0: the promise was "
             "kept; 1: it was broken, the evidence was missing or incomplete, or the run failed; 2: wrong usage; 130: "
             "interrupted."
         ),
@@ -92,7 +92,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--token-file", type=Path, metavar="FILE", help="token of a relay, for http:// (first line of the file)")
     add_seed(parser)
-    add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
+    add("--ledger", type=Path, metavar="FILE", help="the ledger to write (default: ledger.jsonl in --folder)")
     add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
     add_arguments(parser)
 

@@ -1,4 +1,4 @@
-"""Play the sensors of a scenario over its link, while faults happen and somebody watches."""
+"""Runs the sensors of a scenario over its links, and watches the gateways meanwhile."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Address = tuple[str, int]
 
 
 class Stop:
-    """A request to end a run early: no new events, and nobody waits for the old ones."""
+    """A request to end a run early, without new events and without waiting for outstanding ones."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
     def __call__(self) -> None:
-        """Ask."""
+        """Request the end."""
         self.asked.set()
 
 
 def clock() -> int:
-    """Return the time in milliseconds since 1970 UTC."""
+    """Return the current time in milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
 
 
@@ -50,7 +50,7 @@ async def link_to(
     token: str | None,
     zigbee2mqtt: Source | None = None,
 ) -> AsyncIterator[tuple[Targets, Link | None]]:
-    """Open the bad links that the scenario's sensors need, in front of their targets."""
+    """Open the emulated links that the scenario's sensors need, in front of their targets."""
     sorts = {plan.sort for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
@@ -75,7 +75,7 @@ async def link_to(
 
 
 async def sensors(scenario: Scenario, seed: int, ledger: Ledger, targets: Targets, stop: Stop, number: int = 0) -> None:
-    """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop.
+    """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
     The run's number makes their device addresses unique (`payloads.address`).
     """
@@ -107,7 +107,7 @@ async def sensors(scenario: Scenario, seed: int, ledger: Ledger, targets: Target
 async def watch(
     scenario: Scenario, ledger: Ledger, statuses: Sequence[Address], radio: Link | None, display: Display
 ) -> None:
-    """Show the progress, and enter what the gateways say of themselves, until cancelled."""
+    """Show the progress and record samples of the gateways' status until cancelled."""
     begin = time.monotonic()
     while True:
         display.progress(ledger.counts, time.monotonic() - begin, scenario.seconds)
@@ -126,7 +126,7 @@ async def watch(
 
 
 async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
-    """Enter what the gateways had accepted before the run, where they say."""
+    """Record what the gateways had accepted before the run, where their status is readable."""
     values = await asyncio.to_thread(_ask_all, statuses)
     if "accepted" in values:
         ledger.sample({"accepted_before": values["accepted"]})
@@ -139,7 +139,7 @@ def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
             with urllib.request.urlopen(f"http://{host}:{port}/api/v1/status", timeout=STATUS_SECONDS_MAX) as answer:
                 status = json.load(answer)
         except (OSError, ValueError):
-            continue  # it is away, or lets nobody read: then there is no sample of it
+            continue  # unreachable, or not permitted: no sample of this gateway
         for name, value in {**status["events"], "accepted": status["accepted"], "copies": status["duplicates"]}.items():
             values[name] = values.get(name, 0) + int(value)
     return values

@@ -1,4 +1,4 @@
-"""One run: reach or start the gateway, let the sensors report, play the faults, and judge what became of the events."""
+"""One run: start or reach the gateway, run sensors and faults, and judge the evidence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
     folder.empty(home)
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     if options.ledger_file.exists():
-        raise RunError(f"{options.ledger_file} is the truth of another run: name another --ledger, or move it away")
+        raise RunError(f"{options.ledger_file} is the ledger of another run: name another --ledger, or move it away")
     verdict = await (_run_local if options.local else _run_remote)(options, home, display, stop)
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
     display.phase("writing the report")
@@ -55,7 +55,7 @@ async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
 
 
 async def _run_remote(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
-    """Test a gateway in the field: only what it says to its sensors can be seen, and what a table holds."""
+    """Test a remote gateway, of which only the answers to sensors and the sink are visible."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")
     number = SystemRandom().randrange(1, RUNS)
@@ -79,12 +79,12 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             watching.cancel()
         _end(ledger, stop)
     settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.asked.is_set)
-    display.phase("holding what is there against the ledger")
+    display.phase("comparing the evidence with the ledger")
     return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, settled=settled)
 
 
 async def _run_local(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
-    """Test all services on this machine, with faults in them."""
+    """Test all services on this machine, with faults."""
     scenario = options.scenario
     async with started(scenario, home, options.overrides, display) as services:
         with Ledger(options.ledger_file, play.clock) as ledger:
@@ -100,7 +100,7 @@ async def _run_local(options: RunOptions, home: Path, display: Display, stop: St
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
-        display.phase("reading Kafka and the table, and holding them against the ledger")
+        display.phase("reading Kafka and the table, and comparing them with the ledger")
         return await asyncio.to_thread(_judge_local, options.ledger_file, home, services, statuses)
 
 
@@ -112,9 +112,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
     links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, services.source)
     async with links as (targets, radio), asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
-        display.phase(
-            f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, and bring home what is left"
-        )
+        display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
         statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
         happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display))
@@ -126,7 +124,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
 
 
 async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
-    """Do the work, unless a part ends by itself: then say which."""
+    """Await the work; raise RunError where a service ends by itself meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -136,7 +134,7 @@ async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
         return task.result()
     finally:
         task.cancel()
-        # What it holds open must be closed before the services and the ledger are.
+        # Its resources must be closed before the services and the ledger.
         await asyncio.gather(task, return_exceptions=True)
 
 
@@ -152,7 +150,7 @@ def _judge_local(ledger_file: Path, home: Path, services: Services, statuses: Se
             gateways=len(services.gateways),
             complete=evidence.ended,
             settled=evidence.ended or unreceipted == 0,
-            # What Zigbee2MQTT publishes may be in Kafka before our witness has heard it.
+            # What Zigbee2MQTT publishes may be in Kafka before the observer has received it.
             one_clock=services.zigbee2mqtt is None,
         )
         verdict = judge(evidence, scope)
@@ -178,7 +176,7 @@ def _end(ledger: Ledger, stop: Stop) -> None:
 
 
 def target_urls(options: RunOptions) -> str:
-    """Name the targets as a user would."""
+    """Return the targets as URLs."""
     return ", ".join(
         f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}" for scheme, (host, port) in options.targets.items()
     )

@@ -1,4 +1,4 @@
-"""Wait, on this machine, until what was acked has come to the end of the path."""
+"""Waits, in a local run, until acked events have reached the end of the path."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from simulators.run.services import Services
 
 LOOK_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0
-"""How long no receipt may come until those that are missing count as missing: many batches of a slow machine."""
+"""Without a receipt for this long, the outstanding ones count as missing: many batches of a slow machine."""
 INTERRUPTED_SECONDS_MAX = 20.0
 
 
 class HasStatus(Protocol):
-    """A gateway that tells what its store holds."""
+    """A gateway whose status can be read."""
 
     def status(self) -> GatewayStatus:
-        """Return what the store holds."""
+        """Return the status of the store."""
 
 
 async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
-    """Wait until a job that was started reads the topic: a job that still starts has lost nothing."""
+    """Wait until a started job reads the topic: events are not missing while it is still starting."""
     if "job" not in services.down and not (stop is not None and stop.asked.is_set()):
         await asyncio.to_thread(services.job.wait)
 
@@ -35,7 +35,7 @@ async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
 async def wait_for_receipts(
     gateways: Sequence[HasStatus], display: Display, stop: Stop | None = None, clock: Clock = REAL_CLOCK
 ) -> Sequence[GatewayStatus]:
-    """Wait until every event has its receipt, or none has come for long; return what the gateways say then."""
+    """Wait until every event has its receipt, or receipts stand still; return the final statuses."""
     display.phase("waiting for the last receipts")
     latest, moved = -1, clock.now()
     while True:
@@ -52,7 +52,7 @@ async def wait_for_receipts(
 
 
 async def wait_for_table(services: Services, display: Display, clock: Clock = REAL_CLOCK) -> None:
-    """Wait until the table has what is in the topic: where there are no receipts, nobody else tells."""
+    """Wait until the table has everything in the topic, where there are no receipts to wait for."""
     display.phase("waiting for the table")
     latest, moved = -1, clock.now()
     while left := await asyncio.to_thread(behind, services.broker.bootstrap_servers, services.job.table):

@@ -1,7 +1,7 @@
-"""Prepare the real parts: `python -m simulators.services` finds or installs Java and fills the cache of jars.
+"""Install what the services need: `python -m simulators.services` finds or installs Java and fills the cache of jars.
 
-`python -m simulators.services programs` installs the programs of Debian that only tests need, and with `heavy` behind
-it those of the heavy tests, and their jars.
+`python -m simulators.services programs` installs the Debian programs that only tests need; `programs heavy` also those
+of the heavy tests, and their jars.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulators.services.install import jars, java, programs
 
 
 def main() -> int:
-    """Prepare what was asked for, and say where it lies."""
+    """Install what the arguments ask for, and print where it is."""
     if sys.argv[1:2] == ["programs"]:
         _install_programs(heavy=sys.argv[2:] == ["heavy"])
         return 0
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def _install_programs(*, heavy: bool) -> None:
-    """Install what some tests need; where we may not, say how, and go on: the other tests run without."""
+    """Install the programs of tests; where that is not permitted, print the command and continue."""
     try:
         programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
         if heavy:

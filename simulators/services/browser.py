@@ -1,4 +1,4 @@
-"""Run a headless Chromium by Playwright, with axe-core for what people with disabilities meet: for tests of pages."""
+"""A headless Chromium driven by Playwright, with axe-core for accessibility checks: for tests of pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN_SECONDS_MAX = 300
 
 
 def install() -> Path:
-    """Return the folder of the node modules; fetch them once, by npm."""
+    """Return the folder of the node modules, which npm installs once."""
     folder = cache.folder() / "-".join(("browser", *(package.replace("@", "-") for package in PACKAGES)))
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def install() -> Path:
 
 
 def run(script: Path, given: Mapping[str, object]) -> Any:
-    """Run a script of a test, which gets `given` as JSON and prints JSON: what it has seen."""
+    """Run a test's script, which receives `given` as JSON, and return the JSON that it prints."""
     node = shutil.which("node")
     if node is None:
         raise ServiceError("no node, which runs Playwright; run: sudo apt-get install npm")

@@ -1,4 +1,4 @@
-"""Install packages of Debian where we may, or name the command that does."""
+"""Installation of Debian packages where it is permitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulators.services.install import cache
 
 
 def install(*packages: str) -> None:
-    """Install packages, as root or by a sudo that asks nothing; where neither is had, say what to run."""
+    """Install packages as root or by sudo without a password; else raise ServiceError with the command to run."""
     apt, prefix = shutil.which("apt-get"), as_root()
     if apt is None or prefix is None:
         raise ServiceError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
@@ -26,7 +26,7 @@ def install(*packages: str) -> None:
 
 
 def unpack(package: str) -> Path:
-    """Return the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
+    """Return the folder of a package's files, downloaded and unpacked but not installed, so no service starts."""
     folder = cache.folder() / f"debian-{package}"
     if folder.exists():
         return folder
@@ -46,7 +46,7 @@ def by_hand(*packages: str) -> str:
 
 
 def as_root() -> list[str] | None:
-    """Return what to put before a command that only root may run; None where we may not."""
+    """Return the prefix that runs a command as root; None where that is not permitted."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

@@ -39,7 +39,7 @@ def services(tmp_path: Path) -> Services:
     gateway = Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1")
     job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
     broker = Broker(tmp_path / "kafka")
-    broker._process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
+    broker.process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
     return Services(broker, [gateway], job, down={"kafka", "job", "agent"})
 
 
