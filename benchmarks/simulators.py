@@ -1,9 +1,9 @@
-"""How much field fits into one process, and how fast a ledger is checked.
+"""How many sensors one process can run, and how fast a ledger is checked.
 
     python -m benchmarks.simulators [--seconds N] [--events N]
 
-The gateway of the first figure is a loop that acks whatever comes: it is the sensors that are measured. The checked
-ledger and its rows are made by the sensors' own generators; beside the oracle stands what reading them alone costs.
+The gateway of the first figure is a loop that acks everything, so that only the sensors are measured. The checked
+ledger and its rows come from the sensors' payload generators; the cost of only reading them is measured, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROWS_OF_A_FILE = 100_000
 
 
 def main() -> None:
-    """Measure, print and keep the figures."""
+    """Measure the figures, print them, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulators", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long the sensors report (%(default)s)")
     parser.add_argument("--events", type=int, default=1_000_000, help="of the ledger that is checked (%(default)s)")
@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def _in_own_process(measure: Callable[..., list[Figure]], *arguments: object) -> list[Figure]:
-    """Measure in a fresh process, whose memory and processor time are the measurement's alone."""
+    """Measure in a fresh process, whose memory and CPU time belong to the measurement alone."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, *arguments).result()
 
 
 def _play(seconds: float) -> list[Figure]:
-    """Play the sensors against the loop that acks."""
+    """Run the sensors against a loop that acks everything."""
     with _acking() as address, tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ledger.jsonl"
         with Ledger(file, lambda: time.time_ns() // 1_000_000) as written:
@@ -94,7 +94,7 @@ def _play(seconds: float) -> list[Figure]:
 
 
 async def _report(written: Ledger, address: tuple[str, int], seconds: float) -> float:
-    """Let the sensors report, and give how long they did."""
+    """Run the sensors, and return how long they reported, in seconds."""
     plan = FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
     field = Field(
         written,
@@ -131,7 +131,7 @@ def _ack_all(receiving: socket.socket) -> None:
 
 
 def _check(folder: str) -> list[Figure]:
-    """Let the oracle judge a ledger by its table."""
+    """Judge a ledger by its table."""
     file = Path(folder) / "ledger.jsonl"
     began = time.monotonic()
     events = sum(isinstance(line, Reported) for line in ledger.read(file))
@@ -165,7 +165,7 @@ def _check(folder: str) -> list[Figure]:
 
 
 def _make(folder: str, events: int) -> list[Figure]:
-    """Write the ledger, and the table that a right gateway would make of it."""
+    """Write a ledger and the correct table for it."""
     _write_ledger(Path(folder) / "ledger.jsonl", events)
     reported = (line.event for line in ledger.read(Path(folder) / "ledger.jsonl") if isinstance(line, Reported))
     numbers = count(1)

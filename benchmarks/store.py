@@ -1,4 +1,4 @@
-"""`python -m benchmarks.store`: what the event store writes, holds in memory, and gives back to Kafka."""
+"""`python -m benchmarks.store`: the event store's writes, memory, start, and drain to Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simulators.services.error import ServiceError
 CARD_BYTES = 32e9
 CYCLES = 1_000
 AMPLIFICATION = 4
-"""Assumed of a card: each cell takes 1,000 writes, and the card itself writes four times what it is given."""
+"""Assumptions about a card: 1,000 writes per cell, and a write amplification of four."""
 YEAR_SECONDS = 365.25 * 86_400
 RATES = (1, 5, 50)
 SIZES = (1, 10, 100)
@@ -33,12 +33,12 @@ SINGLES = 500
 """Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
 AGAINST_TELEGRAF = 2.96
-"""What the drain's goal came from: 50,000/s where Telegraf's disk buffer reached 16,900/s."""
+"""The origin of the drain's goal: 50,000/s where Telegraf's disk buffer reached 16,900/s."""
 
 
 @dataclass(slots=True)
 class StoreBench:
-    """One run: its sizes, where its stores lie, and what it has found."""
+    """One run: its sizes, the folder of its stores, and its figures."""
 
     folder: Path
     remembered: int
@@ -53,12 +53,12 @@ class StoreBench:
     def add(
         self, name: str, value: float, unit: str, goal: str = "", reached: bool | None = None, **details: object
     ) -> None:
-        """Note a figure."""
+        """Add a figure."""
         self.figures.append(Figure(name, value, unit, goal, reached, details))
 
     @contextmanager
     def store(self, name: str, remembered: int, waiting: int) -> Iterator[Path]:
-        """Make a store for a while; it may take gigabytes."""
+        """Create a temporary store, which may take gigabytes."""
         folder = self.folder / name
         self.say(f"filling a store: {remembered:,} fingerprints, {waiting:,} events waiting")
         fill(folder, remembered, waiting)
@@ -68,24 +68,24 @@ class StoreBench:
             shutil.rmtree(folder)
 
     def source(self) -> int:
-        """Give a seed whose events nobody has had."""
+        """Return a seed for new events."""
         self.seed += 1
         return self.seed
 
     def say(self, text: str) -> None:
-        """Tell what goes on."""
+        """Print the progress."""
         Console(stderr=True).print(f"bench-store: {text}")
 
 
 def written(bench: StoreBench, folder: Path, size: int) -> Written:
-    """Measure bytes for each event in commits of a size: in those of 100, long enough to seal a segment."""
+    """Measure bytes per event for one commit size; commits of 100 run long enough to seal a segment."""
     deliveries = max(min(bench.remembered, LONG) // size, SINGLES) if size == SIZES[-1] else SINGLES
     bench.say(f"writing {deliveries * size:,} events in commits of {size}")
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
 
 def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written]) -> None:
-    """Note what is written, and how long a card lives by it."""
+    """Measure the written bytes, and the resulting life of a card."""
     for size in SIZES:
         for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
             goal = "≤ 500" if size == SIZES[-1] else ""
@@ -103,7 +103,7 @@ def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written])
 
 
 def speed(bench: StoreBench) -> None:
-    """Note durable events a second."""
+    """Measure durable events per second."""
     bench.say("durable events a second, and raw append with fdatasync by turns")
     (bench.folder / "speed").mkdir()
     source = events(bench.source())
@@ -116,7 +116,7 @@ def speed(bench: StoreBench) -> None:
 
 
 def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
-    """Note a start, and what memory the fingerprints take: beyond a start on an empty store."""
+    """Measure a start, and the memory of the fingerprints beyond a start on an empty store."""
     bench.say("starting on it in a process of its own")
     empty = bench.folder / "nothing"
     base = store_start.measure(empty, bench.source())
@@ -129,7 +129,7 @@ def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
 
 
 def growth(bench: StoreBench, folder: Path) -> None:
-    """Note what a backlog adds to the latency of an ack and to what is written."""
+    """Measure the effect of a backlog on the latency of an ack and on the written bytes."""
     empty = bench.folder / "empty"
     bench.say("acks in an empty store and in a full one by turns")
     rounds = 40 if bench.backlog >= 1_000_000 else 10
@@ -146,7 +146,7 @@ def growth(bench: StoreBench, folder: Path) -> None:
 
 
 def drain(bench: StoreBench) -> None:
-    """Note how fast a backlog leaves, and how fast Telegraf's disk buffer gives one of as many events."""
+    """Measure how fast a backlog drains, and how fast Telegraf's disk buffer drains one of the same size."""
     has_telegraf = store_telegraf.available()
     with bench.store("drain/state", bench.drained, bench.drained):
         bench.say("draining it to a broker, 1,000 events/s coming in")
@@ -160,7 +160,7 @@ def drain(bench: StoreBench) -> None:
 
 
 def telegraf(bench: StoreBench, ours: float) -> None:
-    """Note how fast Telegraf's disk buffer leaves, and what the store's drain is against it."""
+    """Measure how fast Telegraf's disk buffer drains, and the ratio of the store's drain to it."""
     bench.say("draining Telegraf's disk buffer to a broker, nothing coming in")
     folder = bench.folder / "telegraf"
     try:
@@ -181,7 +181,7 @@ def telegraf(bench: StoreBench, ours: float) -> None:
 
 
 def writing(bench: StoreBench) -> None:
-    """Note what is written, memory and starts, in a store and in one with ten times as many fingerprints."""
+    """Measure writes, memory and starts of a store and of one with ten times as many fingerprints."""
     with bench.store("few", bench.remembered, 0) as store:
         starts(bench, store, bench.remembered)
         few = {size: written(bench, store, size) for size in SIZES}
@@ -192,7 +192,7 @@ def writing(bench: StoreBench) -> None:
 
 
 def growing(bench: StoreBench) -> None:
-    """Note what a backlog costs."""
+    """Measure the cost of a backlog."""
     with bench.store("waiting", bench.backlog, bench.backlog) as store:
         growth(bench, store)
 
@@ -206,7 +206,7 @@ PARTS: Mapping[str, Callable[[StoreBench], None]] = {
 
 
 def main() -> None:
-    """Measure what was asked for, print the table, keep the JSON."""
+    """Run the chosen measurements, print the table, write the JSON."""
     arguments = _arguments()
     runtime.give_memory_back()
     runtime.tune()  # as the service does
@@ -240,7 +240,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Read names of parts; in the order in which they are measured."""
+    """Parse the names of measurements, in the order of their execution."""
     named = text.split(",")
     if unknown := [name for name in named if name not in PARTS]:
         raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {','.join(PARTS)}")

@@ -1,4 +1,4 @@
-"""`oncegate-sim compare`: one scenario and seed, run once for each variant, and one picture of it."""
+"""`oncegate-sim compare`: run one scenario and seed once for each variant, and draw the results."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Compare, and return the exit status: 0 all variants ran, whatever became of their events."""
-    description = "Run one scenario and seed under each delivery mode, and with dedup taken out, on this machine."
+    """Compare the variants and return the exit status: 0 where all of them ran, whatever their verdicts."""
+    description = "Run one scenario and seed in each delivery mode, and without dedup, on this machine."
     parser = make_parser(program, description, _EXAMPLES)
     names = [variant.name for variant in VARIANTS]
     parser.add_argument("scenario", metavar="SCENARIO", help="a TOML file, or a name of `oncegate-sim scenarios`")

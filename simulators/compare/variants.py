@@ -1,4 +1,4 @@
-"""What is compared: the product as it is, its other delivery modes, and the product without one dedup or both."""
+"""The variants that are compared: the delivery modes, and the product without one dedup or both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JOB = ("simulators.compare.patches:job_without_dedup",)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the same field test."""
+    """A variant of the same field test."""
 
     name: str
     says: str
@@ -32,7 +32,7 @@ VARIANTS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a variant."""
+    """The result of a variant."""
 
     variant: str
     says: str
@@ -41,14 +41,14 @@ class Outcome:
     acked: int
     records: int
     repeats: int
-    """Records in Kafka whose label an earlier one had."""
+    """Records in Kafka that repeat an earlier label."""
     rows: int
     lost: int
     doubled: int
 
 
 def outcome(variant: Variant, verdict: Verdict) -> Outcome:
-    """Take from a verdict what is compared."""
+    """Return the compared figures of a verdict."""
     return Outcome(
         variant=variant.name,
         says=variant.says,

@@ -1,4 +1,4 @@
-"""The demo's command: run it, show the verdict, write summary and report."""
+"""`oncegate-sim demo`: run the demo, show the verdict, write summary and report."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def main(arguments: Sequence[str], program: str) -> int:
     """Run the demo and return the exit status: 0 only where the oracle found no fault."""
     options = parse(arguments, program)
     console = open_console()
-    console.print(f"seed {options.seed}; everything is kept in {options.folder}")
-    logs = f"nothing is left running, the logs are in {options.folder}/logs"
+    console.print(f"seed {options.seed}; all files are in {options.folder}")
+    logs = f"no process is left, the logs are in {options.folder}/logs"
 
     def work() -> int:
         return _conclude(asyncio.run(_run(options, console)), options, console)
 
-    interrupted = f"interrupted: nothing is judged; {logs}"
+    interrupted = f"interrupted: no verdict; {logs}"
     return guarded(work, "demo", console, interrupted=interrupted, failed=f"seed {options.seed}; {logs}")
 
 

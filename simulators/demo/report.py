@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else, light or dark as the reader's screen is."""
+"""The report of the demo: one self-contained HTML file with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -96,5 +96,5 @@ def _violations(evidence: DemoResult) -> str:
 
 
 def _second(line: Timeline, moment: str) -> float:
-    """Place a moment of RFC 3339 on the time line."""
+    """Return the position of an RFC 3339 timestamp on the time line, in seconds."""
     return line.second(round(datetime.fromisoformat(moment).timestamp() * 1000))

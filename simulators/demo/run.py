@@ -46,18 +46,18 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What a run leaves to be looked at."""
+    """The result of a demo run."""
 
     summary: Summary
     ledger: Path
     first_times: list[int]
-    """When each event arrived in Kafka for the first time, by the broker's clock, in milliseconds."""
+    """When each event first arrived in Kafka, by the broker's clock, in milliseconds since 1970 UTC."""
     commits: list[tuple[int, int]]
-    """When the table was committed to, in milliseconds, and how many rows that added."""
+    """The table's commits: time in milliseconds since 1970 UTC, and the number of rows added."""
 
 
 async def run(options: DemoOptions, display: Display) -> DemoResult:
-    """Play one run in its folder; raise RunError or ServiceError where it cannot come to a verdict."""
+    """Play one run in its folder; raise RunError or ServiceError where there is no verdict."""
     begin = time.monotonic()
     home = options.folder.absolute()
     folder.empty(home)
@@ -71,7 +71,7 @@ async def run(options: DemoOptions, display: Display) -> DemoResult:
             await watched(services, note_receipts_ahead(services, ledger, display))
         display.phase("stopping the job and the agent")
         await asyncio.to_thread(services.stop)
-        display.phase("reading Kafka and the table, and holding them against the ledger")
+        display.phase("reading Kafka and the table, and comparing them with the ledger")
         equal_readings = _equal_readings(ledgers.read(ledger_file))
         if equal_readings < EQUAL_READINGS_SHARE_MIN * ledger.counts.events:
             raise RunError(f"only {equal_readings} of {ledger.counts.events} readings are equal to an earlier one")
@@ -120,7 +120,7 @@ async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
 
 
 def _equal_readings(lines: Iterable[Line]) -> int:
-    """Count the events whose type and data are those of an earlier event of the same sensor."""
+    """Return the number of events with the type and data of an earlier event of the same sensor."""
     said = [
         (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Reported)
     ]
@@ -128,5 +128,5 @@ def _equal_readings(lines: Iterable[Line]) -> int:
 
 
 def complete(verdict: Verdict, status: GatewayStatus) -> Verdict:
-    """Add what only the services know: in the demo every event must have its ACK and its receipt."""
+    """Return the verdict with missing ACKs and receipts: in the demo every event must have both."""
     return replace(verdict, unacked=verdict.events - verdict.acked, unreceipted=status.outbox)

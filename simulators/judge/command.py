@@ -1,4 +1,4 @@
-"""`oncegate-sim judge`: judge an earlier run by its ledger and by what the table has now."""
+"""`oncegate-sim judge`: judge an earlier run by its ledger and the current content of the sink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Judge, write verdict and report beside the ledger, and return the exit status, as `run` does."""
+    """Judge a run, write verdict and report beside the ledger, and return the same exit status as `run`."""
     parser = make_parser(
         program,
         (
@@ -49,11 +49,11 @@ def main(arguments: Sequence[str], program: str) -> int:
         console.print(f"report: {ledger_file.parent / REPORT_FILE}", soft_wrap=True)
         return exit_status(verdict)
 
-    return guarded(work, "judge", console, interrupted="interrupted: nothing is judged")
+    return guarded(work, "judge", console, interrupted="interrupted: no verdict")
 
 
 async def _judge(ledger_file: Path, sink: Sink, console: Console) -> Verdict:
     with Display(console) as display:
         settled = await wait_for_rows(ledger_file, sink, display)
-        display.phase("holding what is there against the ledger")
+        display.phase("comparing the evidence with the ledger")
         return await asyncio.to_thread(judge_remote_run, ledger_file, sink, settled=settled)

@@ -1,4 +1,4 @@
-"""Judge a run against a gateway in the field: by the ledger, and by what stands at the end of the path."""
+"""Judges a run against a remote gateway by the ledger and the sink."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
 
 TOPIC = "topic"
-"""The ledger's entry for where the topic ended when the run began."""
+"""The ledger's key for the end offsets of the topic at the start of the run."""
 
 
 def note_topic(sink: Sink) -> dict[str, Any]:
-    """Return what the ledger notes of the topic, so that a deleted beginning is known from one before the run."""
+    """Return the ledger's entry about the topic, so that records deleted since the start of the run are detected."""
     if sink.topic is None:
         return {}
     return {TOPIC: {"name": sink.topic.name, "ends": {str(key): end for key, end in sink.topic.ends().items()}}}
@@ -32,11 +32,11 @@ def note_topic(sink: Sink) -> dict[str, Any]:
 async def wait_for_rows(
     ledger_file: Path, sink: Sink, display: Display, is_stopped: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Wait until the rows of the run stand still; return whether they did."""
+    """Wait until no more rows of the run arrive; return whether that happened."""
     if not sink.named:
         return True
     run = await asyncio.to_thread(_read_run, ledger_file)
-    display.phase(f"waiting until no row has come for {sink.standstill_seconds:g} s")
+    display.phase(f"waiting until no row has arrived for {sink.standstill_seconds:g} s")
 
     async def count() -> int:
         counted = await asyncio.to_thread(_count, sink, run)
@@ -47,9 +47,9 @@ async def wait_for_rows(
 
 
 def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> Verdict:
-    """Judge a ledger by a sink; without one, the sensors' side alone.
+    """Judge a ledger by a sink; without one, only the sensors' side.
 
-    Only the run's own devices are looked at: the table may be one in use.
+    Only the run's own devices are read, since the table may be in use.
     """
     sink.require()
     with EvidenceDatabase() as evidence:
@@ -70,7 +70,7 @@ def _count(sink: Sink, run: Mapping[str, Any]) -> int:
 
 
 def _begun(run: Mapping[str, Any], sink: Sink) -> dict[int, int]:
-    """Return where the topic ended when the run began; nothing where that is not known."""
+    """Return the end offsets of the topic at the start of the run; none where they are unknown."""
     noted = run.get(TOPIC, {})
     if sink.topic is None or noted.get("name") != sink.topic.name:
         return {}
@@ -78,5 +78,5 @@ def _begun(run: Mapping[str, Any], sink: Sink) -> dict[int, int]:
 
 
 def _read_run(ledger_file: Path) -> Mapping[str, Any]:
-    """Return what the ledger says is tested."""
+    """Return the parameters of the run from the ledger."""
     return next((line.run for line in ledgers.read(ledger_file) if isinstance(line, Begun)), {})

@@ -1,4 +1,4 @@
-"""Wait until no more rows come: a gateway and a job bring what was acked last some time after the ACK."""
+"""Waits until no more rows arrive: the last events reach the table some time after their ACKs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 LOOK_SECONDS = 2.0
 WAIT_SECONDS_MAX = 900.0
-"""A backlog that takes longer is judged later, by `oncegate-sim judge`."""
+"""A longer backlog can be judged later, by `oncegate-sim judge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time that passes meanwhile."""
+    """The clock of a wait; tests replace it."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -29,7 +29,7 @@ async def stands_still(
     is_stopped: Callable[[], bool] = lambda: False,
     clock: Clock = REAL_CLOCK,
 ) -> bool:
-    """Wait until the count has not changed for so long; return whether it has come to that."""
+    """Wait until the count has not changed for `seconds`; return whether that happened."""
     begin = clock.now()
     latest = await count()
     moved = clock.now()

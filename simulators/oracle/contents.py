@@ -1,7 +1,7 @@
-"""The contents: which statements have the rows that they must have, and which rows no sensor has sent.
+"""Check of contents: statements without the rows that they must have, and rows that no sensor has sent.
 
-A statement with an id or a time is one event and one row, however often it was said. One with neither cannot be told
-from its twin, by nobody: there the number of rows must be the number of events.
+A statement with an id or a time is one event and one row, however often it was reported. Equal statements with neither
+are indistinguishable: for these the number of rows must equal the number of events.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNSAID_ROWS = """
     SELECT min(said), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM said)
     AND statement NOT IN (SELECT statement FROM variant) GROUP BY statement
 """
-# What a row has, too, has been found there already.
+# A record that also has a row was already counted there.
 _UNSAID_RECORDS = """
     SELECT min(r.said), count(DISTINCT r.epoch || r.sequence) FROM record r LEFT JOIN said s USING (statement)
     WHERE (ifnull(s.forms, 0) >> r.form) & 1 = 0
@@ -52,7 +52,7 @@ _RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN said
 
 
 def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
-    """Hold statements against rows, and records against statements."""
+    """Compare statements with rows, and records with statements."""
     missing = _check_known(evidence, findings)
     _check_neither(evidence, scope, findings)
     _check_restamped(evidence, scope, findings)
@@ -62,7 +62,7 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
 
 
 def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, Violation]:
-    """Judge statements with an id or a time, and return those that are missing, by name."""
+    """Check statements with an id or a time, and return the missing ones by name."""
     missing: dict[bytes, Violation] = {}
     for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in evidence.connection.execute(
         _KNOWN
@@ -84,7 +84,7 @@ def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, 
 
 
 def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
-    """Count rows beyond what was sent: copies, or where nothing was sent that could be taken, inventions."""
+    """Count surplus rows: as doubled, or as invented where no request could have brought them."""
     findings.add(replace(violation, what="doubled" if violation.sent else "invented"), count)
 
 
@@ -107,7 +107,7 @@ def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings)
 
 
 def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> dict[str, int]:
-    """Return how many rows beyond the events each declared limit can explain, gateway by gateway."""
+    """Return how many surplus rows each declared limit can explain, summed over the gateways."""
     beyond = [max(0, rows - sent) for rows in by_gateway]
     anew = [min(rows, requests - sent) for rows in beyond]
     return {
@@ -118,7 +118,7 @@ def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> d
 
 
 def _spread(rows: int, gateways: int) -> list[int]:
-    """Spread rows whose gateway nobody names over the gateways in the way that explains most of them."""
+    """Distribute rows without a gateway evenly, which lets the declared limits explain most of them."""
     return [rows // gateways + (number < rows % gateways) for number in range(gateways)]
 
 
@@ -136,7 +136,7 @@ def _check_restamped(evidence: EvidenceDatabase, scope: Scope, findings: Finding
 
 
 def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
-    """Judge what nobody has said so: changed where an event of that name was told, invented else."""
+    """Check rows or records that match no statement: changed where the event's name is known, else invented."""
     unsaid = evidence.connection.execute(query).fetchall()
     if not unsaid:
         return
@@ -153,7 +153,7 @@ def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, mi
 
 
 def _marks_by_name(evidence: EvidenceDatabase, wanted: Set[bytes]) -> dict[bytes, int]:
-    """Find the events that bear these names, in one pass."""
+    """Return the marks of the events with these names, in one pass."""
     marks: dict[bytes, int] = {}
     for mark, said in evidence.connection.execute("SELECT mark, said FROM event WHERE NOT neither"):
         if (named := name(said)) in wanted and named is not None:

@@ -1,4 +1,4 @@
-"""The whole history of what went wrong: the ledger's lines, the records, the rows, and the agent's own trace."""
+"""The history of each violation: the ledger's lines, the records, the rows, and the agent's own trace."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.verdict import Verdict, Violation
 
 LINES_MAX = 30
-"""Of one event's history."""
+"""Largest number of lines in a history."""
 
 
 class TracingGateway(Protocol):
-    """A gateway that can be asked; what it says is only shown, and never judged by."""
+    """A gateway that can trace events; its answers are only shown and never used for the verdict."""
 
     def fingerprint(self, event: Event) -> str | None:
-        """Return the name under which the gateway would know an event; None where its own label alone names it."""
+        """Return the fingerprint of an event; None where it depends on the gateway's label."""
 
     def trace(self, fingerprint: str) -> Sequence[str]:
-        """Return what the gateway knows of the event, in lines."""
+        """Return what the gateway's store knows about the event, as lines."""
 
 
 def with_histories(
     verdict: Verdict, evidence: EvidenceDatabase, ledger_file: Path, gateways: Sequence[TracingGateway] = ()
 ) -> Verdict:
-    """Return the verdict with the history of each violation; one pass over the ledger finds all of them."""
+    """Return the verdict with the history of each violation, collected in one pass over the ledger."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
     reported: dict[int, list[str]] = defaultdict(list)
     events: dict[int, Event] = {}

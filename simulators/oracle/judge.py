@@ -1,4 +1,4 @@
-"""The judgement: every check, held together in one verdict."""
+"""The verdict from all checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHECKS = (contents.check, labels.check, order.check, moments.check)
 
 
 def judge(evidence: EvidenceDatabase, scope: Scope | None = None) -> Verdict:
-    """Judge a evidence that has been filled; by default a whole run of one gateway with a table."""
+    """Return the verdict on complete evidence; by default for a finished run of one gateway with a table."""
     scope = scope or Scope()
     findings = Findings()
     if scope.has_table:

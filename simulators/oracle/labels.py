@@ -1,4 +1,4 @@
-"""The labels: each stands for one event, each known event has one, and each row is the record that it names."""
+"""Check of labels: each identifies one event, each known event has one, and each row matches its record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LABELS_OF = "SELECT gateway, epoch FROM label WHERE statement = ?"
 _WITHOUT_LABEL = """
     SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
 """
-# Rows that nobody has said are judged by their contents.
+# Rows without a statement are covered by the check of contents.
 _NOT_THE_RECORD = """
     SELECT r.said, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
         EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence),
@@ -42,7 +42,7 @@ _DECLARED_AND_THERE = """
 
 
 def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
-    """Judge labels among themselves, and rows against records where the topic was read."""
+    """Compare labels with one another, and rows with records where the topic was read."""
     execute = evidence.connection.execute
     for rows, said, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
         findings.add(Violation("doubled", words(said), sent, acked, rows, _marks(mark)), rows - 1)
@@ -60,10 +60,10 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
 
 
 def _check_labels_of_one_event(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
-    """Judge events with several labels: a gateway must recognise what it has labelled.
+    """Check events with several labels: a gateway must recognise the events that it has labelled.
 
-    An older copy of its store cannot, for an event that was under way while the copy was put in place; and it labels in
-    another epoch. Nor can another gateway.
+    Exceptions are a restored older store, which labels an event that was in transmission again in another epoch, and
+    another gateway.
     """
     for statement, mark, forms, across in evidence.connection.execute(_TWO_LABELS).fetchall():
         epochs: dict[str | None, list[str]] = defaultdict(list)
@@ -92,7 +92,7 @@ def _check_rows(evidence: EvidenceDatabase, findings: Findings) -> None:
 
 
 def _marks(listed: int | str | None) -> tuple[int, ...]:
-    """Return one mark, or those that SQLite has joined by commas; what nobody told has none."""
+    """Return one mark, or several that SQLite has joined by commas; none without a statement."""
     return () if listed is None else tuple(map(int, str(listed).split(",")))
 
 

@@ -1,4 +1,4 @@
-"""The moments: nothing is in Kafka before its sensor sent it, and nothing in the table before it was in Kafka."""
+"""Check of timestamps: nothing is in Kafka before it was sent, and nothing in the table before it was in Kafka."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
 
 STEP_MILLISECONDS_MAX = 1_000
-"""How far the machine's clock may have been set back in a run without an accusation."""
+"""Tolerated backward step of the machine's clock during a run."""
 _BEFORE_IT_WAS_SENT = f"""
     SELECT s.mark FROM label l JOIN said s USING (statement)
     WHERE l.at < s.first_at - {STEP_MILLISECONDS_MAX} AND l.statement NOT IN (SELECT statement FROM variant)
@@ -20,7 +20,7 @@ _BEFORE_ITS_RECORD = f"""
 
 
 def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
-    """Judge moments where one clock made them all."""
+    """Compare timestamps, where one clock made all of them."""
     if not scope.one_clock:
         return
     for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():

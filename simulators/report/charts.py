@@ -1,4 +1,4 @@
-"""The charts of a field test, drawn by matplotlib as SVG in the page's own colours (pictures.py)."""
+"""The charts of a field test, drawn by matplotlib as SVG in the page's colours (pictures.py)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
 
 _ENDS = frozenset({"runs again", "goes on", "disk has room"})
 _NEAR = 0.025
-"""Faults nearer to one another than this share of the picture have one label."""
+"""Faults closer to one another than this share of the width have a common label."""
 TIMES_SENT_MAX = 20
 
 
 def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
-    """Draw what happened in each second at each station."""
+    """Draw the events per second at each station."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.4)
         steps = _steps(seen, kafka, table)
@@ -38,7 +38,7 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
 
 
 def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
-    """Draw what waited between the stations."""
+    """Draw the events waiting between the stations."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         steps = _steps(seen, kafka, table)
@@ -57,7 +57,7 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
 
 
 def latency(seen: Observations) -> str:
-    """Draw how long sensors waited for their ACK, resends included."""
+    """Draw the time to the ACK, including resends."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         steps = sorted(seen.latencies)
@@ -75,7 +75,7 @@ def latency(seen: Observations) -> str:
 
 
 def times_sent(seen: Observations) -> str:
-    """Draw how often events had to be sent."""
+    """Draw the number of transmissions per event."""
     counted = Counter[int]()
     for times, events in seen.times_sent.items():
         counted[min(times, TIMES_SENT_MAX)] += events
@@ -95,12 +95,12 @@ def times_sent(seen: Observations) -> str:
 
 
 def begun(seen: Observations) -> list[Happened]:
-    """Return the faults that begin, in the order of the numbers that the charts have for them."""
+    """Return the faults that begin, in the order of their numbers in the charts."""
     return [fault for fault in seen.faults if fault.what not in _ENDS]
 
 
 def _mark(axes: Axes, seen: Observations) -> None:
-    """Mark where faults begin, by a line and by their numbers above the picture."""
+    """Mark the begin of faults by lines, with their numbers above the chart."""
     labels: list[tuple[float, list[str]]] = []
     width = axes.get_xlim()[1]
     for number, fault in enumerate(begun(seen), start=1):

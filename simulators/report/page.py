@@ -1,4 +1,4 @@
-"""Write the report: the verdict first, then what a manager asks, then what an engineer digs for."""
+"""The report page: the verdict first, then the overview, then the details."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """When events arrived in Kafka and in the table: moments in milliseconds since 1970 UTC, and how many."""
+    """Arrivals in Kafka and in the table: times in milliseconds since 1970 UTC, with the number of events."""
 
     kafka: list[tuple[int, int]] = field(default_factory=list)
     table: list[tuple[int, int]] = field(default_factory=list)
@@ -84,7 +84,7 @@ def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     ]
     accepted = _latest(seen, "accepted")
     before = _latest(seen, "accepted_before") or 0
-    # A card that was replaced by an older copy has forgotten how much it had accepted.
+    # A restored older store has a smaller count of accepted events.
     if accepted is not None and accepted - before >= verdict.acked:
         stations.append(Station("accepted as new", accepted - before, "acked"))
     if verdict.records is not None:
@@ -99,7 +99,7 @@ def _latest(seen: Observations, name: str) -> int | None:
 
 
 def _class(verdict: Verdict) -> str:
-    """Return the style of the verdict: what could not be judged is neither good nor bad."""
+    """Return the CSS class of the verdict; neither good nor bad where it could not be judged."""
     if verdict.faults or verdict.vacuous:
         return "bad"
     return "good" if verdict.kept and verdict.complete else "unverified"
@@ -150,7 +150,7 @@ def _sensors(seen: Observations) -> str:
         )
         for name, one in seen.devices.items()
     ]
-    # Inside a script nothing is escaped but what could end it.
+    # Inside a script element only `<` needs escaping.
     return json.dumps({"columns": _COLUMNS, "rows": rows}, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -12,5 +12,5 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Give the fenced blocks of one language."""
+    """Return the fenced blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)

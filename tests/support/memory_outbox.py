@@ -146,7 +146,7 @@ class MemoryOutbox:
 
 
 def stored(position: int, event: Event, via: str = "coap") -> StoredEvent:
-    """Give an event as the store gives it back."""
+    """Return an event as the store gives it back."""
     label = Label(EPOCH, position)
     joins = needs_label(event)
     shared = Shared.LABEL if joins else Shared.TIME if event.time is not None else Shared.NONE

@@ -161,7 +161,7 @@ class Model:
         self.outboxes[gateway].append(record)
 
     def _end(self, device: int, choice: int) -> None:
-        """Give up; or, where the sensor has not sent a second request and nobody heard the first, be refused."""
+        """Return up; or, where the sensor has not sent a second request and nobody heard the first, be refused."""
         under = self.under.pop(device, None)
         if under is None:
             return
