@@ -1,4 +1,4 @@
-"""docs/field-test.md says all that a scenario may hold."""
+"""docs/field-test.md describes every key of a scenario."""
 
 from __future__ import annotations
 

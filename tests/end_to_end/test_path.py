@@ -1,4 +1,4 @@
-"""The whole path on real parts: sensors, radio, agent, Kafka, Spark, table, receipts, with kills in the middle."""
+"""The whole path on real services: sensors, radio, agent, Kafka, Spark, table, receipts, with kills."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _demo(folder: Path, *arguments: str) -> list[str]:
 
 
 def _left_behind(folder: Path) -> list[str]:
-    """Return the command lines of the processes that have to do with the folder."""
+    """Return the command lines of the processes that mention the folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -48,7 +48,7 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
     folder = tmp_path / "demo"
     command = _demo(folder, "--events", "3000", "--kills", "1")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
-    print(done.stdout)  # the seed, for whoever has to run it again
+    print(done.stdout)  # includes the seed, for a repetition
     assert done.returncode == 0, done.stdout + done.stderr
     assert _left_behind(folder) == []
 
@@ -65,7 +65,7 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
 
 
 def _judge_again(folder: Path) -> None:
-    """Compare ledger and table once more, and check that the oracle finds rows that are missing or doubled."""
+    """Judge ledger and table again, and check that the oracle finds missing and doubled rows."""
     lines = list(ledger.read(folder / "ledger.jsonl"))
     events = [line.event for line in lines if isinstance(line, Reported)]
     rows = list(delta.read(folder / "cloud" / "table"))

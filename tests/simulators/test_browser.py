@@ -1,4 +1,4 @@
-"""The report in a real browser: light, dark, and as wide as a phone."""
+"""The report in a browser: light, dark, and at the width of a phone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FRAME = """<!doctype html><title>frame</title>
   seen.textContent = event.data;
   document.body.append(seen);
 }});</script><iframe src="{report}" width="{width}" height="900"></iframe>"""
-"""A window is never as narrow as a phone; a frame can be."""
+"""A frame, since a window cannot be as narrow as a phone."""
 PROBE = Path(__file__).with_name("probe.js")
 BEGIN = 1_763_706_000_000
 SENSORS = 1_000
@@ -45,7 +45,7 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the report of a long and eventful run, with the probe in its head."""
+    """Write the report of a long run with many faults, with the probe script in its head."""
     folder = tmp_path_factory.mktemp("report")
     random = Random(7)
     now = BEGIN

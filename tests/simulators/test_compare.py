@@ -1,4 +1,4 @@
-"""What `compare` draws, and that the patches still fit the product."""
+"""The figures and the chart of `compare`, and that the patches match the product."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _broken(name: str) -> Summary:
 
 
 def _concluded(evidence: DemoResult, folder: Path) -> tuple[int, str]:
-    """Return the demo's exit status, and what it prints."""
+    """Return the demo's exit status and its output."""
     console = Console(record=True, width=140, file=io.StringIO())
     return command._conclude(evidence, options.DemoOptions(7, folder=folder), console), console.export_text()
 

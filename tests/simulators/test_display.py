@@ -1,4 +1,4 @@
-"""What a run shows people: each text as it is, on a terminal and elsewhere."""
+"""The progress display: each text is printed unchanged, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

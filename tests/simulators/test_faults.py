@@ -1,4 +1,4 @@
-"""Each fault alone, and the laws of their composition."""
+"""Each link fault alone, and the laws of their composition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run is judged once its rows stand still, and again whenever somebody wants."""
+"""A run is judged once no more rows arrive, and can be judged again later."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ EVENTS = [Event(device_name(0, 7), id=number) for number in range(3)]
 ROWS = [row_of(event, number) for number, event in enumerate(EVENTS, start=1)]
 
 
-class Hand:
-    """A clock that stands still but while somebody sleeps, and the rows that there are by it."""
+class HandDrivenClock:
+    """A clock that advances only during sleeps, and the number of rows at its time."""
 
     def __init__(self, *counts: int) -> None:
         self.now = 0.0
         self.counts = counts
-        self.looks = 0
+        self.reads = 0
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
     async def count(self) -> int:
-        self.looks += 1
+        self.reads += 1
         return self.counts[min(int(self.now), len(self.counts) - 1)]
 
     @property
@@ -46,37 +46,37 @@ class Hand:
 
 
 async def test_rows_stand_still_once_none_has_come_for_so_long() -> None:
-    hand = Hand(*range(20))
-    assert await stands_still(hand.count, 30, clock=hand.clock)
-    assert 19 + 30 <= hand.now < 19 + 35
+    driven = HandDrivenClock(*range(20))
+    assert await stands_still(driven.count, 30, clock=driven.clock)
+    assert 19 + 30 <= driven.now < 19 + 35
 
 
 async def test_rows_that_never_stand_still_are_not_waited_for_for_ever() -> None:
-    hand = Hand(*range(100_000))
-    assert not await stands_still(hand.count, 30, clock=hand.clock)
-    assert WAIT_SECONDS_MAX <= hand.now < WAIT_SECONDS_MAX + 5
+    driven = HandDrivenClock(*range(100_000))
+    assert not await stands_still(driven.count, 30, clock=driven.clock)
+    assert WAIT_SECONDS_MAX <= driven.now < WAIT_SECONDS_MAX + 5
 
 
 async def test_a_look_that_takes_longer_than_the_standstill_is_followed_by_another() -> None:
-    hand = Hand(0, 1, 2, 3)
+    driven = HandDrivenClock(0, 1, 2, 3)
 
     async def slow() -> int:
-        await hand.sleep(100)
-        return await hand.count()
+        await driven.sleep(100)
+        return await driven.count()
 
-    assert await stands_still(slow, 30, clock=hand.clock)
-    assert hand.looks >= 2
+    assert await stands_still(slow, 30, clock=driven.clock)
+    assert driven.reads >= 2
 
 
 async def test_who_is_stopped_has_not_seen_a_standstill() -> None:
-    hand = Hand(1)
-    assert not await stands_still(hand.count, 30, lambda: hand.now > 3, hand.clock)
+    driven = HandDrivenClock(1)
+    assert not await stands_still(driven.count, 30, lambda: driven.now > 3, driven.clock)
 
 
 async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
-    hand = Hand(1)
-    assert await stands_still(hand.count, 0, clock=hand.clock)
-    assert hand.now == 0
+    driven = HandDrivenClock(1)
+    assert await stands_still(driven.count, 0, clock=driven.clock)
+    assert driven.now == 0
 
 
 def _played(folder: Path, *, ended: bool = True) -> Path:

@@ -1,4 +1,4 @@
-"""Real agents and jobs with one mistake each, through the whole path: the oracle catches every one of them."""
+"""Mutants of agent and job on the whole path: the oracle catches every one of them."""
 
 from __future__ import annotations
 

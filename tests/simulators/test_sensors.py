@@ -1,4 +1,4 @@
-"""Every sort of sensor before a gateway of a few lines: what it sends, when it stops, what its ledger says."""
+"""Every kind of sensor with a minimal gateway: its requests, its end, its ledger."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def reporter(
 
 
 class Deaf:
-    """Hear nothing of the first requests."""
+    """Answers none of the first requests."""
 
     def __init__(self, count: int, then: Answer = acked) -> None:
         self._left = count
@@ -287,7 +287,7 @@ async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
 
 
 async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
-    """What sensors say and when follows from the seed alone; so do the radio's fates (test_link.py)."""
+    """Events and their times follow from the seed alone; so do the link's faults (test_link.py)."""
     plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
     radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
 

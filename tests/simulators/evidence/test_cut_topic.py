@@ -1,4 +1,4 @@
-"""A topic whose beginning retention has deleted: what is left is judged, and what is gone is neither lost nor fine."""
+"""A topic with first records deleted by retention: the rest is judged, the deleted records are unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the oracle reads of a real Kafka: records as they are, the run's own devices, and receipts beside the table."""
+"""The evidence from Kafka: records, the run's own devices, and receipts compared with the table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DECLARED = Event("urn:oncegate:gateway:gw1", GAP, "x", data={"labels": [["e", 2,
 
 @pytest.fixture(scope="module")
 def broker_and_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int]]:
-    """Yield a broker with our records, and the port at which it asks for a password."""
+    """Yield a broker with records of the run, and the port of its listener with authentication."""
     (port,) = ports.free(1)
     module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     scram = {
@@ -98,7 +98,7 @@ def test_a_run_is_judged_by_its_own_records_on_a_topic_in_use(broker: Broker, tm
 
 @pytest.fixture
 def old(broker: Broker) -> Iterator[Topic]:
-    """Yield a topic of one partition from which the first two of four records are deleted: of others, and of ours."""
+    """Yield a topic of one partition whose first two of four records are deleted, one of them of the run."""
     topic_ = Topic(broker.bootstrap_servers, "old")
     broker.create_topics(topic_.name, partitions=1)
     admin = AdminClient({"bootstrap.servers": topic_.bootstrap_servers})

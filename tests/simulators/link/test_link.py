@@ -58,7 +58,7 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
 
 
 async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Which of a peer's numbered datagrams reach the target, and which of the answers come back."""
+    """Return which of a peer's numbered datagrams reach the target, and which answers come back."""
     profile = link_profile(LinkPlan(request_loss=0.3, answer_loss=0.3))
     async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
         transport, peer = await _open_peer(link.address)

@@ -1,4 +1,4 @@
-"""The TCP proxy: it carries, stalls and resets, and what a relay makes of it."""
+"""The TCP proxy: forwarding, stalls, resets, and a relay behind it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def server(answer: bytes, bodies: list[bytes]) -> AsyncIterator[tuple[str, int]]:
-    """Answer every HTTP request alike, and note its body."""
+    """Answers every HTTP request alike, and records its body."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

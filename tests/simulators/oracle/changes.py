@@ -1,4 +1,4 @@
-"""Find something in a run, and return the run with that changed; None where it has no such thing."""
+"""Changes of a run: each returns a changed copy, or None where the run offers no occasion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def replaced(true: Run, random: Random, **fields: object) -> Run | None:
 
 
 def altered(true: Run, row: Row, **fields: object) -> Run:
-    """Change whatever has the row's label."""
+    """Change everything with the row's label."""
 
     def changed(one: Row) -> Row:
         return one._replace(**fields) if is_labelled_as(row, one) else one  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def altered(true: Run, row: Row, **fields: object) -> Run:
 
 
 def without(true: Run, row: Row) -> Run:
-    """Take a row out, and every record that says the same."""
+    """Remove a row and every record with its fingerprint."""
     return replace(
         true,
         topic=[one for one in true.topic if one.fingerprint != row.fingerprint],
@@ -70,7 +70,7 @@ def without(true: Run, row: Row) -> Run:
 
 
 def due(true: Run) -> list[Row]:
-    """Find rows whose loss can be seen: as many events of that content were acked as there are rows."""
+    """Return rows whose loss is detectable: as many events of that content were acked as there are rows."""
     reported = reported_events(true)
     acked: Counter[tuple[object, ...]] = Counter()
     for line in true.lines:
@@ -83,7 +83,7 @@ def due(true: Run) -> list[Row]:
 
 
 def unique_labels(true: Run) -> dict[int, Row]:
-    """Find the first records, by mark, of events that say what no other says, and that have one label."""
+    """Return the first records, by mark, of events with unique contents and one label."""
     reported = reported_events(true)
     said = Counter(content(one.event) for one in reported.values())
     labels: dict[tuple[object, ...], set[object]] = defaultdict(set)
@@ -101,7 +101,7 @@ def marks_of_rows(true: Run) -> list[int]:
 
 
 def successions(true: Run) -> Iterator[tuple[Row, Row]]:
-    """Yield the first records of pairs of events of one device and epoch, sent once each and one after the other."""
+    """Yield the first records of pairs of consecutive events of one device and epoch, each sent once."""
     labels = unique_labels(true)
     requests = Counter(line.mark for line in true.lines if isinstance(line, Sent) and not line.again)
     sent: dict[int, int] = {}

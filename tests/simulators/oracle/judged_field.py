@@ -1,4 +1,4 @@
-"""A field in which everything was sent twice and acked once, and what the oracle says of it."""
+"""A field whose events were all sent twice and acked once, and helpers that judge it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = 1_763_706_000_000
 def audit(
     ledger: Iterable[Line], table: Iterable[Row], topic: Iterable[Row] | None = None, scope: Scope | None = None
 ) -> Verdict:
-    """Judge a table, and the topic where there is one; ids are texts in a table."""
+    """Judge a table, and optionally the topic; ids become text in the table."""
     with EvidenceDatabase() as evidence:
         evidence.add_ledger(ledger)
         evidence.add_rows(map(_of_table, table))
@@ -37,7 +37,7 @@ def _of_table(record: Row) -> Row:
 
 
 def _ledger() -> list[Line]:
-    """Play a field in which everything was sent twice and acked once."""
+    """Return the ledger of a field whose events were all sent twice and acked once."""
     lines: list[Line] = []
     mark = 0
     for index in range(SENSORS):
@@ -54,12 +54,12 @@ def rows_of(lines: Iterable[Line]) -> list[Row]:
 
 
 def rows(*events: Event) -> list[Row]:
-    """Label events one after the other, as one gateway does, in one partition."""
+    """Return records of events, labelled consecutively by one gateway in one partition."""
     return [row_of(event, sequence) for sequence, event in enumerate(events, start=1)]
 
 
 def row_of(event: Event, sequence: int = 1, epoch: str = "e", gateway: str = "gw1") -> Row:
-    """Return the record of an event under a label; its fingerprint is one that nobody else has."""
+    """Return the record of an event under a label, with a unique fingerprint."""
     label = (epoch, sequence, 0, sequence, f"{epoch} {sequence}", NOW)
     return Row(event.device, event.type, event.id, event.time, event.data, event.boot, *label, gateway)
 

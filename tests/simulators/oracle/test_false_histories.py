@@ -1,4 +1,4 @@
-"""Histories that cannot be true: each has one thing wrong in it, and the oracle names it."""
+"""Histories with one fault each, which the oracle names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GAP = Row("urn:oncegate:gateway:g", "gateway.gap", "x", None, {"labels": [["e", 
 
 
 class History(NamedTuple):
-    """What is said of a run."""
+    """A run with the expected fault."""
 
     fault: str
     lines: Sequence[Line]
@@ -41,7 +41,7 @@ def _label(record: Row, sequence: int, offset: int | None = None) -> Row:
 
 
 def _both(fault: str, lines: Sequence[Line], topic: Sequence[Row], scope: Scope = Scope()) -> History:  # noqa: B008
-    """Make a history whose table is as the topic is."""
+    """Return a history whose table equals the topic."""
     return History(fault, lines, topic, topic, scope)
 
 

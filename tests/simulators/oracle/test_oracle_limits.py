@@ -1,4 +1,4 @@
-"""Limits that are declared: counted by name, and no violations."""
+"""Declared limits are counted by name and are no violations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""True histories: what sensors, gateways that keep the promise, a topic and a table leave behind, by drawn choices.
+"""True histories: random runs of sensors and correct gateways, with their topic and table.
 
-The model shares nothing with the product and nothing with the oracle: a gateway labels what it does not know, forgets
-what an older copy of its card does not have, forwards in its own order and repeats the end of it; the table has each
-fingerprint once.
+The model shares no code with the product or the oracle: a gateway labels events that it does not know, loses the
+memory that an older copy of its card lacks, forwards in order and repeats the end; the table has each fingerprint once.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import NOW
 
 DEVICES = (KnownBy.ID, KnownBy.TIME, KnownBy.NEITHER, KnownBy.ID)
-"""What each device's events are known by; the last repeats its ids."""
+"""The identification of each device's events; the last device repeats its ids."""
 VALUES = 3
-"""Readings that differ: most are equal to an earlier one."""
+"""Number of different readings: most are equal to an earlier one."""
 REPEATED = 3
-"""Most records that a forwarder sends again."""
+"""Largest number of records that a forwarder sends again."""
 STEP_MILLISECONDS = 2_000
 
 
 class Verb(StrEnum):
-    """What may happen next."""
+    """The next step of a run."""
 
     REPORT = "report"
     SEND = "send"
@@ -46,7 +45,7 @@ class Verb(StrEnum):
 
 @dataclass(slots=True)
 class Under:
-    """An event whose sensor has not come to an end with it."""
+    """An event that is neither acked, refused nor given up."""
 
     mark: int
     event: Event
@@ -55,7 +54,7 @@ class Under:
 
 @dataclass(slots=True)
 class Card:
-    """What a gateway remembers: the events that it knows, and the requests that it can recognise."""
+    """The memory of a gateway: known events and recognisable requests."""
 
     known: set[object] = field(default_factory=set)
 
@@ -85,7 +84,7 @@ class Model:
             self._begin_epoch(gateway)
 
     def play(self, verb: Verb, device: int, choice: int) -> None:
-        """Make something happen where it can; the choice decides how."""
+        """Take a step where it is possible; the choice decides its details."""
         self.now += STEP_MILLISECONDS
         gateway = choice % self.gateways
         match verb:
@@ -131,7 +130,7 @@ class Model:
         self.lines.append(Reported(self.now, self.reported, event))
 
     def _send(self, device: int, choice: int, *, again: bool) -> None:
-        """Send; who hears it, and whether the sensor hears the ACK, is in the choice's bits."""
+        """Send; the bits of the choice decide which gateways receive it, and whether the sensor receives the ACK."""
         under = self.under.get(device)
         if under is None:
             return
@@ -161,7 +160,7 @@ class Model:
         self.outboxes[gateway].append(record)
 
     def _end(self, device: int, choice: int) -> None:
-        """Return up; or, where the sensor has not sent a second request and nobody heard the first, be refused."""
+        """Give the event up; or refuse it, where its only request reached no gateway."""
         under = self.under.pop(device, None)
         if under is None:
             return
@@ -171,7 +170,7 @@ class Model:
         self.lines.append(Refused(self.now, under.mark, "4.00") if refused else GivenUp(self.now, under.mark))
 
     def _forward(self, gateway: int, choice: int) -> None:
-        """Send the head of the outbox, and perhaps the end of what was sent once more."""
+        """Forward the head of the outbox, after an optional repeat of the last records."""
         count = choice // self.gateways
         outbox = self.outboxes[gateway]
         sent, self.outboxes[gateway] = outbox[:count], outbox[count:]
@@ -195,7 +194,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run leaves: ledger, topic, table, and what is known of it."""
+    """The result of a run: ledger, topic, table, and scope."""
 
     lines: list[Line]
     topic: list[Row]
@@ -210,7 +209,7 @@ _STEPS_MAX = 150
 
 @st.composite
 def true_histories(draw: st.DrawFn) -> Run:
-    """Draw a history of one gateway or two."""
+    """Draw a history of one or two gateways."""
     model = Model(gateways=draw(st.integers(1, 2)))
     random = Random(draw(st.integers(0, 1 << 32)))
     for _ in range(draw(st.integers(20, _STEPS_MAX))):

@@ -1,4 +1,4 @@
-"""A CoAP server of a few lines that answers as it is told, over real UDP."""
+"""A minimal CoAP server over UDP with scripted answers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ BAD_REQUEST = 0x80
 UNAVAILABLE = 0xA3
 
 Answer = Callable[[bytes], Sequence[bytes]]
-"""Gives the datagrams to send back for a request."""
+"""Returns the datagrams to send back for a request."""
 
 
 def acked(request: bytes, code: int = CHANGED) -> list[bytes]:
-    """Answer in the ACK (RFC 7252 section 5.2.1)."""
+    """Return a piggybacked response (RFC 7252 section 5.2.1)."""
     return [bytes((0x60 | len(token(request)), code)) + request[2:4] + token(request)]
 
 
 def separate(request: bytes) -> list[bytes]:
-    """Answer with an empty ACK and then a message of our own (RFC 7252 section 5.2.2)."""
+    """Return an empty ACK and a separate response (RFC 7252 section 5.2.2)."""
     return [
         b"\x60\x00" + request[2:4],
         bytes((0x40 | len(token(request)), CHANGED)) + b"\xab\xcd" + token(request),
@@ -40,7 +40,7 @@ class MinimalGateway(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)  # the selector's own is none by its class
+        self._transport = cast(asyncio.DatagramTransport, transport)  # the selector's transport is no subclass of it
 
     @property
     def address(self) -> tuple[str, int]:

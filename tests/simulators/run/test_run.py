@@ -1,4 +1,4 @@
-"""`oncegate-sim run` against a gateway that is already there, and `report`, as their users start them."""
+"""`oncegate-sim run` against a running gateway, and `report`, as command lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -26,15 +25,13 @@ from simulators.judge.sink import Sink
 from simulators.ledger import Acked, Begun, Ledger, Reported
 from simulators.oracle.verdict import Verdict
 from simulators.payloads import device_name, devices_of
-from simulators.report import page
-from simulators.report.observations import observe, quantiles
-from simulators.report.page import Arrivals
 from simulators.run import folder
 from simulators.run.options import RunOptions, parse
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
+from tests.simulators.written_ledger import write_ledger
 
 SECONDS_MAX = 120
 SCENARIO = """
@@ -64,7 +61,7 @@ async def _run(command: Sequence[str], interrupt_when: Path | None = None) -> tu
     )
     try:
         async with asyncio.timeout(SECONDS_MAX):
-            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file signals nobody)
+            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file sends no signal)
                 await asyncio.sleep(0.05)
             if interrupt_when is not None:
                 process.send_signal(signal.SIGINT)
@@ -187,30 +184,15 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     assert not (tmp_path / "mine" / "old").exists()
 
 
-def _ledger(tmp_path: Path) -> Path:
-    moments = iter(range(1_763_706_000_000, 1_763_706_999_000, 100))
-    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as written:
-        written.begin({"seed": 7, "scenario": {"name": "<b>", "shows": "Much."}, "targets": "here"})
-        for number in range(30):
-            mark = written.reported(Event(f"urn:dev:mac:{number % 3:016x}", id=number, data={"a": number}))
-            written.sent(mark)
-            for _ in range(number % 4):
-                written.sent(mark, again=True)
-            written.acked(mark) if number % 10 else written.given_up(mark)
-        written.happened("agent", "killed")
-        written.end()
-    return tmp_path / "ledger.jsonl"
-
-
 def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked(tmp_path: Path) -> None:
     write_table(tmp_path / "table", [])
-    verdict = judge_remote_run(_ledger(tmp_path), Sink(table=tmp_path / "table"))
+    verdict = judge_remote_run(write_ledger(tmp_path), Sink(table=tmp_path / "table"))
     assert (verdict.lost, verdict.rows) == (27, 0)
     assert "byte for byte" in str(verdict.violations[-1])
 
 
 def _played(file: Path, number: int) -> list[Row]:
-    """Write the ledger of a run in which two devices report, and return the rows that must be there."""
+    """Write the ledger of a run of two devices, and return the rows that must exist."""
     events = [Event(device_name(index, number), id=count) for count in range(3) for index in range(2)]
     with Ledger(file, lambda: 0) as written:
         written.begin({"devices": devices_of(number)})
@@ -236,7 +218,7 @@ def test_a_run_is_judged_by_its_own_devices_on_a_table_in_use(tmp_path: Path) ->
 
 
 def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
+    file = write_ledger(tmp_path)
     events = [line.event for line in ledger.read(file) if isinstance(line, Reported)]
     statements = Statements("plant.events", "plant.quarantine")
     with Postgres(tmp_path / "postgres") as server:
@@ -261,53 +243,6 @@ def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) ->
 
         with pytest.raises(PostgresError, match="does not exist"):
             judge_remote_run(file, Sink(postgres=connection, postgres_table="none"))
-
-
-def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
-    seen = observe(ledger.read(_ledger(tmp_path)))
-    assert {name: (one.events, one.acked, one.given_up) for name, one in seen.devices.items()} == {
-        f"urn:dev:mac:{number:016x}": (10, 9, 1) for number in range(3)
-    }
-    assert seen.times_sent == {1: 8, 2: 8, 3: 7, 4: 7}
-    assert sum(seen.sent.values()) == 8 + 16 + 21 + 28
-    (half, slowest) = quantiles(sum(seen.latencies.values(), start=type(seen.times_sent)()), 0.5, 1.0)
-    assert 100 <= half <= slowest <= 500
-
-
-def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
-    write_table(tmp_path / "table", [])
-    verdict = replace(judge_remote_run(file, Sink(table=tmp_path / "table")), declared={"equal-events": 2})
-    page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert "The promise was broken: 27 lost." in text
-    assert "Field test: &lt;b&gt;" in text
-    assert text.count("<svg") == 5
-    assert "equal-events: 2" in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
-    assert "@import" not in text
-    assert text.index("verdict bad") < text.index("<svg")
-
-
-def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = _ledger(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "report", str(file)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
-    assert "No table was looked at" in (tmp_path / "report.html").read_text()
-
-
-def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
-    with file.open("a") as written:
-        for values in ({"accepted_before": 169}, {"accepted": 169 + 30}):
-            written.write(json.dumps({"sample": values, "at": 1_763_706_009_000}) + "\n")
-    page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert ">30<" in text
-    assert ">199<" not in text
 
 
 def test_a_verdict_that_is_broken_names_all_that_is() -> None:

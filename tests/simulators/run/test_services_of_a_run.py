@@ -1,4 +1,4 @@
-"""The services of a run: one that ends by itself is noticed, whatever happens to it next."""
+"""The services of a run: one that ends by itself is noticed, even where a fault follows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILS_AT_ITS_END = "trap 'echo the reason; exit 3' TERM; echo runs; while :; do 
 
 
 def ended(process: Process) -> Process:
-    """Return a process in its place that has ended by itself."""
+    """Return a process of the same command that has ended by itself."""
     crashed = Process(replace(process.command, arguments=("sh", "-c", "echo the reason; exit 3")))
     crashed.start()
     assert crashed.wait(SECONDS_MAX) == 3
@@ -35,7 +35,7 @@ def ended(process: Process) -> Process:
 
 @pytest.fixture
 def services(tmp_path: Path) -> Services:
-    """Return services of which none runs, since they shall not."""
+    """Return services that are all down on purpose."""
     gateway = Gateway(tmp_path / "gateway-1", tmp_path / "agent.log", "127.0.0.1:1")
     job = Job(tmp_path / "cloud", tmp_path / "job.log", "127.0.0.1:1")
     broker = Broker(tmp_path / "kafka")

@@ -1,4 +1,4 @@
-"""A run on this machine is judged once every receipt is there, or none has come for long."""
+"""A local run is judged once every receipt has arrived, or receipts stand still."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = 40
 
 
 class SlowPath:
-    """A clock, and a gateway whose events get a receipt each in so many seconds, down to what stays without one."""
+    """A clock, and a gateway whose events get receipts at a fixed interval, except for `stays` of them."""
 
     def __init__(self, seconds_each: float, stays: int = 0) -> None:
         self.now = 0.0

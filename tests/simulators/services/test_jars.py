@@ -1,4 +1,4 @@
-"""Jars come from the lock, are checked, and are fetched once."""
+"""Jars are pinned by the lock file, verified, and downloaded once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JAR = Jar(COORDINATES, hashlib.sha256(GOOD).hexdigest())
 
 
 class Shelf:
-    """Fetch from memory, and count how often."""
+    """Provides jars from memory, and counts the downloads."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

@@ -1,4 +1,4 @@
-"""A child process is waited for, ended, and never outlives whoever started it."""
+"""A child process can be awaited and ended, and never outlives its parent."""
 
 from __future__ import annotations
 

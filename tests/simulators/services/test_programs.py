@@ -1,4 +1,4 @@
-"""The programs of others: found, or named with the command that installs them."""
+"""External programs are found, or reported with the command that installs them."""
 
 import pytest
 

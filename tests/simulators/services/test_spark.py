@@ -1,4 +1,4 @@
-"""A job runs through spark-submit with our own packages and jars, and SIGKILL leaves nothing of it."""
+"""A job runs through spark-submit with the project's packages and jars, and SIGKILL ends all of it."""
 
 from __future__ import annotations
 
