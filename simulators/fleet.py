@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
 from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
@@ -30,6 +30,8 @@ _COAP: dict[SensorKind, type[Reporter] | type[StoreAndForwardSensor] | type[NonC
     SensorKind.STORE_AND_FORWARD: StoreAndForwardSensor,
     SensorKind.NON_CONFIRMABLE: NonConfirmableSensor,
 }
+Run = Callable[[], Coroutine[None, None, None]]
+"""Runs one sensor to its end."""
 
 
 class FleetError(Exception):
@@ -44,30 +46,30 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
         raise FleetError(f"{sockets + relayed:,} devices: one run has addresses for {SENSORS_MAX:,}")
     allow_files(sockets)
     index = 0
-    lives: list[Callable[[], Awaitable[None]]] = []
+    runs: list[Run] = []
     opened: list[CoapSensor] = []
     try:
         for number, plan in enumerate(plans):
             if plan.sort is SensorKind.ZIGBEE:
-                lives.append(ZigbeeNetwork(field, plan, number).live)
+                runs.append(ZigbeeNetwork(field, plan, number).run)
                 continue
             if plan.sort is SensorKind.ZIGBEE2MQTT:
-                lives.append(Zigbee2MqttObserver(field, plan, number).live)
+                runs.append(Zigbee2MqttObserver(field, plan, number).run)
                 continue
             for place in range(plan.sensors):
                 if plan.sort is SensorKind.HTTP:
-                    lives.append(_relay(field, plan, index, place))
+                    runs.append(_relay(field, plan, index, place))
                     index += RELAYED
                 else:
                     sensor = _coap_sensor(field, plan, index, place)
                     opened.append(sensor)
                     await _open(sensor, field, index)
-                    lives.append(_life(sensor, field, index))
+                    runs.append(_run(sensor, field, index))
                     index += 1
         field.start()
         async with asyncio.TaskGroup() as tasks:
-            for number, live in enumerate(lives):
-                tasks.create_task(_awaited(live), name=f"sensor {number}")
+            for number, run in enumerate(runs):
+                tasks.create_task(run(), name=f"sensor {number}")
     finally:
         for sensor in opened:
             sensor.endpoint.close()
@@ -88,10 +90,10 @@ def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapS
     return _COAP[plan.sort](field, _generator(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
 
 
-def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Callable[[], Awaitable[None]]:
+def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
     generators = [_generator(field, plan, index + of, place) for of in range(RELAYED)]
     relay = Relay(field, generators, plan, field.random(f"sensor {index} waits"))
-    return lambda: relay.live(field.random(f"sensor {index} moments"))
+    return lambda: relay.run(field.random(f"sensor {index} moments"))
 
 
 def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> PayloadGenerator:
@@ -111,9 +113,5 @@ async def _open(sensor: CoapSensor, field: Field, index: int) -> None:
     field.targets.register_peer(await sensor.endpoint.open(field.targets.coap), index)
 
 
-def _life(sensor: CoapSensor, field: Field, index: int) -> Callable[[], Awaitable[None]]:
-    return lambda: sensor.live(field.random(f"sensor {index} moments"))
-
-
-async def _awaited(live: Callable[[], Awaitable[None]]) -> None:
-    await live()
+def _run(sensor: CoapSensor, field: Field, index: int) -> Run:
+    return lambda: sensor.run(field.random(f"sensor {index} moments"))

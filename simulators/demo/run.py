@@ -41,7 +41,7 @@ from simulators.run.services import Overrides, Services, started
 from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.sensors.field import Field
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults
 async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
     while True:
         display.load(ledger.counts, events_min)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _equal_readings(lines: Iterable[Line]) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 WAIT_SECONDS_MAX = 900.0
 """A longer backlog can be judged later, by `oncegate-sim judge`."""
 
@@ -36,7 +36,7 @@ async def stands_still(
     while (now := clock.now()) - moved < seconds:
         if is_stopped() or now - begin >= WAIT_SECONDS_MAX:
             return False
-        await clock.sleep(min(LOOK_SECONDS, seconds))
+        await clock.sleep(min(POLL_SECONDS, seconds))
         if (counted := await count()) != latest:
             latest, moved = counted, clock.now()
     return True

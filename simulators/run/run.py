@@ -32,7 +32,7 @@ from simulators.run.play import Stop
 from simulators.run.services import Services, started
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
         while not task.done():
             if (dead := services.dead()) is not None:
                 raise RunError(dead)
-            await asyncio.wait((task,), timeout=LOOK_SECONDS)
+            await asyncio.wait((task,), timeout=POLL_SECONDS)
         return task.result()
     finally:
         task.cancel()

@@ -13,7 +13,7 @@ from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Stop
 from simulators.run.services import Services
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 STANDSTILL_SECONDS_MAX = 180.0
 """Without a receipt for this long, the outstanding ones count as missing: many batches of a slow machine."""
 INTERRUPTED_SECONDS_MAX = 20.0
@@ -48,7 +48,7 @@ async def wait_for_receipts(
         limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.asked.is_set() else STANDSTILL_SECONDS_MAX
         if outbox == 0 or clock.now() - moved > limit:
             return statuses
-        await clock.sleep(LOOK_SECONDS)
+        await clock.sleep(POLL_SECONDS)
 
 
 async def wait_for_table(services: Services, display: Display, clock: Clock = REAL_CLOCK) -> None:
@@ -60,4 +60,4 @@ async def wait_for_table(services: Services, display: Display, clock: Clock = RE
             latest, moved = left, clock.now()
         if clock.now() - moved > STANDSTILL_SECONDS_MAX:
             return
-        await clock.sleep(LOOK_SECONDS)
+        await clock.sleep(POLL_SECONDS)

@@ -10,7 +10,7 @@ from random import Random
 from simulators.ledger import Ledger
 from simulators.sensors.endpoint import Timing
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How often an idle sensor checks whether the run is over."""
 
 
@@ -75,7 +75,7 @@ class Field:
         moment = random.uniform(0.0, every_seconds)
         while not self.is_over(moment):
             if (seconds := self.begin + moment - loop.time()) > 0:
-                await asyncio.sleep(min(seconds, LOOK_SECONDS))
+                await asyncio.sleep(min(seconds, POLL_SECONDS))
                 continue
             yield moment
             moment += random.expovariate(1.0 / every_seconds)

@@ -21,7 +21,7 @@ class NonConfirmableSensor:
         self._field = field
         self._plan = plan
 
-    async def live(self, schedule: Random) -> None:
+    async def run(self, schedule: Random) -> None:
         """Report until the run is over."""
         ledger = self._field.ledger
         async for moment in self._field.moments(schedule, self._plan.every_seconds):

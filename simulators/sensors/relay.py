@@ -36,7 +36,7 @@ class Relay:
         self._random = random
         self._queue: deque[tuple[int, Event]] = deque()
 
-    async def live(self, schedule: Random) -> None:
+    async def run(self, schedule: Random) -> None:
         """Collect and post until the run is over and the queue is empty or given up."""
         turn = 0
         async for moment in self._field.moments(schedule, self._plan.every_seconds):

@@ -32,7 +32,7 @@ class Reporter:
         self._plan = plan
         self._random = random
 
-    async def live(self, schedule: Random) -> None:
+    async def run(self, schedule: Random) -> None:
         """Report until the run is over."""
         boot = 0
         async for moment in self._field.moments(schedule, self._plan.every_seconds):

@@ -30,7 +30,7 @@ class StoreAndForwardSensor:
         self._ended = False
         self._requests = 0
 
-    async def live(self, schedule: Random) -> None:
+    async def run(self, schedule: Random) -> None:
         """Measure and send concurrently until the run is over and the queue is empty."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._measure(schedule))

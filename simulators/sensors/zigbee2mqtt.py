@@ -34,7 +34,7 @@ class Zigbee2MqttObserver:
         self._client.on_subscribe = lambda *_: self._in_loop(self._subscribed.set)
         self._client.on_message = lambda _client, _data, message: self._in_loop(self._receive, message)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Trigger reports until the run is over and all of them have been received."""
         source = self._field.targets.zigbee2mqtt
         assert source is not None

@@ -84,7 +84,7 @@ class ZigbeeNetwork:
         self._client.on_connect = lambda *_: self._in_loop(self._connected.set)
         self._client.on_publish = self._on_publish
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Publish until the run is over and the broker has everything."""
         assert self._field.targets.mqtt is not None
         self._client.connect_async(*self._field.targets.mqtt)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulators.services.error import ServiceError
-from simulators.services.install import cache
+from simulators.services.install import npm
 from simulators.services.process import Command, Process
 from simulators.services.service import ProcessService
 
@@ -20,44 +16,15 @@ VERSION = "2.14.1"
 NODE_VERSION = "22.23.3"
 """Zigbee2MQTT needs 22.2 or newer; npm installs this one."""
 START_SECONDS_MAX = 90.0
-INSTALL_SECONDS_MAX = 600
 FIRST_TEMPERATURE = 10.0
 _PRELOADED = Path(__file__).with_suffix(".js")
 _FIRST_ADDRESS = 0x1234
 _FIRST_IEEE_ADDRESS = 0x00158D0001234567
 
 
-def npm() -> str | None:
-    """Return npm's path; `make setup` does not install it, since Debian's package brings 500 others."""
-    return shutil.which("npm")
-
-
 def ieee_address(device: int) -> str:
     """Return the IEEE address of the n-th device, as Zigbee2MQTT writes it."""
     return f"0x{_FIRST_IEEE_ADDRESS + device:016x}"
-
-
-def install() -> Path:
-    """Return the folder of the node modules, which npm installs once."""
-    folder = cache.folder() / f"zigbee2mqtt-{VERSION}"
-    if folder.exists():
-        return folder / "node_modules"
-    program = npm()
-    if program is None:
-        raise ServiceError("no npm, which fetches Zigbee2MQTT; run: sudo apt-get install npm")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
-        fetched = Path(name) / "fetched"
-        fetched.mkdir()
-        command = [program, "install", "--no-audit", "--no-fund", "--prefix", str(fetched)]
-        packages = [f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"]
-        done = subprocess.run(
-            [*command, *packages], capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX
-        )
-        if done.returncode != 0:
-            raise ServiceError(f"zigbee2mqtt: npm install ended with status {done.returncode}\n{done.stderr}")
-        fetched.rename(folder)
-    return folder / "node_modules"
 
 
 class Zigbee2Mqtt(ProcessService):
@@ -77,7 +44,7 @@ class Zigbee2Mqtt(ProcessService):
         self._port = port
         self._devices = devices
         self._settings = settings or {}
-        modules = install()
+        modules = npm.install(f"zigbee2mqtt-{VERSION}", (f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"))
         environment = {
             "GIT_DIR": str(self._folder / "none"),  # inside a Git checkout it would rebuild itself
             "ZIGBEE2MQTT_DATA": str(self._folder),

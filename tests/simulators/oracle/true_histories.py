@@ -44,7 +44,7 @@ class Verb(StrEnum):
 
 
 @dataclass(slots=True)
-class Under:
+class PendingEvent:
     """An event that is neither acked, refused nor given up."""
 
     mark: int
@@ -66,7 +66,7 @@ class Model:
     gateways: int
     lines: list[Line] = field(default_factory=list)
     topic: list[Row] = field(default_factory=list)
-    under: dict[int, Under] = field(default_factory=dict)
+    pending: dict[int, PendingEvent] = field(default_factory=dict)
     reported: int = 0
     now: int = NOW
     epochs: int = 0
@@ -105,7 +105,7 @@ class Model:
 
     def finish(self) -> list[Row]:
         """End sensors and forwarders, and return the table."""
-        for device in list(self.under):
+        for device in list(self.pending):
             self._end(device, 1)
         for gateway in range(self.gateways):
             self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
@@ -115,7 +115,7 @@ class Model:
         return list(rows.values())
 
     def _report(self, device: int, choice: int) -> None:
-        if device in self.under:
+        if device in self.pending:
             return
         self.reported += 1
         kind = DEVICES[device]
@@ -126,28 +126,28 @@ class Model:
             time=self.now if kind is KnownBy.TIME else None,
             data={"t": choice % VALUES, **({"n": self.reported} if device == len(DEVICES) - 1 else {})},
         )
-        self.under[device] = Under(self.reported, event)
+        self.pending[device] = PendingEvent(self.reported, event)
         self.lines.append(Reported(self.now, self.reported, event))
 
     def _send(self, device: int, choice: int, *, again: bool) -> None:
         """Send; the bits of the choice decide which gateways receive it, and whether the sensor receives the ACK."""
-        under = self.under.get(device)
-        if under is None:
+        pending = self.pending.get(device)
+        if pending is None:
             return
-        again = again and under.requests > 0
-        under.requests += not again
-        self.lines.append(Sent(self.now, under.mark, again))
+        again = again and pending.requests > 0
+        pending.requests += not again
+        self.lines.append(Sent(self.now, pending.mark, again))
         heard = [gateway for gateway in range(self.gateways) if choice >> (gateway + 1) & 1]
         for gateway in heard:
-            self._receive(gateway, under)
+            self._receive(gateway, pending)
         if heard and choice & 1:
-            self.lines.append(Acked(self.now, under.mark))
-            del self.under[device]
+            self.lines.append(Acked(self.now, pending.mark))
+            del self.pending[device]
 
-    def _receive(self, gateway: int, under: Under) -> None:
-        event = under.event
+    def _receive(self, gateway: int, pending: PendingEvent) -> None:
+        event = pending.event
         is_neither = identified_by(event) is KnownBy.NEITHER
-        identity: object = (under.mark, under.requests) if is_neither else repr(event)
+        identity: object = (pending.mark, pending.requests) if is_neither else repr(event)
         known = self.cards[gateway].known
         if identity in known:
             return
@@ -161,13 +161,13 @@ class Model:
 
     def _end(self, device: int, choice: int) -> None:
         """Give the event up; or refuse it, where its only request reached no gateway."""
-        under = self.under.pop(device, None)
-        if under is None:
+        pending = self.pending.pop(device, None)
+        if pending is None:
             return
         forwarded = [*self.topic, *(record for outbox in self.outboxes for record in outbox)]
-        unheard = all(record.data != under.event.data or record.id != under.event.id for record in forwarded)
-        refused = unheard and under.requests == 1 and choice % 2 == 0
-        self.lines.append(Refused(self.now, under.mark, "4.00") if refused else GivenUp(self.now, under.mark))
+        unheard = all(record.data != pending.event.data or record.id != pending.event.id for record in forwarded)
+        refused = unheard and pending.requests == 1 and choice % 2 == 0
+        self.lines.append(Refused(self.now, pending.mark, "4.00") if refused else GivenUp(self.now, pending.mark))
 
     def _forward(self, gateway: int, choice: int) -> None:
         """Forward the head of the outbox, after an optional repeat of the last records."""
