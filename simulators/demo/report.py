@@ -92,7 +92,7 @@ def _violations(evidence: DemoResult) -> str:
     if not violations:
         return ""
     items = "".join(f"<li>{escape(str(violation))}</li>" for violation in violations)
-    return f"<section><h2>What went wrong</h2><ul>{items}</ul></section>"
+    return f"<section><h2>Violations</h2><ul>{items}</ul></section>"
 
 
 def _second(line: Timeline, moment: str) -> float:

@@ -112,7 +112,7 @@ def _declared(verdict: Verdict) -> str:
     entries = "".join(
         f"<dt>{limit}: {count:,}</dt><dd>{escape(DECLARED[limit])}</dd>" for limit, count in known.items()
     )
-    return f"<section><h2>Declared limits that showed</h2><dl>{entries}</dl></section>"
+    return f"<section><h2>Declared limits that occurred</h2><dl>{entries}</dl></section>"
 
 
 def _violations(verdict: Verdict) -> str:
@@ -123,7 +123,7 @@ def _violations(verdict: Verdict) -> str:
         head, *history = str(violation).split("\n")
         lines = escape("\n".join(history))
         entries.append(f'<details><summary class="bad">{escape(head)}</summary><pre>{lines}</pre></details>')
-    return f"<section><h2>What went wrong, and its whole history</h2>{''.join(entries)}</section>"
+    return f"<section><h2>Violations with their histories</h2>{''.join(entries)}</section>"
 
 
 def _faults(seen: Observations) -> str:
@@ -136,7 +136,7 @@ def _faults(seen: Observations) -> str:
         f"<td>{escape(fault.what)}</td></tr>"
         for fault in seen.faults
     )
-    head = '<tr><th class="number">no.</th><th class="number">at</th><th>part</th><th>what happened</th></tr>'
+    head = '<tr><th class="number">no.</th><th class="number">at</th><th>service</th><th>event</th></tr>'
     table = f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
     return f"<section><h2>Faults</h2><p>The charts mark them by these numbers.</p>{table}</section>"
 
