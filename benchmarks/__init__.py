@@ -1,1 +1,1 @@
-"""Side-by-side measurements: what a user would pick instead, the physical limit, and us, in one run on one machine."""
+"""Benchmarks that measure this product, its alternatives and the physical limit in one run on one machine."""

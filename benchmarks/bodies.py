@@ -1,4 +1,4 @@
-"""Bodies made to be slow: each as large as one delivery may be, and each aimed at one step of the decoding."""
+"""Request bodies that are slow to decode: each of the largest allowed size, and aimed at one step of decoding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 BODY_BYTES = 1 << 16
 EVENTS = 1024
-"""In one body, the most that it may hold."""
+"""Largest number of events in one body."""
 _MARKS = "\u0323\u0300"
-"""Two combining marks in the order that NFC has to exchange."""
+"""Two combining marks in an order that NFC changes."""
 
 
 def nasty_bodies(size: int = BODY_BYTES) -> Mapping[str, bytes]:
-    """Return the bodies by what they are, none of them longer than `size`."""
+    """Return the bodies by name, none of them longer than `size` bytes."""
     bodies = {**_cbor(size), **_json(size), **_marks(size), **_senml(size), **_events(size)}
     return {name: body[:size] for name, body in bodies.items()}
 
@@ -86,7 +86,7 @@ def _marks(size: int) -> Mapping[str, bytes]:
 
 
 def _senml(size: int) -> Mapping[str, bytes]:
-    """Return packs whose records bring a long base name again and again."""
+    """Return packs whose records repeat a long base name."""
     half = size // 2
     times = range(min(EVENTS - 1, (half - 64) // 17))
     wrong, right = (",".join(f'{{"{field}":5,"t":{number}}}' for number in times) for field in ("vb", "v"))
@@ -108,7 +108,7 @@ def _senml(size: int) -> Mapping[str, bytes]:
 
 
 def _events(size: int) -> Mapping[str, bytes]:
-    """Return bodies of many events, right and wrong."""
+    """Return bodies of many valid and invalid events."""
     count = min(EVENTS, (size - 2) // 12)
     return {
         "events": b"[" + b",".join(b'{"id":%d}' % number for number in range(count)) + b"]",

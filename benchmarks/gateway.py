@@ -1,7 +1,7 @@
-"""Measure what the agent costs a gateway that waits: size, start, memory, CPU, and what it writes.
+"""Measure the agent's cost on an idle gateway: size, start, memory, CPU, and written bytes.
 
-The agent is installed as the package installs it, with every way in enabled, a real MQTT broker and a real Kafka, which
-then is taken away: first with nothing to send, then with an event that waits for it.
+The agent is installed as the package installs it, with every input enabled, a real MQTT broker and a real Kafka, which
+is then stopped: first with nothing to send, then with a waiting event.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ CPU_PERCENT_MAX = 0.5
 READY_SECONDS_MAX = 1.5
 STARTS = 7
 SETTLE_SECONDS = 20.0
-"""After the start: the connections are made, and garbage of the start is gone."""
+"""After the start: connections are established, and garbage of the start is collected."""
 _SCHEDULED = 2
 """The kernel's CPUCLOCK_SCHED."""
 
 
 def main() -> None:
-    """Run everything, print the table, and keep it as docs/benchmarks/gateway.json."""
+    """Run all measurements, print the table, and write docs/benchmarks/gateway.json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of being idle, thrice (default: 60)")
     parser.add_argument("--quick", action="store_true", help="20 s of being idle; nothing is kept")
@@ -66,14 +66,14 @@ def main() -> None:
 
 
 def install(folder: Path) -> Path:
-    """Install the agent as the package does, and give its program."""
+    """Install the agent as the package does, and return its program."""
     subprocess.run([ROOT / "packaging" / "environment.sh", folder, folder], check=True)
     subprocess.run([folder / "bin" / "python3", "-m", "compileall", "-q", folder / "lib"], check=True)
     return folder / "bin" / "oncegate"
 
 
 def configure(folder: Path, bootstrap_servers: str, mqtt_port: int) -> Path:
-    """Write a configuration in which everything is enabled."""
+    """Write a configuration with every input enabled."""
     file = folder / "oncegate.toml"
     file.write_text(
         f'[gateway]\nid = "bench"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "[::1]:0"\n'
@@ -84,7 +84,7 @@ def configure(folder: Path, bootstrap_servers: str, mqtt_port: int) -> Path:
 
 
 def start(program: Path, file: Path, folder: Path) -> float:
-    """Start the agent and stop it; give the seconds until it said that it is ready."""
+    """Start and stop the agent; return the seconds until it was ready."""
     began = time.monotonic()
     with ready(program, file, folder):
         return time.monotonic() - began
@@ -92,7 +92,7 @@ def start(program: Path, file: Path, folder: Path) -> float:
 
 @contextmanager
 def ready(program: Path, file: Path, folder: Path) -> Iterator[Process]:
-    """Run the agent, watched as by systemd; the block begins when it is ready."""
+    """Run the agent with systemd's watchdog; the block begins when it is ready."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         path = folder / "notify"
         path.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ def ready(program: Path, file: Path, folder: Path) -> Iterator[Process]:
 
 
 def idle(process: Process, seconds: float) -> Iterator[Figure]:
-    """Leave the agent alone, and tell what it has used meanwhile."""
+    """Measure an idle agent."""
     process.wait_for_log("kafka=reachable")
     process.wait_for_log("mqtt=connected")
     time.sleep(SETTLE_SECONDS)
@@ -121,7 +121,7 @@ def idle(process: Process, seconds: float) -> Iterator[Figure]:
 
 
 def away(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
-    """Take Kafka away, and tell what that costs."""
+    """Stop Kafka and measure the cost."""
     broker.kill()
     time.sleep(SETTLE_SECONDS)
     yield cpu("CPU, idle, Kafka has gone", process, seconds)
@@ -129,12 +129,12 @@ def away(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
     event = Request(f"http://{place}/api/v1/events", b'{"device":"urn:a","id":1}', {"Content-Type": "application/json"})
     with urlopen(event, timeout=60):
         process.wait_for_log("kafka=unreachable")
-    time.sleep(SETTLE_SECONDS * 2)  # the producer gives the event up after half a minute, and is let go
+    time.sleep(SETTLE_SECONDS * 2)  # after half a minute the producer gives the event up and is discarded
     yield cpu("CPU, Kafka away and an event waiting", process, seconds)
 
 
 def cpu(name: str, process: Process, seconds: float) -> Figure:
-    """Leave the agent alone, and tell how much CPU it takes meanwhile."""
+    """Measure the CPU share of an idle agent."""
     used, began = cpu_seconds(process.pid), time.monotonic()
     time.sleep(seconds)
     passed = time.monotonic() - began
@@ -142,25 +142,25 @@ def cpu(name: str, process: Process, seconds: float) -> Figure:
 
 
 def at_most(name: str, value: float, unit: str, bound: float, details: dict[str, object] | None = None) -> Figure:
-    """Give a figure that shall not be above a bound."""
+    """Return a figure with an upper bound as its goal."""
     return Figure(name, value, unit, f"<= {bound:g}", value <= bound, details or {})
 
 
 def resident(pid: int) -> float:
-    """Give the resident memory in MB, that of shared libraries included."""
+    """Return the resident memory in MB, including shared libraries."""
     return _field(pid, "status", "VmRSS:") * 1024 / 1e6
 
 
 def written_bytes(pid: int) -> float:
-    """Give what the process has had written to disks."""
+    """Return the bytes that the process has caused to be written to disks."""
     return _field(pid, "io", "write_bytes:")
 
 
 def cpu_seconds(pid: int) -> float:
-    """Give the CPU time of all threads, ended ones and the kernel's work for them included.
+    """Return the CPU time of all threads in seconds, including ended ones and the kernel's work for them.
 
-    By the process's own clock (clock_getcpuclockid(3)), which runs while a thread does. The ticks of /proc/PID/stat are
-    taken by sampling, and a thread that timers wake is most often seen just then.
+    It uses the process's CPU clock (clock_getcpuclockid(3)). The ticks of /proc/PID/stat are sampled, which
+    overestimates threads that are woken by timers.
     """
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 

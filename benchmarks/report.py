@@ -1,4 +1,4 @@
-"""What every benchmark leaves behind: a table for people, JSON for later, and the machine it ran on."""
+"""The output of a benchmark: a table, and JSON with a description of the machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
-"""Where the results are kept, one JSON file for each benchmark."""
+"""The folder of the results, one JSON file per benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure: what, how much, in which unit, against which goal (text, empty where there is none)."""
+    """A measured figure: name, value, unit, and goal (text, empty without one)."""
 
     name: str
     value: float
@@ -31,7 +31,7 @@ class Figure:
 
 
 def machine() -> dict[str, object]:
-    """Give what a reader must know of the machine."""
+    """Return a description of the machine."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next(
         (line.split(":", 1)[1].strip() for line in lines if "model name" in line),
@@ -57,16 +57,16 @@ def show(name: str, figures: Sequence[Figure]) -> None:
 
 
 def keep(name: str, figures: Sequence[Figure], **settings: object) -> Path:
-    """Print the figures as a table, keep them as `docs/benchmarks/<name>.json`, and give that file."""
+    """Print the figures as a table, write them to `docs/benchmarks/<name>.json`, and return that file."""
     show(name, figures)
     kept = {"benchmark": name, **_run(settings), "figures": [asdict(figure) for figure in figures]}
     return _write(name, kept)
 
 
 def merge(name: str, figures: Sequence[Figure], **settings: object) -> Path:
-    """Print the figures as a table, and keep them among those of earlier runs, in place of their own names' ones.
+    """Print the figures as a table, and merge them into those of earlier runs, replacing figures of the same name.
 
-    Each such run has its entry under `later`: when it was, on which machine, and which figures are still its own.
+    Each such run has an entry under `later`: its time, its machine, and the figures that are still from it.
     """
     file = FOLDER / f"{name}.json"
     if not file.exists():

@@ -1,9 +1,9 @@
-"""How much field fits into one process, and how fast a ledger is checked.
+"""How many sensors one process can run, and how fast a ledger is checked.
 
     python -m benchmarks.simulators [--seconds N] [--events N]
 
-The gateway of the first figure is a loop that acks whatever comes: it is the sensors that are measured. The checked
-ledger and its rows are made by the sensors' own voices; beside the oracle stands what reading them alone costs.
+The gateway of the first figure is a loop that acks everything, so that only the sensors are measured. The checked
+ledger and its rows come from the sensors' payload generators; the cost of only reading them is measured, too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from benchmarks.report import Figure, keep
 from contract.event import Event
 from simulators import fleet, ledger
 from simulators.evidence import delta
-from simulators.ledger import Ledger, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Ledger, Reported
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
-from simulators.payloads import Voice, nature
-from simulators.scenario import FleetPlan, Sort
+from simulators.payloads import PayloadGenerator, device_profile
+from simulators.scenario import FleetPlan, SensorKind
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Ways
+from simulators.sensors.field import Field, Targets
 
 SENSORS = 10_000
 EVENTS_PER_SECOND = 5_000.0
@@ -47,7 +47,7 @@ ROWS_OF_A_FILE = 100_000
 
 
 def main() -> None:
-    """Measure, print and keep the figures."""
+    """Measure the figures, print them, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulators", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="how long the sensors report (%(default)s)")
     parser.add_argument("--events", type=int, default=1_000_000, help="of the ledger that is checked (%(default)s)")
@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def _in_own_process(measure: Callable[..., list[Figure]], *arguments: object) -> list[Figure]:
-    """Measure in a fresh process, whose memory and processor time are the measurement's alone."""
+    """Measure in a fresh process, whose memory and CPU time belong to the measurement alone."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, *arguments).result()
 
 
 def _play(seconds: float) -> list[Figure]:
-    """Play the sensors against the loop that acks."""
+    """Run the sensors against a loop that acks everything."""
     with _acking() as address, tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ledger.jsonl"
         with Ledger(file, lambda: time.time_ns() // 1_000_000) as written:
@@ -94,10 +94,15 @@ def _play(seconds: float) -> list[Figure]:
 
 
 async def _report(written: Ledger, address: tuple[str, int], seconds: float) -> float:
-    """Let the sensors report, and give how long they did."""
-    plan = FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
+    """Run the sensors, and return how long they reported, in seconds."""
+    plan = FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND)
     field = Field(
-        written, 7, Ways(coap=address), Timing(), lambda moment: moment >= seconds, lambda: time.time_ns() // 1_000_000
+        written,
+        7,
+        Targets(coap=address),
+        Timing(),
+        lambda moment: moment >= seconds,
+        lambda: time.time_ns() // 1_000_000,
     )
     await fleet.play([plan], field)
     return asyncio.get_running_loop().time() - field.begin
@@ -126,16 +131,16 @@ def _ack_all(receiving: socket.socket) -> None:
 
 
 def _check(folder: str) -> list[Figure]:
-    """Let the oracle judge a ledger by its table."""
+    """Judge a ledger by its table."""
     file = Path(folder) / "ledger.jsonl"
     began = time.monotonic()
-    events = sum(isinstance(line, Told) for line in ledger.read(file))
+    events = sum(isinstance(line, Reported) for line in ledger.read(file))
     reading = time.monotonic() - began
     began = time.monotonic()
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger.read(file))
-        casebook.add_rows(delta.read(Path(folder) / "table"))
-        verdict = judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger.read(file))
+        evidence.add_rows(delta.read(Path(folder) / "table"))
+        verdict = judge(evidence)
     checking = time.monotonic() - began
     if not verdict.kept or verdict.events != events or verdict.rows != events:
         raise RuntimeError(f"the oracle is wrong about a ledger that is right: {verdict}")
@@ -160,11 +165,11 @@ def _check(folder: str) -> list[Figure]:
 
 
 def _make(folder: str, events: int) -> list[Figure]:
-    """Write the ledger, and the table that a right gateway would make of it."""
+    """Write a ledger and the correct table for it."""
     _write_ledger(Path(folder) / "ledger.jsonl", events)
-    told = (line.event for line in ledger.read(Path(folder) / "ledger.jsonl") if isinstance(line, Told))
+    reported = (line.event for line in ledger.read(Path(folder) / "ledger.jsonl") if isinstance(line, Reported))
     numbers = count(1)
-    while batch := list(islice(told, ROWS_OF_A_FILE)):
+    while batch := list(islice(reported, ROWS_OF_A_FILE)):
         write_deltalake(Path(folder) / "table", _columns(batch, [next(numbers) for _ in batch]), mode="append")
     return []
 
@@ -193,10 +198,10 @@ def _columns(events: Sequence[Event], numbers: Sequence[int]) -> Table:
 
 
 def _write_ledger(file: Path, events: int) -> None:
-    voices = [Voice(nature(index), Random(index)) for index in range(1_000)]
+    generators = [PayloadGenerator(device_profile(index), Random(index)) for index in range(1_000)]
     with Ledger(file, lambda: time.time_ns() // 1_000_000) as written:
         for number in range(events):
-            mark = written.tell(voices[number % len(voices)].next_event(1_763_706_000_000 + number))
+            mark = written.reported(generators[number % len(generators)].next_event(1_763_706_000_000 + number))
             written.sent(mark)
             if number % 3 == 0:
                 written.sent(mark, again=True)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.store`: what the event store writes, holds in memory, and gives back to Kafka."""
+"""`python -m benchmarks.store`: the event store's writes, memory, start, and drain to Kafka."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks import report, store_drain, store_start, store_telegraf, store_w
 from benchmarks.report import Figure
 from benchmarks.store_fill import events, fill
 from benchmarks.store_writes import Written
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 CARD_BYTES = 32e9
 CYCLES = 1_000
 AMPLIFICATION = 4
-"""Assumed of a card: each cell takes 1,000 writes, and the card itself writes four times what it is given."""
+"""Assumptions about a card: 1,000 writes per cell, and a write amplification of four."""
 YEAR_SECONDS = 365.25 * 86_400
 RATES = (1, 5, 50)
 SIZES = (1, 10, 100)
@@ -33,12 +33,12 @@ SINGLES = 500
 """Events in commits of 100, enough to seal a segment; and commits of 1 and of 10, enough for rounds of the log."""
 MEGABYTE = 1e6
 AGAINST_TELEGRAF = 2.96
-"""What the drain's goal came from: 50,000/s where Telegraf's disk buffer reached 16,900/s."""
+"""The origin of the drain's goal: 50,000/s where Telegraf's disk buffer reached 16,900/s."""
 
 
 @dataclass(slots=True)
-class Bench:
-    """One run: its sizes, where its stores lie, and what it has found."""
+class StoreBench:
+    """One run: its sizes, the folder of its stores, and its figures."""
 
     folder: Path
     remembered: int
@@ -53,12 +53,12 @@ class Bench:
     def add(
         self, name: str, value: float, unit: str, goal: str = "", reached: bool | None = None, **details: object
     ) -> None:
-        """Note a figure."""
+        """Add a figure."""
         self.figures.append(Figure(name, value, unit, goal, reached, details))
 
     @contextmanager
     def store(self, name: str, remembered: int, waiting: int) -> Iterator[Path]:
-        """Make a store for a while; it may take gigabytes."""
+        """Create a temporary store, which may take gigabytes."""
         folder = self.folder / name
         self.say(f"filling a store: {remembered:,} fingerprints, {waiting:,} events waiting")
         fill(folder, remembered, waiting)
@@ -68,24 +68,24 @@ class Bench:
             shutil.rmtree(folder)
 
     def source(self) -> int:
-        """Give a seed whose events nobody has had."""
+        """Return a seed for new events."""
         self.seed += 1
         return self.seed
 
     def say(self, text: str) -> None:
-        """Tell what goes on."""
+        """Print the progress."""
         Console(stderr=True).print(f"bench-store: {text}")
 
 
-def written(bench: Bench, folder: Path, size: int) -> Written:
-    """Measure bytes for each event in commits of a size: in those of 100, long enough to seal a segment."""
+def written(bench: StoreBench, folder: Path, size: int) -> Written:
+    """Measure bytes per event for one commit size; commits of 100 run long enough to seal a segment."""
     deliveries = max(min(bench.remembered, LONG) // size, SINGLES) if size == SIZES[-1] else SINGLES
     bench.say(f"writing {deliveries * size:,} events in commits of {size}")
     return asyncio.run(store_writes.bytes_per_event(folder, events(bench.source()), size, deliveries))
 
 
-def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> None:
-    """Note what is written, and how long a card lives by it."""
+def writes(bench: StoreBench, few: dict[int, Written], many: dict[int, Written]) -> None:
+    """Measure the written bytes, and the resulting life of a card."""
     for size in SIZES:
         for count, found in ((bench.remembered, few[size]), (10 * bench.remembered, many[size])):
             goal = "≤ 500" if size == SIZES[-1] else ""
@@ -102,8 +102,8 @@ def writes(bench: Bench, few: dict[int, Written], many: dict[int, Written]) -> N
             bench.add(f"life of a 32 GB card at {rate} events/s, {size} per commit{wait}", years, "years")
 
 
-def speed(bench: Bench) -> None:
-    """Note durable events a second."""
+def speed(bench: StoreBench) -> None:
+    """Measure durable events per second."""
     bench.say("durable events a second, and raw append with fdatasync by turns")
     (bench.folder / "speed").mkdir()
     source = events(bench.source())
@@ -115,8 +115,8 @@ def speed(bench: Bench) -> None:
     bench.add("the store's share of raw append", share, "", "≥ 0.3", share >= 0.3)
 
 
-def starts(bench: Bench, folder: Path, remembered: int) -> None:
-    """Note a start, and what memory the fingerprints take: beyond a start on an empty store."""
+def starts(bench: StoreBench, folder: Path, remembered: int) -> None:
+    """Measure a start, and the memory of the fingerprints beyond a start on an empty store."""
     bench.say("starting on it in a process of its own")
     empty = bench.folder / "nothing"
     base = store_start.measure(empty, bench.source())
@@ -128,8 +128,8 @@ def starts(bench: Bench, folder: Path, remembered: int) -> None:
     bench.add(f"start to the first ack, {text}", found.seconds, "s", "≤ 5", found.seconds <= 5)
 
 
-def growth(bench: Bench, folder: Path) -> None:
-    """Note what a backlog adds to the latency of an ack and to what is written."""
+def growth(bench: StoreBench, folder: Path) -> None:
+    """Measure the effect of a backlog on the latency of an ack and on the written bytes."""
     empty = bench.folder / "empty"
     bench.say("acks in an empty store and in a full one by turns")
     rounds = 40 if bench.backlog >= 1_000_000 else 10
@@ -145,8 +145,8 @@ def growth(bench: Bench, folder: Path) -> None:
     )
 
 
-def drain(bench: Bench) -> None:
-    """Note how fast a backlog leaves, and how fast Telegraf's disk buffer gives one of as many events."""
+def drain(bench: StoreBench) -> None:
+    """Measure how fast a backlog drains, and how fast Telegraf's disk buffer drains one of the same size."""
     has_telegraf = store_telegraf.available()
     with bench.store("drain/state", bench.drained, bench.drained):
         bench.say("draining it to a broker, 1,000 events/s coming in")
@@ -159,13 +159,13 @@ def drain(bench: Bench) -> None:
         telegraf(bench, rate)
 
 
-def telegraf(bench: Bench, ours: float) -> None:
-    """Note how fast Telegraf's disk buffer leaves, and what the store's drain is against it."""
+def telegraf(bench: StoreBench, ours: float) -> None:
+    """Measure how fast Telegraf's disk buffer drains, and the ratio of the store's drain to it."""
     bench.say("draining Telegraf's disk buffer to a broker, nothing coming in")
     folder = bench.folder / "telegraf"
     try:
         found = store_telegraf.drain(folder, bench.drained)
-    except (PartError, KafkaException) as error:
+    except (ServiceError, KafkaException) as error:
         bench.say(f"Telegraf left out: not measured: {error}")
         return
     finally:
@@ -180,8 +180,8 @@ def telegraf(bench: Bench, ours: float) -> None:
     bench.add("the drain against Telegraf's", against, "times", f"≥ {AGAINST_TELEGRAF}", reached)
 
 
-def writing(bench: Bench) -> None:
-    """Note what is written, memory and starts, in a store and in one with ten times as many fingerprints."""
+def writing(bench: StoreBench) -> None:
+    """Measure writes, memory and starts of a store and of one with ten times as many fingerprints."""
     with bench.store("few", bench.remembered, 0) as store:
         starts(bench, store, bench.remembered)
         few = {size: written(bench, store, size) for size in SIZES}
@@ -191,24 +191,29 @@ def writing(bench: Bench) -> None:
     writes(bench, few, many)
 
 
-def growing(bench: Bench) -> None:
-    """Note what a backlog costs."""
+def growing(bench: StoreBench) -> None:
+    """Measure the cost of a backlog."""
     with bench.store("waiting", bench.backlog, bench.backlog) as store:
         growth(bench, store)
 
 
-PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writing, "growth": growing, "drain": drain}
+PARTS: Mapping[str, Callable[[StoreBench], None]] = {
+    "speed": speed,
+    "writes": writing,
+    "growth": growing,
+    "drain": drain,
+}
 
 
 def main() -> None:
-    """Measure what was asked for, print the table, keep the JSON."""
+    """Run the chosen measurements, print the table, write the JSON."""
     arguments = _arguments()
     runtime.give_memory_back()
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1
         counts = (arguments.remembered, arguments.backlog, arguments.drained)
-        bench = Bench(Path(folder), *(count // share for count in counts))
+        bench = StoreBench(Path(folder), *(count // share for count in counts))
         for part in arguments.only:
             PARTS[part](bench)
     name = "store-quick" if arguments.quick else "store"
@@ -235,7 +240,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Read names of parts; in the order in which they are measured."""
+    """Parse the names of measurements, in the order of their execution."""
     named = text.split(",")
     if unknown := [name for name in named if name not in PARTS]:
         raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {','.join(PARTS)}")

@@ -1,4 +1,4 @@
-"""How fast a backlog leaves for a real broker while sensors go on, and how late their acks are meanwhile."""
+"""How fast a backlog drains to a real broker while sensors continue, and the latency of their acks meanwhile."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SECONDS_MAX = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """What was seen from the first mark to the last."""
+class StoreDrain:
+    """The measurement from the first mark to the last."""
 
     events_per_second: float
     ack_p99_seconds: float
@@ -43,8 +43,8 @@ class Drain:
     """Of the agent, for each event that left."""
 
 
-def drain(folder: Path, waiting: int) -> Drain:
-    """Start a broker and the agent on a store with a backlog; wait until it has left."""
+def drain(folder: Path, waiting: int) -> StoreDrain:
+    """Start a broker and the agent on a store with a backlog; wait until it is drained."""
     configuration = folder / "oncegate.toml"
     with Broker(folder / "kafka") as broker:
         broker.create_topics(TOPIC)
@@ -62,7 +62,7 @@ def drain(folder: Path, waiting: int) -> Drain:
 
 
 def warm(broker: Broker) -> None:
-    """Let the broker's code be compiled before anything is measured: else that takes half of its CPU, and of ours."""
+    """Warm the broker up before the measurement, so that its JIT compiler does not take half of the CPU."""
     broker.create_topics(WARMING)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"})
     for number in range(WARMING_RECORDS):
@@ -73,7 +73,7 @@ def warm(broker: Broker) -> None:
     producer.flush()
 
 
-def _watch(store: Path, waiting: int, port: int, pid: int) -> Drain:
+def _watch(store: Path, waiting: int, port: int, pid: int) -> StoreDrain:
     with closing(Sensors(port)) as sensors, closing(database.open_for_reading(store)) as reader:
         done = _done(reader)
         while _done(reader) == done:
@@ -85,7 +85,7 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> Drain:
                 break
         seconds = time.perf_counter() - start
         latencies = sensors.seconds[acked:]
-        return Drain(
+        return StoreDrain(
             (now - done) / seconds,
             quantiles(latencies, n=100)[98],
             len(latencies) / seconds,
@@ -94,7 +94,7 @@ def _watch(store: Path, waiting: int, port: int, pid: int) -> Drain:
 
 
 def _done(reader: sqlite3.Connection) -> int:
-    """Count what the broker has, from the first position on."""
+    """Return the number of records at the broker, from the first position on."""
     batches = [batch.last for batch in tables.load_batches(reader)]
     return max([*batches, *(last for _, last in tables.load_processed(reader))], default=0)
 
@@ -105,7 +105,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 class Sensors:
-    """A thousand events a second over CoAP, each confirmable; notes how long each ack took."""
+    """Sends a thousand confirmable events per second over CoAP, and records the latency of each ack."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -121,7 +121,7 @@ class Sensors:
         self._socket.close()
 
     def work(self, seconds: float) -> None:
-        """Send what is due and take what is acked, for a while."""
+        """Send due events and receive ACKs for a while."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
             while self._number < (now - self._start) * INGEST_PER_SECOND:

@@ -1,4 +1,4 @@
-"""Stores as they are after days: fingerprints remembered, events waiting; made by the store's own code."""
+"""Stores with many fingerprints and waiting events, as after days, created by the store's own code."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DEVICES = 200
 COMMIT_EVENTS = 100
 TRANSACTION_COMMITS = 200
 TAILS = 1_000
-"""Different ones among the waiting events; each has its own fingerprint and checksum all the same."""
+"""Distinct bodies among the waiting events, each of which has its own fingerprint and checksum."""
 
 
 def events(seed: int) -> Iterator[Event]:
-    """Give events of about 100 bytes as a sensor's JSON, each another."""
+    """Yield distinct events of about 100 bytes of a sensor's JSON."""
     random, number = Random(seed), 0
     while True:
         number += 1
@@ -51,18 +51,18 @@ def events(seed: int) -> Iterator[Event]:
 
 
 def candidates(source: Iterator[Event], count: int) -> tuple[Candidate, ...]:
-    """Give the next events as the pipeline hands them to the store."""
+    """Return the next events as the pipeline hands them to the store."""
     settings = IdentitySettings()
     return tuple(identify(event, "coap", 1_763_706_000_000, Clock.TRUSTED, settings) for event in islice(source, count))
 
 
 def submission(source: Iterator[Event], count: int, done: Callable[[Outcome], None]) -> Submission:
-    """Give the next events as one delivery."""
+    """Return the next events as one delivery."""
     return Submission(candidates(source, count), (), None, done)
 
 
 def fill(folder: Path, remembered: int, waiting: int) -> None:
-    """Make a store that remembers so many fingerprints, of which the latest so many are of events that wait."""
+    """Create a store with a number of fingerprints, the latest of which belong to waiting events."""
     folder.mkdir(parents=True)
     with closing(database.open_for_service(folder / FILE_NAME)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
@@ -82,7 +82,7 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
                 pass
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("PRAGMA synchronous = FULL")
-    os.sync()  # else gigabytes are on their way to the disk while acks are measured
+    os.sync()  # otherwise gigabytes are still written while acks are measured
 
 
 def _add(

@@ -1,4 +1,4 @@
-"""One start of a store in a process of its own: seconds to the first ack, and what its memory grew by."""
+"""One start of a store in a process of its own: seconds to the first ack, and memory growth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.store_writes import Load, opened
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a start took."""
+    """The cost of a start."""
 
     seconds: float
     memory_bytes: int
@@ -26,7 +26,7 @@ class Start:
 
 
 def measure(folder: Path, seed: int) -> Start:
-    """Start in a process of its own, so that nothing is left from before."""
+    """Measure a start in a fresh process."""
     command = (sys.executable, "-m", "benchmarks.store_start", str(folder), str(seed))
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return Start(**json.loads(result.stdout))

@@ -1,4 +1,4 @@
-"""What a user would pick instead: Telegraf with its disk buffer, which drains a backlog of the same events to Kafka."""
+"""The alternative to the store: Telegraf with its disk buffer, which drains a backlog of the same events to Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks the latter
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its __all__ lacks OffsetSpec
 
 from benchmarks.agent import programs
 from benchmarks.agent.contenders import Server, running
@@ -18,27 +18,27 @@ from benchmarks.store_drain import warm
 from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.kafka import Broker
 
 TOPIC = "telegraf"
 BATCH = 10_000
-"""Metrics in a write; after each its buffer rewrites the rest of a segment, so that 1,000 halve the rate."""
+"""Metrics per write; after each the buffer rewrites the rest of a segment, so that 1,000 would halve the rate."""
 SAMPLE = 1_000
-"""Different metrics that Telegraf itself writes into its buffer; it syncs each, so a million would take long."""
+"""Distinct metrics that Telegraf writes into its buffer; it syncs each one, so a million would take long."""
 SEGMENT_BYTES = 20_971_520
-"""Of a segment of its buffer, as tidwall/wal makes them."""
+"""Size of a segment of the buffer, as in tidwall/wal."""
 SECONDS_MAX = 240
 FILL_SECONDS_MAX = 120
 POLL_SECONDS = 0.05
 ADMIN_SECONDS_MAX = 10.0
 _MARK = b'"received":'
-"""Once in each event's text, which the buffer holds as it is."""
+"""Occurs once in each event's text, which the buffer stores unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """What was seen from the first records in the topic to the last."""
+class TelegrafDrain:
+    """The measurement from the first records in the topic to the last."""
 
     metrics_per_second: float
     cpu_us: float
@@ -50,12 +50,12 @@ class Drain:
 
 
 def available() -> bool:
-    """Build Telegraf where that was not done yet; say why where it cannot be."""
+    """Build Telegraf if necessary; return whether that succeeded, and print the reason of a failure."""
     return programs.telegraf() is not None
 
 
-def drain(folder: Path, waiting: int, batch: int = BATCH) -> Drain:
-    """Fill the buffer while Kafka is away; start the broker, and Telegraf on its buffer; wait until all has left."""
+def drain(folder: Path, waiting: int, batch: int = BATCH) -> TelegrafDrain:
+    """Fill the buffer without Kafka, then start the broker and Telegraf on its buffer, and wait until it is drained."""
     with Broker(folder / "kafka") as broker:
         broker.create_topics(TOPIC)
         broker.stop()
@@ -66,21 +66,21 @@ def drain(folder: Path, waiting: int, batch: int = BATCH) -> Drain:
             return _watch(server, broker.bootstrap_servers, waited)
 
 
-def _watch(server: Server, servers: str, waited: int) -> Drain:
+def _watch(server: Server, servers: str, waited: int) -> TelegrafDrain:
     records = Records(servers)
     server.process.wait_until(lambda: records.count() > 0, "the first records are in the topic")
     first, start, cpu = records.count(), time.perf_counter(), server.cpu_seconds()
     while (now := records.count()) < waited and time.perf_counter() - start < SECONDS_MAX:
         time.sleep(POLL_SECONDS)
     seconds, used = time.perf_counter() - start, server.cpu_seconds() - cpu
-    server.process.terminate()  # what it would still send, it sends now
+    server.process.terminate()  # it sends the remaining metrics now
     if now == first:
-        raise PartError(f"telegraf: all {waited:,} records came at once: nothing to measure")
-    return Drain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
+        raise ServiceError(f"telegraf: all {waited:,} records came at once: nothing to measure")
+    return TelegrafDrain((now - first) / seconds, used / (now - first) * 1e6, waited, records.count())
 
 
 def _fill(folder: Path, servers: str, waiting: int, batch: int) -> int:
-    """Let Telegraf buffer a sample, and repeat what it wrote; give how many metrics wait: a multiple of the sample."""
+    """Buffer a sample by Telegraf and replicate its files; return the number of metrics, a multiple of the sample."""
     texts = [b"{" + candidate.tail + b"}" for candidate in candidates(events(0), SAMPLE)]
     with _telegraf(folder, servers, batch) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as sensor:
@@ -105,7 +105,7 @@ def _segments(folder: Path) -> list[Path]:
 
 @contextmanager
 def _telegraf(folder: Path, servers: str, batch: int) -> Iterator[Server]:
-    """Run Telegraf on its buffer, which it keeps for one and the same output; lines come in over TCP."""
+    """Run Telegraf on its buffer, with input lines over TCP; the output must stay the same for the buffer."""
     (port,) = ports.free(1)
     settings = folder / "telegraf.conf"
     settings.write_text(
@@ -122,14 +122,14 @@ def _telegraf(folder: Path, servers: str, batch: int) -> Iterator[Server]:
 
 
 class Records:
-    """Counts what the topic has, by the ends of its partitions: nothing else is ever written to it."""
+    """Counts the records of the topic by the end offsets of its partitions."""
 
     def __init__(self, servers: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": servers})
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped
         self._ends = {TopicPartition(TOPIC, number): latest for number in range(topics.PARTITIONS)}
 
     def count(self) -> int:
-        """Ask the broker for all ends at once."""
+        """Return the number of records, by one request for all end offsets."""
         answers = self._admin.list_offsets(self._ends, request_timeout=ADMIN_SECONDS_MAX)
         return sum(answer.result(timeout=ADMIN_SECONDS_MAX).offset for answer in answers.values())

@@ -1,4 +1,4 @@
-"""What the store writes, how fast, and how late its acks are, in commits of a given size."""
+"""The store's written bytes, throughput and ack latency for a given commit size."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from contract.event import Event
 
 MAX_BYTES = 64 << 30
 RAW_EVENT_BYTES = 212
-"""What the store keeps of one event, before compression."""
+"""Bytes that the store keeps of one event, before compression."""
 IN_FLIGHT = 2
-"""Deliveries under way: while one is flushed, the next is decided."""
+"""Deliveries in flight: while one is flushed, the next is decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Bytes for each event, as the process and as the disk count them; the disk counts everybody's."""
+    """Bytes per event by the counters of the process and of the disk; the disk counts all processes."""
 
     process: float
     disk: float
@@ -35,7 +35,7 @@ class Written:
 
 @asynccontextmanager
 async def opened(folder: Path, commit_events: int) -> AsyncIterator[EventStore]:
-    """Open a store for service whose commits have at most so many events."""
+    """Open a store for service with a maximum number of events per commit."""
     settings = StoreSettings(max_bytes=MAX_BYTES, commit_events_max=commit_events)
     async with EventStore(folder, GATEWAY, settings, IdentitySettings(), SystemClock(trusted=True)) as store:
         yield store
@@ -49,7 +49,7 @@ class Load:
         self._source = source
         self._size = size
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        # The outcomes leave on the writer's thread: the event loop is not what is measured here.
+        # The outcomes are handled on the writer's thread: the event loop is not measured.
         store._committer._announce = self._take  # type: ignore[assignment]
 
     def _take(self, answers: list[tuple[Submission, Outcome]]) -> None:
@@ -57,11 +57,11 @@ class Load:
             given.done(outcome)
 
     def prepared(self, deliveries: int) -> list[Submission]:
-        """Decode and fingerprint beforehand: the store alone is measured."""
+        """Decode and fingerprint in advance, so that only the store is measured."""
         return [submission(self._source, self._size, self._outcomes.put) for _ in range(deliveries)]
 
     def run(self, work: list[Submission], in_flight: int = IN_FLIGHT) -> float:
-        """Submit all, so many at a time; give the seconds until all are durable."""
+        """Submit all with a number in flight; return the seconds until all are durable."""
         start = time.perf_counter()
         for number, one in enumerate(work):
             self._store.submit(one)
@@ -72,7 +72,7 @@ class Load:
         return time.perf_counter() - start
 
     def latencies(self, work: list[Submission]) -> list[float]:
-        """Submit one by one; give the seconds until each was durable."""
+        """Submit one by one; return the seconds until each was durable."""
         found = []
         for one in work:
             start = time.perf_counter()
@@ -88,7 +88,7 @@ class Load:
 
 
 async def bytes_per_event(folder: Path, source: Iterator[Event], size: int, deliveries: int) -> Written:
-    """Measure what is written for each event; the log is written back before and after."""
+    """Measure the written bytes per event, with a checkpoint of the log before and after."""
     async with opened(folder, size) as store:
         load = Load(store, source, size)
         work = load.prepared(deliveries)
@@ -104,7 +104,7 @@ async def bytes_per_event(folder: Path, source: Iterator[Event], size: int, deli
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Durable events a second in the store and in a raw file, by turns on the same disk; medians of the rounds."""
+    """Durable events per second in the store and in a raw file, alternating on the same disk; medians."""
 
     store: float
     raw: float
@@ -113,7 +113,7 @@ class Speed:
 
 
 async def speed(folder: Path, source: Iterator[Event], size: int, deliveries: int, rounds: int) -> Speed:
-    """Compare with what the disk can do at all: the same bytes appended to a file, with fdatasync after each commit."""
+    """Compare with the physical limit: the same bytes appended to a file, with fdatasync after each commit."""
     stored, raw, cpu = [], [], []
     async with opened(folder / "store", size) as store:
         load = Load(store, source, size)
@@ -128,7 +128,7 @@ async def speed(folder: Path, source: Iterator[Event], size: int, deliveries: in
 
 
 def append(file: Path, size: int, count: int) -> float:
-    """Append so many pieces, each flushed; give the seconds."""
+    """Append pieces, each with fdatasync; return the seconds."""
     piece = os.urandom(size)
     with file.open("ab", buffering=0) as raw:
         start = time.perf_counter()
@@ -139,7 +139,7 @@ def append(file: Path, size: int, count: int) -> float:
 
 
 async def ack_p99(empty: Path, full: Path, source: Iterator[Event], rounds: int, each: int) -> tuple[float, float]:
-    """Give the 99th percentile of the seconds to an ack in two stores, measured by turns."""
+    """Return the 99th percentile of the time to an ack in two stores, measured alternately, in seconds."""
     found: tuple[list[float], list[float]] = ([], [])
     async with opened(empty, 100) as first, opened(full, 100) as second:
         loads = (Load(first, source, 10), Load(second, source, 10))
@@ -152,13 +152,13 @@ async def ack_p99(empty: Path, full: Path, source: Iterator[Event], rounds: int,
 
 
 def process_bytes() -> int:
-    """Give what this process has caused to be written, by proc(5)."""
+    """Return the bytes that this process has caused to be written (proc(5))."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("write_bytes")))
 
 
 def disk_bytes(folder: Path) -> int:
-    """Give what the disk below a folder has written since boot, 0 where the kernel does not say."""
+    """Return the bytes written since boot by the disk of a folder; 0 where the kernel does not report it."""
     device = folder.stat().st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()

@@ -1,1 +1,1 @@
-"""Sensors, bad radios, real parts and a ledger of the truth: what shows that nothing is lost or doubled."""
+"""Field tests: simulated sensors and links, real services, a ledger, and an oracle that judges the result."""

@@ -1,4 +1,4 @@
-"""What the command lines of the simulators share: how a parser is laid out, seeds, and the ledger of an earlier run."""
+"""Command-line options that the commands share: the parser's layout, the seed, the ledger of an earlier run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def seed_of(given: argparse.Namespace) -> int:
 
 
 def add_ledger(parser: argparse.ArgumentParser) -> None:
-    """Add the run that is looked at again."""
+    """Add the argument that names an earlier run."""
     parser.add_argument("source", type=Path, metavar="LEDGER|FOLDER", help="a ledger, or the folder of a run")
 
 
 def ledger_of(given: argparse.Namespace, program: str) -> Path | None:
-    """Return the ledger of the run that is given; None, and a line that says so, where it is not there."""
+    """Return the ledger of the given run; print an error and return None where it does not exist."""
     file: Path = given.source / LEDGER_FILE if given.source.is_dir() else given.source
     if file.exists():
         return file
@@ -50,14 +50,14 @@ def ledger_of(given: argparse.Namespace, program: str) -> Path | None:
 
 
 def natural(text: str) -> int:
-    """Read a natural number."""
+    """Parse a natural number."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is no natural number")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """Read a number above zero."""
+    """Parse a positive integer."""
     if (number := natural(text)) == 0:
         raise argparse.ArgumentTypeError("at least 1 is needed")
     return number

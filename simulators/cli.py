@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
 
-Play sensors over a bad radio against a gateway, and tell whether anything was lost or doubled.
+Run simulated sensors over a bad radio against a gateway, and report whether events were lost or doubled.
 
 commands:
-  run        play a scenario against a gateway in the field, or against all parts on this machine
-  scenarios  list the scenarios that come along
-  judge      judge an earlier run again, by what the table has now
-  compare    run one scenario under each delivery mode, and with dedup taken out, and show what each layer saves
-  report     build the report of an earlier run again, from its ledger
-  demo       the straight path on this machine, with kills in the middle of work
+run a scenario against a gateway in the field, or against all services on this machine
+scenarios  list the scenarios that are included
+judge      judge an earlier run again by the current content of the table
+compare    run one scenario in each delivery mode and without dedup, and show the effect of each layer
+report     rebuild the report of an earlier run from its ledger
+demo       run the whole path on this machine, with processes killed at random
 
-`oncegate-sim COMMAND --help` explains a command.
+`oncegate-sim COMMAND --help` describes a command.
 
 examples:
   oncegate-sim run lossy-radio --local
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    # Each command loads what it needs: a list of scenarios takes no Kafka client.
+    # Each command imports only what it needs: listing scenarios does not require a Kafka client.
     program = f"oncegate-sim {name}"
     if name == "run":
         from simulators.run.command import main as run
@@ -75,7 +75,7 @@ def _list_scenarios(arguments: Sequence[str]) -> int:
     from simulators.scenario import shipped
 
     if arguments:
-        print("usage: oncegate-sim scenarios\n\nList the scenarios that come along, and what each shows.")
+        print("usage: oncegate-sim scenarios\n\nList the included scenarios and what each shows.")
         return 0 if arguments[0] in ("-h", "--help") else _USAGE
     for name, scenario in shipped().items():
         print(f"{name:>24}  {scenario.shows}")

@@ -1,9 +1,8 @@
-"""Show people what a run is doing: a moving bar on a terminal, plain lines elsewhere."""
+"""Progress display of a run: a progress bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -25,7 +24,7 @@ _INDENT = "  "
 
 
 class Display:
-    """Shows phases, facts and figures; phases and facts are lines that stay."""
+    """Shows phases, facts and progress; phases and facts are permanent lines."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -33,7 +32,7 @@ class Display:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._last_line = 0.0
-        self._last_look = (0.0, 0, 0)
+        self._last_rates = (0.0, 0, 0)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -45,9 +44,7 @@ class Display:
             self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -60,30 +57,30 @@ class Display:
             self._task = self._progress.add_task(what, total=None)
 
     def fact(self, what: str) -> None:
-        """Print something that happened."""
+        """Print a fact."""
         self._line(_INDENT + what)
 
     def count(self, done: int, total: int, what: str) -> None:
-        """Show how far the phase is."""
+        """Show the progress of the phase."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=min(done, total), total=total, description=what)
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._line(_INDENT + what)
 
     def load(self, counts: Counts, events_min: int) -> None:
-        """Show how many of so many events are acked, and the rate since the last look."""
+        """Show how many events are acked, and the rates since the last call."""
         self.count(counts.acked, events_min, self._rates(counts))
 
     def progress(self, counts: Counts, seconds: float, seconds_total: float) -> None:
-        """Show how much of the time is over, what is done, and the rates since the last look."""
+        """Show the elapsed time, the counts, and the rates since the last call."""
         left = max(0.0, seconds_total - seconds)
-        when = f"{left:.0f} s left" if left else f"{counts.open:,} events to bring home"
+        when = f"{left:.0f} s left" if left else f"{counts.open:,} events outstanding"
         self.count(round(seconds), round(seconds_total), f"{self._rates(counts)}; {when}")
 
     def _rates(self, counts: Counts) -> str:
-        moment, transmissions, acked = self._last_look
+        moment, transmissions, acked = self._last_rates
         now = time.monotonic()
-        self._last_look = (now, counts.transmissions, counts.acked)
+        self._last_rates = (now, counts.transmissions, counts.acked)
         seconds = now - moment if moment else 0.0
         sent_rate = (counts.transmissions - transmissions) / seconds if seconds else 0.0
         acked_rate = (counts.acked - acked) / seconds if seconds else 0.0
@@ -94,6 +91,6 @@ class Display:
 
     def _line(self, text: str, style: str = "") -> None:
         self._last_line = time.monotonic()
-        # A text, since a string's brackets, such as those of an address, are markup.
+        # Text instead of str, whose brackets, such as those of an address, would be markup.
         line = Text.assemble(f"{time.monotonic() - self._start:6.1f} s  ", (text, style))
         self.console.print(line, highlight=False, soft_wrap=True)

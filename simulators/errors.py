@@ -1,7 +1,7 @@
-"""Name what can go wrong with a run."""
+"""The errors of a run."""
 
 from __future__ import annotations
 
 
 class RunError(Exception):
-    """What kept the run from its verdict; the message shows the log that explains it."""
+    """A run ended without a verdict; the message includes the log that explains why."""

@@ -1,80 +1,82 @@
-"""All sensors of a run in one process, all from one seed."""
+"""Runs all sensors of a run in one process, from one seed."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
-from simulators.payloads import SENSORS_MAX, Voice, device_name, nature
-from simulators.scenario import Bug, FleetPlan, Sort
+from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
+from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
-from simulators.sensors.non_confirmable import Chirper
+from simulators.sensors.non_confirmable import NonConfirmableSensor
 from simulators.sensors.relay import Relay
 from simulators.sensors.reporter import Reporter
-from simulators.sensors.store_and_forward import Mote
-from simulators.sensors.zigbee2mqtt import Zigbee2MqttWitness
-from simulators.sensors.zigbee_network import House
+from simulators.sensors.store_and_forward import StoreAndForwardSensor
+from simulators.sensors.zigbee2mqtt import Zigbee2MqttObserver
+from simulators.sensors.zigbee_network import ZigbeeNetwork
 
 RELAYED = 5
-"""Devices behind one HTTP relay."""
+"""Number of devices behind one HTTP relay."""
 FILES_BESIDE = 200
 COUNTER_RESTARTS_EVERY = 15
 ID_REPEATED_EVERY = 7
 
-CoapSensor = Reporter | Mote | Chirper
-_COAP: dict[Sort, type[Reporter] | type[Mote] | type[Chirper]] = {
-    Sort.COAP: Reporter,
-    Sort.SLEEPY: Reporter,
-    Sort.MOTE: Mote,
-    Sort.CHIRPER: Chirper,
+CoapSensor = Reporter | StoreAndForwardSensor | NonConfirmableSensor
+_COAP: dict[SensorKind, type[Reporter] | type[StoreAndForwardSensor] | type[NonConfirmableSensor]] = {
+    SensorKind.COAP: Reporter,
+    SensorKind.SLEEPY: Reporter,
+    SensorKind.STORE_AND_FORWARD: StoreAndForwardSensor,
+    SensorKind.NON_CONFIRMABLE: NonConfirmableSensor,
 }
+Run = Callable[[], Coroutine[None, None, None]]
+"""Runs one sensor to its end."""
 
 
 class FleetError(Exception):
-    """So many sensors cannot run here."""
+    """The machine cannot run this many sensors."""
 
 
 async def play(plans: Sequence[FleetPlan], field: Field) -> None:
-    """Have all sensors report from now on; return when each has come to an end with all that it had to say."""
+    """Run all sensors; return when each has finished with all of its events."""
     sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
-    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is Sort.HTTP)
+    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is SensorKind.HTTP)
     if sockets + relayed > SENSORS_MAX:
-        raise FleetError(f"{sockets + relayed:,} devices; one run has addresses for {SENSORS_MAX:,}")
+        raise FleetError(f"{sockets + relayed:,} devices: one run has addresses for {SENSORS_MAX:,}")
     allow_files(sockets)
     index = 0
-    lives: list[Callable[[], Awaitable[None]]] = []
+    runs: list[Run] = []
     opened: list[CoapSensor] = []
     try:
         for number, plan in enumerate(plans):
-            if plan.sort is Sort.ZIGBEE:
-                lives.append(House(field, plan, number).live)
+            if plan.sort is SensorKind.ZIGBEE:
+                runs.append(ZigbeeNetwork(field, plan, number).run)
                 continue
-            if plan.sort is Sort.ZIGBEE2MQTT:
-                lives.append(Zigbee2MqttWitness(field, plan, number).live)
+            if plan.sort is SensorKind.ZIGBEE2MQTT:
+                runs.append(Zigbee2MqttObserver(field, plan, number).run)
                 continue
             for place in range(plan.sensors):
-                if plan.sort is Sort.HTTP:
-                    lives.append(_relay(field, plan, index, place))
+                if plan.sort is SensorKind.HTTP:
+                    runs.append(_relay(field, plan, index, place))
                     index += RELAYED
                 else:
                     sensor = _coap_sensor(field, plan, index, place)
                     opened.append(sensor)
                     await _open(sensor, field, index)
-                    lives.append(_life(sensor, field, index))
+                    runs.append(_run(sensor, field, index))
                     index += 1
         field.start()
         async with asyncio.TaskGroup() as tasks:
-            for number, live in enumerate(lives):
-                tasks.create_task(_awaited(live), name=f"sensor {number}")
+            for number, run in enumerate(runs):
+                tasks.create_task(run(), name=f"sensor {number}")
     finally:
         for sensor in opened:
             sensor.endpoint.close()
 
 
 def allow_files(sockets: int) -> None:
-    """Raise this process's limit of open files where that many sockets need it; links need as many again."""
+    """Raise the process's limit of open files as needed: one socket per sensor, and one more in the link."""
     needed = 2 * sockets + FILES_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < needed and soft != resource.RLIM_INFINITY:
@@ -85,35 +87,31 @@ def allow_files(sockets: int) -> None:
 
 
 def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapSensor:
-    return _COAP[plan.sort](field, _voice(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
+    return _COAP[plan.sort](field, _generator(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
 
 
-def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Callable[[], Awaitable[None]]:
-    voices = [_voice(field, plan, index + of, place) for of in range(RELAYED)]
-    relay = Relay(field, voices, plan, field.random(f"sensor {index} waits"))
-    return lambda: relay.live(field.random(f"sensor {index} moments"))
+def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
+    generators = [_generator(field, plan, index + of, place) for of in range(RELAYED)]
+    relay = Relay(field, generators, plan, field.random(f"sensor {index} waits"))
+    return lambda: relay.run(field.random(f"sensor {index} moments"))
 
 
-def _voice(field: Field, plan: FleetPlan, index: int, place: int) -> Voice:
-    born = nature(place, plan.known_by, plan.forms)
+def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> PayloadGenerator:
+    born = device_profile(place, plan.known_by, plan.forms)
     named = replace(
         born,
         device=device_name(index, field.run),
-        talkative=plan.block_bytes > 0,
+        large_payloads=plan.block_bytes > 0,
         counter_restarts_every=COUNTER_RESTARTS_EVERY if Bug.COUNTER_RESTARTS in plan.bugs else 0,
         id_repeated_every=ID_REPEATED_EVERY if Bug.IDS_REPEATED in plan.bugs else 0,
     )
-    return Voice(named, field.random(f"sensor {index} says"))
+    return PayloadGenerator(named, field.random(f"sensor {index} says"))
 
 
 async def _open(sensor: CoapSensor, field: Field, index: int) -> None:
-    assert field.ways.coap is not None
-    field.ways.introduce(await sensor.endpoint.open(field.ways.coap), index)
+    assert field.targets.coap is not None
+    field.targets.register_peer(await sensor.endpoint.open(field.targets.coap), index)
 
 
-def _life(sensor: CoapSensor, field: Field, index: int) -> Callable[[], Awaitable[None]]:
-    return lambda: sensor.live(field.random(f"sensor {index} moments"))
-
-
-async def _awaited(live: Callable[[], Awaitable[None]]) -> None:
-    await live()
+def _run(sensor: CoapSensor, field: Field, index: int) -> Run:
+    return lambda: sensor.run(field.random(f"sensor {index} moments"))

@@ -1,9 +1,9 @@
-"""Start the real agent or the real job with some of its functions exchanged: for mutants, and for `compare`.
+"""Start the agent or the job with some of its functions replaced: for mutants, and for `compare`.
 
     python -m simulators.launch agent MODULE:FUNCTION … -- run --config FILE
 
-Each FUNCTION is called before the program starts, in its process. This is the only place where the simulators reach
-into the product, and it runs in the product's process alone.
+Each FUNCTION is called in the program's process before it starts. This is the only place where the simulators modify
+the product, and only in the product's own process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The ledger: the truth about what sensors said, sent and heard, as JSON lines that are only ever appended.
+"""The ledger: an append-only record of what sensors reported, sent and received, in JSON lines.
 
-Each line is one write, made before what it tells of can have an effect: a simulator that is killed leaves at most its
-last line torn. An event is known by its mark, a number of the ledger's own that never leaves the simulator. Memory
-holds the marks in flight alone, however long the ledger grows.
+Each line is one write, made before the recorded action takes effect, so a killed simulator leaves at most one
+incomplete line at the end. An event is identified by its mark, a number that never leaves the simulator. Memory holds
+only the marks in flight, however long the ledger grows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import orjson
@@ -20,21 +19,21 @@ from contract.event import TYPE_DEFAULT, Event
 
 
 class LedgerError(Exception):
-    """A line that cannot be true; the message names it and its ledger."""
+    """A line of a ledger is invalid; the message names the line and the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What is tested, before anything else: the scenario's name, the seed, the target, and so on."""
+    """The first line: the parameters of the run, such as scenario, seed and targets."""
 
     at: int
     run: Mapping[str, Any]
 
 
-# The three that a check reads by the million are not frozen: that would double what making them takes.
+# The three that a check reads by the million are not frozen, which would double the cost of creating them.
 @dataclass(slots=True)
-class Told:
-    """A sensor has an event to report; nobody else knows of it yet. Moments in milliseconds since 1970 UTC."""
+class Reported:
+    """A sensor has a new event to report. Moments are in milliseconds since 1970 UTC."""
 
     at: int
     mark: int
@@ -43,18 +42,18 @@ class Told:
 
 @dataclass(slots=True)
 class Sent:
-    """A request with the event left the sensor: a new one, or the same again, byte for byte."""
+    """A sensor sent a request with the event: a new request, or a retransmission of the same bytes."""
 
     at: int
     mark: int
     again: bool = False
     time: int | None = None
-    """The time that a faulty sensor stamped this request with, in place of the event's own."""
+    """The time that a faulty sensor put into this request in place of the event's own."""
 
 
 @dataclass(slots=True)
 class Acked:
-    """The sensor heard that the event is safe; from here on its loss breaks the promise."""
+    """The sensor received the ACK; from here on the loss of the event is a fault."""
 
     at: int
     mark: int
@@ -62,7 +61,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The sensor heard that the event is not taken, and will not be."""
+    """The sensor received a final refusal of the event."""
 
     at: int
     mark: int
@@ -71,7 +70,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The sensor stopped trying; whether the event has arrived it cannot know."""
+    """The sensor stopped trying; the event may or may not have arrived."""
 
     at: int
     mark: int
@@ -79,7 +78,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A fault began or ended in a part, such as `agent`, `killed`."""
+    """A fault began or ended in a service, such as `agent`, `killed`."""
 
     at: int
     part: str
@@ -88,7 +87,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a part said of itself at one moment, such as the events that wait in the gateway's store."""
+    """A sample of status values, such as the number of events waiting in the gateway's store."""
 
     at: int
     values: Mapping[str, int]
@@ -96,17 +95,17 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run came to its end; one that was interrupted or killed has no such line."""
+    """The run finished; an interrupted or killed run has no such line."""
 
     at: int
 
 
-Line: TypeAlias = Begun | Told | Sent | Acked | Refused | GivenUp | Happened | Sampled | Ended
+Line: TypeAlias = Begun | Reported | Sent | Acked | Refused | GivenUp | Happened | Sampled | Ended
 
 
 @dataclass(slots=True)
 class Counts:
-    """What the ledger holds so far."""
+    """The number of entries of each kind so far."""
 
     events: int = 0
     transmissions: int = 0
@@ -119,13 +118,13 @@ class Counts:
 
     @property
     def open(self) -> int:
-        """Events whose sensor has not come to an end with them."""
+        """Events that are neither acked, refused nor given up."""
         return self.events - self.acked - self.refused - self.given_up
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Write the ledger of one run; a file that exists is the truth of another run, and is refused."""
+    """Writes the ledger of one run; an existing file belongs to another run and is refused."""
 
     path: Path
     clock: Callable[[], int]
@@ -137,62 +136,60 @@ class Ledger:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
         self._file = -1
 
     def begin(self, run: Mapping[str, Any]) -> None:
-        """Enter what is tested."""
+        """Record the parameters of the run."""
         self._write({"run": run, "at": self.clock()})
 
     def end(self) -> None:
-        """Enter that the run came to its end."""
+        """Record that the run finished."""
         self._write({"end": True, "at": self.clock()})
 
-    def tell(self, event: Event) -> int:
-        """Enter a new event, and return its mark."""
+    def reported(self, event: Event) -> int:
+        """Record a new event and return its mark."""
         self.counts.events += 1
         mark = self.counts.events
         self._write({"event": mark, "at": self.clock(), **_entries(event)})
         return mark
 
     def sent(self, *marks: int, again: bool = False, time: int | None = None) -> None:
-        """Enter a transmission of some events in one request, just before it."""
+        """Record a transmission of events in one request, just before it is sent."""
         self.counts.transmissions += 1
         self._in_flight.update(marks)
         more = (b',"again":true' if again else b"") + (b"" if time is None else b',"time":%d' % time)
         self._write_marks(b"sent", marks, more)
 
     def acked(self, *marks: int) -> None:
-        """Enter the first ACK for some events."""
+        """Record the first ACK for events."""
         self.counts.acked += len(marks)
         self._in_flight.difference_update(marks)
         self._write_marks(b"acked", marks)
 
     def refused(self, *marks: int, code: str) -> None:
-        """Enter a refusal for good, with its code such as 4.00."""
+        """Record a final refusal with its code, such as 4.00."""
         self.counts.refused += len(marks)
         self._in_flight.difference_update(marks)
         self._write_marks(b"refused", marks, b',"code":"%s"' % code.encode())
 
     def given_up(self, *marks: int) -> None:
-        """Enter that the sensor stopped trying."""
+        """Record that the sensor stopped trying."""
         self.counts.given_up += len(marks)
         self._in_flight.difference_update(marks)
         self._write_marks(b"given_up", marks)
 
     def happened(self, part: str, what: str) -> None:
-        """Enter that a fault begins or ends."""
+        """Record that a fault begins or ends."""
         self._write({"fault": part, "at": self.clock(), "what": what})
 
     def sample(self, values: Mapping[str, int]) -> None:
-        """Enter what parts say of themselves."""
+        """Record a sample of status values."""
         self._write({"sample": dict(values), "at": self.clock()})
 
     def _write_marks(self, name: bytes, marks: Sequence[int], more: bytes = b"") -> None:
-        # By hand: these are nearly all lines of a ledger, and their form is always the same.
+        # Formatted by hand: nearly all lines of a ledger are of this form.
         which = b"%d" % marks[0] if len(marks) == 1 else b"[%s]" % ",".join(map(str, marks)).encode()
         os.write(self._file, b'{"%s":%s,"at":%d%s}\n' % (name, which, self.clock(), more))
         self.counts.in_flight = len(self._in_flight)
@@ -202,7 +199,7 @@ class Ledger:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Yield the lines of a ledger in their order; a last line torn by a killed simulator is left out."""
+    """Yield the lines of a ledger in order, without an incomplete last line."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if not raw.endswith(b"\n"):
@@ -224,15 +221,15 @@ def _entries(event: Event) -> dict[str, object]:
 
 
 _OF_ONE: Mapping[str, Callable[[dict[str, Any], int], Line]] = {
-    "event": lambda fields, mark: Told(fields["at"], mark, _event(fields)),
+    "event": lambda fields, mark: Reported(fields["at"], mark, _event(fields)),
     "sent": lambda fields, mark: Sent(fields["at"], mark, fields.get("again", False), fields.get("time")),
     "acked": lambda fields, mark: Acked(fields["at"], mark),
 }
-"""Nearly all lines are of one event: a million of them are read in seconds."""
+"""Fast path for lines of one event, which are nearly all: a million are read in seconds."""
 
 
 def _lines(fields: dict[str, Any], name: str, value: Any) -> Iterator[Line]:
-    """Yield a line's statements: one for each event that it names."""
+    """Yield the entries of a line, one for each event that it names."""
     at = fields["at"]
     match name:
         case "sent":

@@ -1,7 +1,7 @@
-"""What a simulated sensor says: its readings, and the form in which it says them.
+"""The payloads of simulated sensors: their readings, and the formats that encode them.
 
-Readings are coarse and move slowly, as real ones do: most are equal to an earlier one of the same sensor, so that
-whoever tells events apart by their content alone would lose the greater part.
+Readings are coarse and change slowly, as real ones do: most are equal to an earlier one of the same sensor, so a
+deduplication by content alone would lose most of them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from contract.event import TYPE_DEFAULT, Event, Value
 from simulators.wire import Request
 
 
-class Kind(StrEnum):
-    """What a sensor gives its events to be known by."""
+class KnownBy(StrEnum):
+    """Which field identifies the events of a sensor."""
 
     ID = "id"
     TIME = "time"
     NEITHER = "neither"
-    """The transport alone proves a retransmission."""
+    """Only the transport proves a retransmission."""
 
 
-class Form(StrEnum):
-    """The format that a sensor speaks."""
+class PayloadFormat(StrEnum):
+    """The payload format of a sensor."""
 
     JSON = "json"
     CBOR = "cbor"
@@ -37,99 +37,110 @@ class Form(StrEnum):
     SENML_CBOR = "senml-cbor"
 
 
-CONTENT_FORMATS = {Form.JSON: 50, Form.CBOR: 60, Form.SENML_JSON: 110, Form.SENML_CBOR: 112}
+CONTENT_FORMATS = {
+    PayloadFormat.JSON: 50,
+    PayloadFormat.CBOR: 60,
+    PayloadFormat.SENML_JSON: 110,
+    PayloadFormat.SENML_CBOR: 112,
+}
 
 # The labels of SenML in CBOR (RFC 8428 section 6).
 _SENML_LABELS = {"bn": -2, "bt": -3, "n": 0, "u": 1, "v": 2, "vb": 4}
-_PLAIN = {Form.SENML_JSON: Form.JSON, Form.SENML_CBOR: Form.CBOR}
+_PLAIN = {PayloadFormat.SENML_JSON: PayloadFormat.JSON, PayloadFormat.SENML_CBOR: PayloadFormat.CBOR}
 
 _ALARM_EVERY = 12
 _HISTORY_VALUES = 48
-"""Of a talkative sensor: a body of some 200 bytes."""
+"""With large payloads: a body of about 200 bytes."""
 
 
-def kind_of(event: Event) -> Kind:
-    """Return what an event is known by."""
+def identified_by(event: Event) -> KnownBy:
+    """Return which field identifies an event."""
     if event.id is not None:
-        return Kind.ID
-    return Kind.NEITHER if event.time is None else Kind.TIME
+        return KnownBy.ID
+    return KnownBy.NEITHER if event.time is None else KnownBy.TIME
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
-    """What stays the same over a sensor's life."""
+class DeviceProfile:
+    """The properties of a sensor that never change."""
 
     device: str
-    kind: Kind
-    form: Form
-    talkative: bool = False
-    """Whether it says so much at once that it takes blocks."""
+    known_by: KnownBy
+    form: PayloadFormat
+    large_payloads: bool = False
+    """Whether payloads are long enough for block-wise transfer."""
     counter_restarts_every: int = 0
-    """After so many events the counter begins again; 0: never."""
+    """Number of events after which the id counter starts again; 0: never."""
     id_repeated_every: int = 0
-    """So often an id is given to two events that differ; 0: never."""
+    """Every how many events an id is used for two different events; 0: never."""
 
 
-def nature(index: int, kinds: Sequence[Kind] = tuple(Kind), forms: Sequence[Form] = tuple(Form)) -> Nature:
-    """Return the nature of the sensor of that number, so that all kinds speak all forms."""
-    return Nature(device_name(index), kinds[index % len(kinds)], forms[index // len(kinds) % len(forms)])
+def device_profile(
+    index: int,
+    known_by: Sequence[KnownBy] = tuple(KnownBy),
+    forms: Sequence[PayloadFormat] = tuple(PayloadFormat),
+) -> DeviceProfile:
+    """Return the profile of the sensor with this index, so that all identifications occur with all formats."""
+    return DeviceProfile(
+        device_name(index), known_by[index % len(known_by)], forms[index // len(known_by) % len(forms)]
+    )
 
 
 SENSORS_MAX = 1 << 15
-"""Numbers below this are those of sensors, the others of one run those of its Zigbee houses."""
+"""Device indexes below this belong to sensors, those above it to the Zigbee networks of the run."""
 RUNS = 1 << 24
 _INDEXES = 1 << 16
 _FIRST_ADDRESS = 0x02005E0000000000
 
 
 def address(index: int, run: int = 0) -> int:
-    """Return the address of the device of that number: an EUI-64 with the local bit set, which is nobody's.
+    """Return the address of the device with this index: a locally administered EUI-64, which no real device has.
 
-    Runs whose table may hold other runs have numbers of their own, and so no device in common with them.
+    Runs that share a table have different run numbers, and so no device in common.
     """
     return _FIRST_ADDRESS + run * _INDEXES + index
 
 
 def device_name(index: int, run: int = 0) -> str:
-    """Name the device of that number."""
+    """Return the URN of the device with this index."""
     return f"urn:dev:mac:{address(index, run):016x}"
 
 
 def devices_of(run: int) -> str:
-    """Return how the names of all devices of a run begin."""
+    """Return the common prefix of the URNs of all devices of a run."""
     return device_name(0, run).removesuffix(f"{0:04x}")
 
 
-class Voice:
-    """Make the events of one sensor, and put them into its form."""
+class PayloadGenerator:
+    """Generates the events of one sensor and encodes them in its format."""
 
-    def __init__(self, nature: Nature, random: Random) -> None:
-        self.nature = nature
+    def __init__(self, profile: DeviceProfile, random: Random) -> None:
+        self.profile = profile
         self._random = random
         self._half_degrees = random.randrange(36, 48)
-        self._told = 0
+        self._generated = 0
         self._count = 0
         self._time = 0
 
     def next_event(self, now: int, boot: int | None = None) -> Event:
-        """Make the next event; `now` is the sensor's clock in milliseconds, of which no two events share one."""
+        """Return the next event; `now` is the sensor's clock in milliseconds. No two events have the same time."""
         self._advance()
         self._time = max(self._time + 1, now)
         alarm = self._random.randrange(_ALARM_EVERY) == 0
         return Event(
-            device=self.nature.device,
+            device=self.profile.device,
             type="alarm" if alarm and not self._senml else TYPE_DEFAULT,
-            id=self._count if self.nature.kind is Kind.ID else None,
-            boot=boot if self.nature.kind is Kind.ID else None,
-            time=self._time if self.nature.kind is Kind.TIME else None,
+            id=self._count if self.profile.known_by is KnownBy.ID else None,
+            boot=boot if self.profile.known_by is KnownBy.ID else None,
+            time=self._time if self.profile.known_by is KnownBy.TIME else None,
             data=self._data(alarm=alarm),
         )
 
     def request(self, *events: Event, nan: bool = False) -> Request:
-        """Put events into the sensor's form, in one body; with `nan`, a dead probe's reading beside them."""
-        form = self.nature.form
+        """Encode events in one request body; with `nan`, add the reading of a broken probe."""
+        form = self.profile.form
         if len(events) > 1 and any(event.id is not None for event in events):
-            form = _PLAIN.get(form, form)  # a pack of SenML has no place for ids
+            form = _PLAIN.get(form, form)  # a SenML pack cannot carry ids
         query: tuple[str, ...] = ()
         content: object
         if form in _PLAIN:
@@ -141,30 +152,30 @@ class Voice:
             content = [_named(event) for event in events] if len(events) > 1 or nan else _named(events[0])
             if nan and isinstance(content, list):
                 content.append({**_named(events[-1]), "id": 0, "data": {"probe": math.nan}})
-        if form in (Form.JSON, Form.SENML_JSON):
+        if form in (PayloadFormat.JSON, PayloadFormat.SENML_JSON):
             return Request(json.dumps(content, separators=(",", ":")).encode(), CONTENT_FORMATS[form], query)
         return Request(cbor2.dumps(content), CONTENT_FORMATS[form], query)
 
     @property
     def _senml(self) -> bool:
-        return self.nature.form in _PLAIN
+        return self.profile.form in _PLAIN
 
     def _advance(self) -> None:
-        """Count one event more, as well as the firmware can."""
-        self._told += 1
-        repeated, restarts = self.nature.id_repeated_every, self.nature.counter_restarts_every
-        if restarts and self._told % restarts == 0:
+        """Advance the id counter, including its firmware bugs."""
+        self._generated += 1
+        repeated, restarts = self.profile.id_repeated_every, self.profile.counter_restarts_every
+        if restarts and self._generated % restarts == 0:
             self._count = 1
-        elif not (repeated and self._told % repeated == 0):
+        elif not (repeated and self._generated % repeated == 0):
             self._count += 1
 
     def _data(self, *, alarm: bool) -> dict[str, Value]:
         data: dict[str, Value] = (
             {"open": self._random.random() < 0.5} if alarm else {"temperature": self._temperature()}
         )
-        if self.nature.id_repeated_every:
-            data["number"] = self._told  # so that two events of one id always differ
-        if self.nature.talkative and not self._senml:
+        if self.profile.id_repeated_every:
+            data["number"] = self._generated  # two events with the same id always differ
+        if self.profile.large_payloads and not self._senml:
             data["history"] = [self._random.randrange(1_000) for _ in range(_HISTORY_VALUES)]
         return data
 
@@ -173,14 +184,14 @@ class Voice:
         return self._half_degrees / 2
 
 
-def _senml_records(event: Event, form: Form) -> list[dict[str | int, Value]]:
+def _senml_records(event: Event, form: PayloadFormat) -> list[dict[str | int, Value]]:
     record: dict[str | int, Value] = {"bn": event.device + ":"}
     if event.time is not None:
         record["bt"] = event.time / 1000
     for name, value in (event.data or {}).items():
         record["n"] = name
         record["vb" if isinstance(value, bool) else "v"] = value
-    if form is Form.SENML_CBOR:
+    if form is PayloadFormat.SENML_CBOR:
         record = {_SENML_LABELS[str(label)]: value for label, value in record.items()}
     return [record]
 

@@ -1,6 +1,6 @@
-"""A scenario: which sensors, over which link, through which faults. One TOML file; docs/field-test.md explains it.
+"""A scenario: sensors, link and faults, in one TOML file that docs/field-test.md describes.
 
-Moments count from the first report, in true seconds. What a sensor waits by itself is divided by `speed`.
+Moments are real seconds since the first report. The sensors' own waiting times are divided by `speed`.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from importlib.resources import files
 from pathlib import Path
 
 from simulators import strict_toml
-from simulators.payloads import Form, Kind
+from simulators.payloads import KnownBy, PayloadFormat
 from simulators.strict_toml import TomlError
 
 
-class Sort(StrEnum):
-    """What kind of sensors a fleet is made of."""
+class SensorKind(StrEnum):
+    """The kind of sensor in a fleet."""
 
     COAP = "coap"
-    """Confirmable requests, one event each, with RFC 7252's backoff, then resends by the application."""
-    MOTE = "mote"
-    """Stores and forwards: sends packs, and cuts them anew after a lost ACK."""
-    CHIRPER = "chirper"
-    """Non-confirmable requests, each said a few times, whoever hears them."""
+    """Confirmable requests with one event each, retransmitted as in RFC 7252, then resent by the application."""
+    STORE_AND_FORWARD = "mote"
+    """Store and forward: sends packs, cut differently after a lost ACK."""
+    NON_CONFIRMABLE = "chirper"
+    """Non-confirmable requests, each repeated a few times."""
     SLEEPY = "sleepy"
-    """Restarts after each event: Message ID and Token begin at the same value every time."""
+    """Restarts after each event with the same Message ID and Token."""
     HTTP = "http"
-    """Relays that post events of several devices over HTTP."""
+    """Relays that post the events of several devices over HTTP."""
     ZIGBEE = "zigbee"
-    """A Zigbee2MQTT house: real models, published to an MQTT broker."""
+    """A simulated Zigbee network: devices of real models, published to an MQTT broker."""
     ZIGBEE2MQTT = "zigbee2mqtt"
-    """Thermometers of the real Zigbee2MQTT, without a radio; only with --local, and where there is npm."""
+    """Thermometers of the real Zigbee2MQTT without a radio; only with --local, and needs npm."""
 
 
 class Bug(StrEnum):
-    """What a firmware may do wrong."""
+    """A firmware bug."""
 
     COUNTER_RESTARTS = "counter-restarts"
-    """The counter of ids begins again now and then, without a boot count."""
+    """The id counter sometimes starts again, without a boot count."""
     RESTAMPED_RESENDS = "restamped-resends"
-    """A resend is stamped with the time of its sending."""
+    """A resend carries the time of its transmission."""
     IDS_REPEATED = "ids-repeated"
-    """Now and then an id is given to two readings that differ."""
+    """Sometimes two different readings have the same id."""
     NAN_IN_PACK = "nan-in-pack"
-    """Now and then a probe says NaN beside good readings."""
+    """Sometimes a pack contains a NaN beside good readings."""
 
 
-class Part(StrEnum):
-    """What a fault hits, when the run starts all parts itself."""
+class FaultTarget(StrEnum):
+    """The service that a fault affects, where the run starts the services itself."""
 
     AGENT = "agent"
     AGENT_2 = "agent-2"
@@ -56,8 +56,8 @@ class Part(StrEnum):
     KAFKA = "kafka"
 
 
-class What(StrEnum):
-    """What happens to a part."""
+class FaultKind(StrEnum):
+    """The kind of a fault."""
 
     KILL = "kill"
     """SIGKILL; started again after `seconds`."""
@@ -66,41 +66,46 @@ class What(StrEnum):
     RESTART = "restart"
     """SIGTERM; started again after `seconds`."""
     DOWN = "down"
-    """Stopped from `at` on, for `seconds`."""
+    """Stopped at `at` for `seconds`."""
     DISK_FULL = "disk-full"
-    """No file of the agent's can grow, for `seconds`."""
+    """No file of the agent can grow for `seconds`."""
     CLOCK = "clock"
-    """The agent's wall clock jumps by `by_seconds`; by 0 it is right again."""
+    """The agent's wall clock is off by `by_seconds` from now on; 0 corrects it."""
     BACKUP = "backup"
-    """The card is copied: agent stopped, copied, started."""
+    """The agent is stopped, its card copied, and the agent started."""
     RESTORE = "restore"
-    """The card is replaced by the copy of `backup`: an older state."""
+    """The card is replaced by the older copy of `backup`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """Sensors of one sort."""
+    """Sensors of one kind."""
 
-    sort: Sort
+    sort: SensorKind
     sensors: int
     every_seconds: float
     """Mean time between two events of a sensor."""
-    known_by: tuple[Kind, ...] = (Kind.ID, Kind.TIME)
-    forms: tuple[Form, ...] = (Form.JSON, Form.CBOR, Form.SENML_JSON, Form.SENML_CBOR)
+    known_by: tuple[KnownBy, ...] = (KnownBy.ID, KnownBy.TIME)
+    forms: tuple[PayloadFormat, ...] = (
+        PayloadFormat.JSON,
+        PayloadFormat.CBOR,
+        PayloadFormat.SENML_JSON,
+        PayloadFormat.SENML_CBOR,
+    )
     boot: bool = False
     """Whether events carry a boot count; a sleepy sensor's grows by one each time."""
     tries: int = 100
-    """How often the application sends an event anew before it gives up."""
+    """How often the application sends an event before it gives up."""
     repeats: int = 3
-    """How often a chirper says an event."""
+    """How often a non-confirmable sensor sends an event."""
     pack_max: int = 20
-    """Most events in one request of a mote or a relay."""
+    """Largest number of events in one request of a store-and-forward sensor or a relay."""
     block_bytes: int = 0
-    """Bodies larger than this go block-wise (Block1): 16, 32, 64 … 1024; 0: in one piece."""
+    """Larger bodies are sent block-wise (Block1) in this size: 16, 32, 64 … 1024; 0: in one piece."""
     backlog_seconds: float = 0.0
-    """A mote begins with what it has stored for so long."""
+    """Length of the backlog with which a store-and-forward sensor starts."""
     clock_offset_seconds: float = 0.0
-    """How wrong the sensors' clocks are."""
+    """Offset of the sensors' clocks."""
     bugs: tuple[Bug, ...] = ()
 
     def __post_init__(self) -> None:
@@ -113,53 +118,53 @@ class FleetPlan:
             )
         if not self.known_by or not self.forms:
             raise ValueError("known_by and forms: expected at least one")
-        if self.sort in (Sort.MOTE, Sort.HTTP) and Kind.NEITHER in self.known_by:
+        if self.sort in (SensorKind.STORE_AND_FORWARD, SensorKind.HTTP) and KnownBy.NEITHER in self.known_by:
             raise ValueError(f"a {self.sort} needs an id or a time for its events: they change their requests")
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
-    """The link is dead for a while."""
+class LinkOutage:
+    """An outage of the link."""
 
     at: float
     seconds: float
     answers_only: bool = False
-    """Requests go through, answers do not."""
+    """Whether only answers are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """What happens on the air; rates from 0 to 1."""
+    """The faults of the link; rates from 0 to 1."""
 
     request_loss: float = 0.0
     answer_loss: float = 0.0
     burst_loss: float = 0.0
-    """Loss within a burst (Gilbert-Elliott's bad state), both ways."""
+    """Loss within a burst (the bad state of the Gilbert-Elliott model), in both directions."""
     burst_begins: float = 0.02
-    """Chance, at each datagram, that a burst begins."""
+    """Probability, at each datagram, that a burst begins."""
     burst_ends: float = 0.2
-    """Chance, at each datagram, that it ends."""
+    """Probability, at each datagram, that a burst ends."""
     delay_seconds: float = 0.0
     jitter_seconds: float = 0.0
     reordered: float = 0.0
-    """Share of datagrams that are held back, so that later ones overtake them."""
+    """Share of datagrams that are delayed so that later ones overtake them."""
     duplicated: float = 0.0
     corrupted: float = 0.0
-    """Share of datagrams that arrive cut short or as noise."""
+    """Share of datagrams that arrive truncated or as noise."""
     frame_bytes: int = 0
-    """6LoWPAN: larger datagrams travel in frames of so many bytes, and one lost frame loses all; 0: in one piece."""
+    """6LoWPAN: larger datagrams are split into frames of this size, and one lost frame loses all; 0: no frames."""
     datagram_bytes_max: int = 0
     """Larger datagrams are dropped (1280 is the MTU of IPv6); 0: no limit."""
     bits_per_second: int = 0
-    """Airtime that all sensors share (250000 in 802.15.4); 0: no limit."""
+    """Bit rate that all sensors share (250000 in 802.15.4); 0: no limit."""
     duty_cycle: float = 1.0
     """Share of the airtime that may be used."""
     resets: float = 0.0
-    """TCP: chance, at each piece of an answer, that the connection is reset before it."""
-    outages: tuple[Outage, ...] = ()
+    """TCP: probability, at each piece of an answer, that the connection is reset before it."""
+    outages: tuple[LinkOutage, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a rate is none."""
+        """Raise ValueError where a rate is out of range."""
         rates = ("request_loss", "answer_loss", "burst_loss", "burst_begins", "burst_ends", "reordered", "duplicated")
         for name in (*rates, "corrupted", "resets"):
             if not 0 <= getattr(self, name) <= 1:
@@ -170,33 +175,33 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that happens to one part."""
+    """A fault in one service."""
 
     at: float
-    part: Part
-    what: What
+    part: FaultTarget
+    what: FaultKind
     seconds: float = 1.0
     by_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the part cannot suffer this."""
-        of_agents = (What.DISK_FULL, What.CLOCK, What.BACKUP, What.RESTORE)
-        if self.what in of_agents and self.part not in (Part.AGENT, Part.AGENT_2):
+        """Raise ValueError where the kind does not apply to the service."""
+        of_agents = (FaultKind.DISK_FULL, FaultKind.CLOCK, FaultKind.BACKUP, FaultKind.RESTORE)
+        if self.what in of_agents and self.part not in (FaultTarget.AGENT, FaultTarget.AGENT_2):
             raise ValueError(f"{self.what} happens to an agent, not to {self.part}")
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayPlan:
-    """The gateway, when the run starts it itself; a remote one is as it is."""
+    """The gateway of a local run."""
 
     count: int = 1
-    """With 2, each sensor of CoAP is heard by both."""
+    """With 2, both receive the requests of each CoAP sensor."""
     clock: str = "trusted"
     clock_offset_seconds: float = 0.0
     store_max_bytes: str = "1GiB"
 
     def __post_init__(self) -> None:
-        """Raise ValueError where there are too many."""
+        """Raise ValueError where the count is not 1 or 2."""
         if self.count not in (1, 2):
             raise ValueError(f"count is {self.count}; expected 1 or 2")
 
@@ -207,20 +212,20 @@ class Scenario:
 
     name: str
     shows: str
-    """What it shows, in a sentence."""
+    """The purpose, in one sentence."""
     seconds: float
     """How long sensors report."""
     fleets: tuple[FleetPlan, ...]
     speed: float = 10.0
-    """By how much the sensors' own waiting times are shortened."""
+    """Divisor of the sensors' own waiting times."""
     settle_seconds: float = 120.0
-    """How long sensors may go on afterwards with what they have not brought home."""
+    """How long sensors may continue afterwards with events that are not acked yet."""
     link: LinkPlan = LinkPlan()
     gateway: GatewayPlan = GatewayPlan()
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where there is nobody to say anything."""
+        """Raise ValueError without a fleet or with an invalid duration."""
         if not self.fleets:
             raise ValueError("fleets: expected at least one of [[fleets]]")
         if self.seconds <= 0 or self.speed <= 0:
@@ -228,12 +233,12 @@ class Scenario:
 
 
 def shipped() -> dict[str, Scenario]:
-    """Return the scenarios that come along, by name."""
+    """Return the included scenarios by name."""
     return {path.stem: strict_toml.load(path, Scenario) for path in _shipped_paths()}
 
 
 def find(name_or_path: str) -> Scenario:
-    """Read the scenario of a file, or one that comes along by its name."""
+    """Return the scenario of a file, or an included one by its name."""
     path = Path(name_or_path)
     if path.suffix == ".toml" or path.exists():
         return strict_toml.load(path, Scenario)

@@ -1,7 +1,7 @@
-"""Read TOML into frozen dataclasses, strictly: whatever the schema does not know is an error that names its place.
+"""Read TOML into frozen dataclasses, strictly: an unknown key or a wrong type is an error that names its place.
 
-A field's type says what is taken: text, whole numbers, numbers, truth values, lists of text, another dataclass (a
-table) or a tuple of one (an array of tables). A field without a default is required.
+A field's type defines the accepted values: text, integers, numbers, booleans, lists of text, another dataclass (a
+table) or a tuple of dataclasses (an array of tables). A field without a default is required.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class TomlError(Exception):
-    """What cannot be read; the message names the file, the key, and what was expected there."""
+    """A file cannot be read; the message names the file, the key, and the expected value."""
 
 
 def load(path: Path, schema: type[T]) -> T:
@@ -31,7 +31,7 @@ def load(path: Path, schema: type[T]) -> T:
 
 
 def parse(text: str, schema: type[T], source: str) -> T:
-    """Read a text that came from `source`."""
+    """Read a text; error messages name its `source`."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""What the commands of the simulators share on a terminal: the console, the verdict, known failures, exit statuses."""
+"""Terminal output that the commands share: the console, the verdict, known errors, exit statuses."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from simulators.evidence.topic import TopicError
 from simulators.fleet import FleetError
 from simulators.ledger import LedgerError
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 
-KNOWN_ERRORS = (RunError, PartError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
+KNOWN_ERRORS = (RunError, ServiceError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
 
 
 def open_console() -> Console:
-    """Open the console; the brackets in addresses, paths and names of devices are no markup."""
+    """Return a console that prints brackets in addresses, paths and device names as they are."""
     return Console(markup=False)
 
 
 def guarded(work: Callable[[], int], name: str, console: Console, *, interrupted: str, failed: str = "") -> int:
-    """Do the work and return its exit status; a failure that is known, or an interrupt, is told in a line."""
+    """Run the work and return its exit status; a known error or an interrupt is printed in one line."""
     try:
         return work()
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -58,7 +58,7 @@ def flat(error: BaseException) -> Iterator[BaseException]:
 
 
 def exit_status(verdict: Verdict) -> int:
-    """Return the status of a judged run: 0 only where the whole run was judged and nothing was broken."""
+    """Return the exit status of a judged run: 0 only where the whole run was judged and no fault was found."""
     if verdict.faults or verdict.vacuous:
         return FAILED
     if not verdict.complete:
@@ -67,12 +67,12 @@ def exit_status(verdict: Verdict) -> int:
 
 
 def show(verdict: Verdict, name: str, console: Console) -> None:
-    """Lay the verdict out for a terminal: figures, violations with their histories, and the sentence."""
+    """Print the verdict: figures, violations with their histories, and the summary sentence."""
     table = Table(title=name, title_justify="left")
     table.add_column("")
     table.add_column("count", justify="right")
     for label, count in _figures(verdict):
-        table.add_row(label, "not looked at" if count is None else f"{count:,}")
+        table.add_row(label, "not read" if count is None else f"{count:,}")
     for label, count in verdict.faults.items():
         table.add_row(label, f"{count:,}", style="bold red")
     console.print(table)
@@ -85,7 +85,7 @@ def show(verdict: Verdict, name: str, console: Console) -> None:
 
 
 def _figures(verdict: Verdict) -> Iterator[tuple[str, int | None]]:
-    yield "events that the sensors had to report", verdict.events
+    yield "events that the sensors reported", verdict.events
     yield "transmissions of events, resends included", verdict.transmissions
     yield "acked: the sensor knows that its event is safe", verdict.acked
     yield "refused, or given up by the sensor", verdict.refused + verdict.given_up

@@ -1,6 +1,6 @@
-"""The few CoAP messages that a sensor speaks (RFC 7252 section 3), built and parsed by hand.
+"""The CoAP messages that a sensor needs (RFC 7252 section 3), encoded and parsed without a library.
 
-A library would hide the datagrams that are lost, repeated and answered late here, and costs a sensor too much time.
+A library would hide the datagrams that the simulators lose, repeat and delay, and takes too much time per sensor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EMPTY = 0x00
 POST = 0x02
 _VERSION = 0x40
 CONTINUE = 0x5F
-"""2.31: the block has arrived, and the next may come (RFC 7959 section 2.9.1)."""
+"""2.31 Continue: the block was received, the next may follow (RFC 7959 section 2.9.1)."""
 _URI_PATH, _CONTENT_FORMAT, _MAX_AGE, _URI_QUERY, _BLOCK1 = 11, 12, 14, 15, 27
 _MAX_AGE_DEFAULT = 60
 _PAYLOAD_MARKER = b"\xff"
@@ -21,18 +21,18 @@ _PAYLOAD_MARKER = b"\xff"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A POST to /events, before it gets its Message ID and Token."""
+    """A POST to /events without Message ID and Token."""
 
     payload: bytes
     content_format: int
     query: tuple[str, ...] = ()
 
     def datagram(self, message_id: int, token: bytes, kind: int = CON) -> bytes:
-        """Build the message, confirmable or not."""
+        """Encode the message, confirmable or not."""
         return self._built(message_id, token, kind, self.payload, None)
 
     def blocks(self, size: int) -> Sequence[Block]:
-        """Cut the body into blocks of `size` bytes (RFC 7959): one alone where it is no longer than that."""
+        """Split the body into blocks of `size` bytes (RFC 7959); a body that fits is one block."""
         count = max(1, -(-len(self.payload) // size))
         return [Block(self, number, size, number + 1 < count) for number in range(count)]
 
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a request's body."""
+    """One block of a request's body."""
 
     request: Request
     number: int
@@ -54,7 +54,7 @@ class Block:
     more: bool
 
     def datagram(self, message_id: int, token: bytes, kind: int = CON) -> bytes:
-        """Build the message of this block."""
+        """Encode the message for this block."""
         exponent = self.size.bit_length() - 5
         option = self.number << 4 | self.more << 3 | exponent
         start = self.number * self.size
@@ -64,7 +64,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a sensor needs to know of a message from the gateway."""
+    """The fields of a message from the gateway that a sensor uses."""
 
     type: int
     code: int
@@ -74,12 +74,12 @@ class Message:
 
     @property
     def code_text(self) -> str:
-        """Write the code as people know it, such as 2.04."""
+        """Return the code in dotted form, such as 2.04."""
         return f"{self.code >> 5}.{self.code & 31:02d}"
 
 
 def parse(datagram: bytes) -> Message | None:
-    """Read a message; None where it is not CoAP."""
+    """Parse a message; return None where it is not CoAP."""
     if len(datagram) < 4 or datagram[0] >> 6 != 1:
         return None
     token_end = 4 + (datagram[0] & 15)
@@ -95,7 +95,7 @@ def parse(datagram: bytes) -> Message | None:
 
 
 def empty_ack(message_id: int) -> bytes:
-    """Build the ACK for a confirmable message of the gateway."""
+    """Encode the empty ACK for a confirmable message of the gateway."""
     return bytes((_VERSION | ACK << 4, EMPTY)) + message_id.to_bytes(2, "big")
 
 
@@ -110,7 +110,7 @@ def _options(options: list[tuple[int, bytes]]) -> bytes:
 
 
 def _nibble(number: int) -> tuple[int, bytes]:
-    """Split an option's delta or length into its four bits and what follows them (RFC 7252 section 3.1)."""
+    """Split an option's delta or length into its nibble and the extension bytes (RFC 7252 section 3.1)."""
     if number < 13:
         return number, b""
     if number < 269:

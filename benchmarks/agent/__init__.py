@@ -1,1 +1,1 @@
-"""What the gateway's ways in take, beside what a user would pick instead: `python -m benchmarks.agent`."""
+"""Throughput and cost of the gateway's inputs, beside alternatives: `python -m benchmarks.agent`."""

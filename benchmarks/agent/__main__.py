@@ -1,4 +1,4 @@
-"""Measure the gateway's ways in, print the table, and keep it as docs/benchmarks/agent.json."""
+"""Measure the gateway's inputs, print the table, and write docs/benchmarks/agent.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE, CPU, LATENCY, MEMORY = "events/s", "us/event", "ms", "MB"
 
 
 def main() -> None:
-    """Run everything; the results of `--quick` are printed and not kept."""
+    """Run all measurements; the results of `--quick` are printed only."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs (default: 3)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run (default: 4)")

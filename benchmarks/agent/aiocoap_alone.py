@@ -1,4 +1,4 @@
-"""aiocoap's server as its documents show it, in front of the agent's pipeline and store: `… FOLDER PORT`."""
+"""aiocoap's server as in its documentation, in front of the agent's pipeline and store: `… FOLDER PORT`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-/* A field of CoAP sensors: each has a socket of its own and one request under way, as RFC 7252 section 4.7 asks.
+/* CoAP sensors, each with a socket of its own and one outstanding request, as RFC 7252 section 4.7 requires.
  *
  * usage: coap_load PORT SENSORS SECONDS RATE CODE PATH FIRST FORGET
  *
- * RATE 0: each sensor sends its next event as soon as the last is answered. RATE > 0: so many requests a second in all,
- * each at its own moment; a latency counts from that moment, also where no sensor was free. CODE is the request's code
+* RATE 0: each sensor sends its next event as soon as the last is answered. RATE > 0: the total number of requests per
+ * second, each at a scheduled time from which its latency counts, also where no sensor was free. CODE is the request's code
  * (2 POST, 3 PUT), FIRST the first event's id. FORGET 1: wait for no answer (a flood). Prints one JSON object.
  */
 #include <arpa/inet.h>

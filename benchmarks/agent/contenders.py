@@ -1,4 +1,4 @@
-"""The servers that are measured, each as a process with a folder of its own, on the loopback."""
+"""The measured servers, each a process on the loopback interface with a folder of its own."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Server:
     """The file into which the server writes a line for each event, where it does."""
 
     def cpu_seconds(self) -> float:
-        """Give what it has used of the processor, user and system, in all its threads."""
+        """Return the CPU time of all threads, user and system, in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def stored(self) -> int:
-        """Count the events that are on disk, or at least written to a file."""
+        """Return the number of events that are on disk, or at least written to a file."""
         if self.lines is not None:
             return self.lines.read_bytes().count(b"\n") if self.lines.exists() else 0
         assert self.store is not None
@@ -49,7 +49,7 @@ class Server:
             connection.close()
 
     def resident_bytes(self) -> int:
-        """Give what it holds in memory."""
+        """Return the resident memory in bytes."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -60,7 +60,7 @@ class Server:
 def oncegate(
     folder: Path, *, sync_ms: float = 0.0, mqtt_port: int | None = None, credentials: Path | None = None
 ) -> Iterator[Server]:
-    """Run the agent as it is installed, Kafka away; `sync_ms` makes its disk slower, `credentials` are OSCORE's."""
+    """Run the installed agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
     coap, http = _udp_port(), ports.free(1)[0]
     folder.mkdir(parents=True)
     oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'
@@ -103,7 +103,7 @@ def libcoap(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def nats(folder: Path) -> Iterator[Server]:
-    """Run NATS with a JetStream that syncs before it acks."""
+    """Run NATS with a JetStream that syncs before each ack."""
     (port,) = ports.free(1)
     folder.mkdir(parents=True)
     settings = folder / "nats.conf"
@@ -117,7 +117,7 @@ def nats(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def telegraf(folder: Path, mqtt_port: int) -> Iterator[Server]:
-    """Run Telegraf between a broker, whose messages it acks once they are written, and a file that it never syncs."""
+    """Run Telegraf between a broker, whose messages it acks once written, and a file that it never syncs."""
     folder.mkdir(parents=True)
     settings, lines = folder / "telegraf.conf", folder / "events"
     settings.write_text(
@@ -135,7 +135,7 @@ def telegraf(folder: Path, mqtt_port: int) -> Iterator[Server]:
 def running(
     name: str, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], *, inside: bool = False
 ) -> Iterator[Process]:
-    """Run a server whose log lies in its folder, `inside` that folder where it wants to be there."""
+    """Run a server with its log in its folder; with `inside`, that folder is its working directory."""
     where = folder if inside else None
     process = Process(Command(name, command, folder / f"{name}.log", where, environment))
     process.start()

@@ -1,4 +1,4 @@
-"""The loads: each drives one server for some seconds and tells what was accepted, and how long it took."""
+"""The loads: each drives one server for some seconds and returns the accepted events and the latencies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.agent.contenders import Server
 POST, PUT = 2, 3
 PATIENCE_SECONDS = 60
 _BURST, _AHEAD = 50, 1_000
-"""Messages that are sent at once, and that mosquitto may have without having acknowledged them."""
+"""Messages per burst, and the largest number of messages that mosquitto has not acknowledged."""
 _MANY = 1 << 40
 _IDS = count(time.time_ns())
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one load has seen."""
+    """The result of one load."""
 
     accepted: int
     seconds: float
@@ -38,19 +38,19 @@ class Result:
 
     @property
     def per_second(self) -> float:
-        """Accepted events a second."""
+        """Accepted events per second."""
         return self.accepted / self.seconds if self.seconds else 0.0
 
     @property
     def cpu_us(self) -> float:
-        """Microseconds of the server's processor for each accepted event."""
+        """The server's CPU time per accepted event, in microseconds."""
         return self.cpu_seconds / self.accepted * 1e6 if self.accepted else 0.0
 
 
 def coap(
     server: Server, sensors: int, seconds: float, *, rate: float = 0.0, method: int = POST, path: str = "events"
 ) -> Result:
-    """Let sensors send, each its next event once the last is answered; or at a rate in all."""
+    """Run CoAP sensors, each of which sends its next event after the last answer, or all at a total rate."""
     before = server.cpu_seconds()
     said = json.loads(coap_load(server.port, sensors, seconds, rate, method, path).communicate()[0])
     return Result(
@@ -66,12 +66,12 @@ def coap(
 
 
 def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
-    """Begin to send odd requests that nobody waits for."""
+    """Start a flood of slow-path requests whose answers are not awaited."""
     return coap_load(port, 64, seconds, rate, PUT, "odd", forget=True)
 
 
 def http(server: Server, seconds: float, pack: int = 100, connections: int = 4, path: str = "/api/v1/events") -> Result:
-    """Post packs of events over connections that stay open."""
+    """Post packs of events over persistent connections."""
     sockets = [socket.create_connection(("127.0.0.1", server.more_ports["http"])) for _ in range(connections)]
     for open_socket in sockets:
         open_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -96,7 +96,7 @@ def http(server: Server, seconds: float, pack: int = 100, connections: int = 4, 
 
 
 def mqtt(server: Server, broker_port: int, events: int) -> Result:
-    """Publish at QoS 1 through a broker, and wait until the agent has stored all of it."""
+    """Publish at QoS 1 through a broker, and wait until the agent has stored everything."""
     before, first, start = server.cpu_seconds(), server.stored(), time.monotonic()
     with _broker(broker_port) as broker:
         for _ in _published(broker, events):
@@ -121,7 +121,7 @@ def mqtt_once(broker_port: int, events: int) -> None:
 
 
 def mosquitto(server: Server, seconds: float) -> Result:
-    """Publish at QoS 1 and count mosquitto's own PUBACKs, which promise nothing of the disk."""
+    """Publish at QoS 1 and count mosquitto's own PUBACKs, which do not imply durability."""
     before, start = server.cpu_seconds(), time.monotonic()
     with _broker(server.port) as broker:
         steps = _published(broker, _MANY)
@@ -132,7 +132,7 @@ def mosquitto(server: Server, seconds: float) -> Result:
 
 
 def nats(server: Server, outstanding: int, seconds: float) -> Result:
-    """Publish to JetStream, so many at once under way, and wait for each one's ack."""
+    """Publish to JetStream with a number of messages in flight, and wait for each ack."""
     before = server.cpu_seconds()
     with socket.create_connection(("127.0.0.1", server.port)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,7 +163,7 @@ def nats(server: Server, outstanding: int, seconds: float) -> Result:
 def coap_load(
     port: int, sensors: int, seconds: float, rate: float, method: int, path: str, *, forget: bool = False
 ) -> subprocess.Popen[str]:
-    """Begin to send from a field of sensors; what it saw is printed at the end as JSON."""
+    """Start the C program that simulates sensors; it prints its results as JSON at the end."""
     words = (port, sensors, seconds, rate, method, path, time.time_ns(), int(forget))
     return subprocess.Popen([str(programs.coap_load()), *map(str, words)], stdout=subprocess.PIPE, text=True)
 
@@ -180,7 +180,7 @@ def _broker(port: int) -> Iterator[socket.socket]:
 
 
 def _published(broker: socket.socket, events: int) -> Iterator[int]:
-    """Publish at QoS 1 until all is acknowledged, and give at each step how much is."""
+    """Publish at QoS 1 until everything is acknowledged; yield the acknowledged number at each step."""
     published = acked = 0
     left = b""
     while acked < events:
@@ -195,13 +195,13 @@ def _published(broker: socket.socket, events: int) -> Iterator[int]:
 
 
 def event(number: int | None = None) -> bytes:
-    """Write an event as JSON, with an id that no other has where none is given."""
+    """Return an event as JSON, with a unique id by default."""
     number = next(_IDS) if number is None else number
     return b'{"id":%d,"data":{"temperature":%d.5,"humidity":%d}}' % (number, number % 30, number % 100)
 
 
 def _http_pack(events: int, path: str = "/api/v1/events") -> bytes:
-    """Write a request with so many events, as an array where they are several."""
+    """Return a request with one event, or with several as an array."""
     body = b",".join(b'{"device":"urn:x:%d",%s' % (place, event()[1:]) for place in range(events))
     body = b"[%s]" % body if events > 1 else body
     return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path.encode() + (
@@ -227,7 +227,7 @@ def _publish(number: int) -> bytes:
 
 
 def _length(size: int) -> Iterator[int]:
-    """Write a remaining length (MQTT 3.1.1 section 2.2.3)."""
+    """Encode a remaining length (MQTT 3.1.1 section 2.2.3)."""
     while size > 127:
         yield size & 127 | 128
         size >>= 7
@@ -241,7 +241,7 @@ def _nats_publish(place: int, sent: list[float]) -> bytes:
 
 
 def result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int = 0) -> Result:
-    """Give what a load has seen; latencies in ms, in any order."""
+    """Return the result of a load from its latencies, in ms, in any order."""
     latencies.sort()
     at = len(latencies) - 1
     if at < 0:

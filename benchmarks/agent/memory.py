@@ -1,4 +1,4 @@
-"""Memory at a steady load on all ways in, Kafka away: flat, or not."""
+"""Memory growth at a steady load on all inputs, without Kafka."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COAP_PER_SECOND = 900
 MQTT_PER_SECOND = 60
 PACK, PACKS_PER_SECOND = 10, 4
 SETTLED_SHARE = 0.5
-"""Of the run, after which growth counts."""
+"""The share of the run after which growth is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Memory:
 
 
 def measure(seconds: float, folder: Path) -> Memory:
-    """Run the agent for some time at about 1,000 requests a second."""
+    """Run the agent for some time at about 1,000 requests per second."""
     with (
         TemporaryDirectory(dir=folder) as name,
         Mosquitto(Path(name) / "broker") as broker,

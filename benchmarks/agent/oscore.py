@@ -1,4 +1,4 @@
-"""The load of OSCORE: requests of one sensor, protected before the clock starts by aiocoap's client side."""
+"""The OSCORE load: requests of one sensor, protected in advance by aiocoap's client side."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from benchmarks.agent.loads import Result
 
 DEVICE = "urn:dev:mac:00158d0000000001"
 OUTSTANDING = 8
-"""Fewer than a replay window holds (RFC 8613 section 3.2.2: 32)."""
+"""Less than the size of the replay window (RFC 8613 section 3.2.2: 32)."""
 EVENTS = 250
-"""Within one second's worth of what the gateway lets through to aiocoap's part, which serves OSCORE."""
+"""Within the gateway's rate limit of one second for requests that aiocoap serves, such as OSCORE."""
 _MESSAGE_ID = slice(2, 4)
 
 
 def credentials(folder: Path) -> Path:
-    """Make a sensor's credentials: the gateway's directory of them, with the sensor's side in `sensor` beside it."""
+    """Create a sensor's credentials: the gateway's directory, and the sensor's side in `sensor` beside it."""
     directory, sensor = folder / "credentials", folder / "sensor"
     for each in (directory, sensor):
         each.mkdir(parents=True)
@@ -39,7 +39,7 @@ def credentials(folder: Path) -> Path:
 
 
 def post(server: Server, folder: Path, events: int = EVENTS) -> Result:
-    """Post events, so many at once under way; what counts is on disk (outside, an answer always says 2.04)."""
+    """Post events with a number of requests in flight; stored events count, since the outer code is always 2.04."""
     sensor = Sensor(FilesystemSecurityContext(str(folder / "sensor")), server.port)
     with closing(sensor):
         sensor.introduce()
@@ -51,7 +51,7 @@ def post(server: Server, folder: Path, events: int = EVENTS) -> Result:
 
 
 def _answered(sensor: socket.socket, requests: Sequence[bytes]) -> Iterator[float]:
-    """Send requests, some of them at a time, and give how many ms each waited for its answer."""
+    """Send requests with some of them in flight, and return each one's time to the answer in ms."""
     waiting = iter(requests)
     sent: dict[bytes, float] = {}
     for _ in requests:
@@ -72,13 +72,13 @@ class Sensor:
         self.socket.settimeout(loads.PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """Close the socket; what the context would write at its end is of no use any more."""
+        """Close the socket, without writing the context's final state."""
         self.socket.close()
         self._context.lockfile.release()
         self._context.lockfile = None
 
     def introduce(self) -> None:
-        """Show once that the requests are fresh: the gateway asks for that after each start (RFC 9175, Echo)."""
+        """Prove freshness by Echo (RFC 9175), which the gateway requires after each start."""
         echo = None
         for number in (65_534, 65_535):
             request, reference = self.protect(loads.event(), number, echo)
@@ -89,7 +89,7 @@ class Sensor:
                 return
 
     def protect(self, payload: bytes, message_id: int, echo: bytes | None = None) -> tuple[bytes, object]:
-        """Write a request; give it, and what its answer is read with."""
+        """Return a protected request, and the data needed to unprotect its answer."""
         message = Message(code=Code.POST, uri_path=("e",), payload=payload, content_format=50, echo=echo)
         protected, reference = self._context.protect(message)
         protected.mtype, protected.mid, protected.token = CON, message_id, message_id.to_bytes(2, "big")

@@ -1,4 +1,4 @@
-"""The programs that a run needs and Python is too slow for: compiled, installed, or honestly missing."""
+"""The programs that a run needs for speed or comparison: compiled, installed, or reported as missing."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ TELEGRAF_PARTS = (
     "parsers.value",
     "serializers.influx",
 )
-"""From a broker to a file for bench-agent, from a socket to Kafka for bench-store."""
+"""Plugins: from a broker to a file for bench-agent, from a socket to Kafka for bench-store."""
 THINGSBOARD = ("thingsboard-gateway==3.8.5", "aiohttp==3.14.5")
-"""Its REST connector would install the second itself, at its first start."""
+"""Its REST connector would otherwise install the second one at its first start."""
 BUILD_SECONDS_MAX = 900
 
 
 def folder() -> Path:
-    """Give the folder in which compiled programs are kept."""
+    """Return the cache folder of compiled programs."""
     kept = cache.folder() / "bench"
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 
 
 def coap_load() -> Path:
-    """Compile the field of sensors."""
+    """Compile the sensor load."""
     return _compiled("coap_load", "coap_load.c", ())
 
 
 def slow_sync() -> Path:
-    """Compile the slow disk."""
+    """Compile the library that slows the disk down."""
     return _compiled("slow_sync.so", "slow_sync.c", ("-shared", "-fPIC", "-ldl"))
 
 
 def libcoap_server() -> str | None:
-    """Find libcoap's example server."""
+    """Return the path of libcoap's example server."""
     return programs.find("coap-server-notls")
 
 
 def nats_server() -> Path | None:
-    """Build NATS; None where that cannot be done here."""
+    """Build NATS; return None where that is not possible."""
     return _built("nats-server", NATS)
 
 
 def telegraf() -> Path | None:
-    """Build Telegraf with the parts that the benchmarks use; None where that cannot be done."""
+    """Build Telegraf with the plugins that the benchmarks use; return None where that is not possible."""
     return _built("telegraf", TELEGRAF, ",".join(TELEGRAF_PARTS))
 
 
 def thingsboard_python() -> Path | None:
-    """Install ThingsBoard Gateway into an environment of its own, once, and give its Python; None where it fails."""
+    """Install ThingsBoard Gateway once into an environment of its own; return its Python, or None on failure."""
     place = folder() / "thingsboard"
     python = place / "bin" / "python"
     if (place / "installed").exists():
@@ -79,7 +79,7 @@ def thingsboard_python() -> Path | None:
 
 
 def _built(name: str, module: str, tags: str = "") -> Path | None:
-    """Build a program through the Go module proxy, once for these tags; say why where it is left out."""
+    """Build a program through the Go module proxy, once for these tags; print the reason of a failure."""
     program, built = folder() / name, folder() / f"{name}.built"
     of = f"{module} {tags}\n"
     go = shutil.which("go", path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin")

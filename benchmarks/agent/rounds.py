@@ -1,4 +1,4 @@
-"""The rounds: every contender for a few seconds, one after the other, and then again: all see the same machine."""
+"""The rounds: all contenders run in turn for a few seconds each, repeatedly, under the same conditions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from simulators.services.mosquitto import Mosquitto
 SENSORS_FEW, SENSORS_MANY = 64, 256
 HALF = 0.5
 MQTT_PER_SECOND = 8_000
-"""So many messages for each second that a run shall take."""
+"""Number of messages per second of the intended run time."""
 ODD_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
 
 
 @dataclass(slots=True)
 class Measured:
-    """The results of each row, one for each round."""
+    """The results of each row, one per round."""
 
     rows: dict[str, list[Result]] = field(default_factory=dict)
 
     def add(self, row: str, result: Result) -> None:
-        """Note a result, and show it."""
+        """Add a result and print it."""
         self.rows.setdefault(row, []).append(result)
         print(
             f"  {row:<40} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
@@ -37,12 +37,12 @@ class Measured:
         )
 
     def median(self, row: str, value: Callable[[Result], float]) -> float:
-        """Give the median over the rounds."""
+        """Return the median over the rounds."""
         return statistics.median(value(result) for result in self.rows[row])
 
 
 def run(rounds: int, seconds: float, folder: Path) -> Measured:
-    """Measure every row, round by round; what is missing on this machine is left out, and said."""
+    """Measure every row, round by round; report and leave out contenders that are missing on this machine."""
     measured = Measured()
     has_nats, has_libcoap = programs.nats_server() is not None, programs.libcoap_server() is not None
     has_telegraf = programs.telegraf() is not None

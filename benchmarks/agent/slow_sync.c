@@ -1,4 +1,4 @@
-/* A slow disk: LD_PRELOAD this, and each fsync and fdatasync takes SLOW_SYNC_MS more, as on an SD card. */
+/* LD_PRELOAD: delays each fsync and fdatasync by SLOW_SYNC_MS, as on an SD card. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""ThingsBoard Gateway as a contender: its REST connector, before a broker that stands for the platform."""
+"""ThingsBoard Gateway as a contender: its REST connector, with a broker in place of the platform."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = "/events"
 
 @contextmanager
 def run(folder: Path, platform_port: int) -> Iterator[Server]:
-    """Run it with its SQLite storage; it answers 200 before it has stored anything."""
+    """Run it with its SQLite storage; it answers 200 before it stores anything."""
     (port,) = ports.free(1)
     for each in ("logs", "data", "config"):
         (folder / each).mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""The cloud's side against what a user would pick instead."""
+"""Benchmarks of the cloud side, beside alternatives."""

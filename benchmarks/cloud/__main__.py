@@ -1,7 +1,7 @@
-"""The cloud's side against what a user would pick instead: `python -m benchmarks.cloud [--quick] [--only a,b]`.
+"""The cloud side, beside alternatives: `python -m benchmarks.cloud [--quick] [--only a,b]`.
 
-One broker, one topic of records of 200 bytes with 10 % duplicates, written before anybody starts; each contender alone,
-one after the other, in a fresh process on the same cores, timed from its first record to its last.
+One broker and one topic of records of 200 bytes with 10 % duplicates, written in advance. The contenders run one after
+the other, each in a fresh process on the same cores, and are timed from the first record to the last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.cloud.runs import DRIVER_MEGABYTES, STATE_AGE_SECONDS, WINDOW, B
 from benchmarks.cloud.state import state_figures
 from benchmarks.cloud.window import window_figures
 from benchmarks.report import Figure
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.kafka import Broker
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything a run takes."""
+    """The sizes of a run."""
 
     records: int
     batch: int
@@ -54,7 +54,7 @@ class Size:
     log_versions: int
 
 
-# A little more than a fifth: Spark rounds down, and a sixth batch of six records would be measured.
+# A little more than a fifth: Spark rounds down, and would measure a sixth batch of six records.
 FULL = Size(2_000_000, 400_400, 2, 10_000_000, 800_000, 225, 10_000_000, 5_000_000, 43_200)
 QUICK = Size(100_000, 50_000, 1, 500_000, 20_000, 25, 500_000, 500_000, 10_800)
 NAMES = {
@@ -72,7 +72,7 @@ ALL = (*NAMES, *MORE)
 
 
 def main() -> int:
-    """Run what was asked for, print the tables, keep the JSON; status 1 where something could not be measured."""
+    """Run the chosen measurements, print the tables, write the JSON; exit status 1 where one of them failed."""
     started = time.monotonic()
     given = _arguments()
     size = QUICK if given.quick else FULL
@@ -94,23 +94,23 @@ def main() -> int:
 
 
 class Trial:
-    """Measure one thing after the other: a failure costs its own figures, and no others."""
+    """Measurements in sequence, of which a failed one loses only its own figures."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
 
     def of(self, name: str, work: Callable[[], T], otherwise: T) -> T:
-        """Give what the work gives, or the other value where it fails."""
+        """Return the result of the work, or the default where it fails."""
         try:
             return work()
-        except (PartError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
+        except (ServiceError, KafkaException, OSError, subprocess.CalledProcessError, ValueError) as error:
             self.failed.append(name)
             _say(f"{name}: not measured: {error}")
             return otherwise
 
 
 def _all_figures(bench: Bench, size: Size, only: list[str], deadline: float, trial: Trial) -> list[Figure]:
-    """Let each contender run once, measure the rest, and repeat the contenders for as long as the time goes."""
+    """Run each contender once, take the other measurements, and repeat the contenders while time is left."""
     contest = Contest(bench, [name for name in NAMES if name in only], trial)
     others: list[Figure] = []
     measures: dict[str, Callable[[], list[Figure]]] = {
@@ -147,7 +147,7 @@ class Contest:
         self._took: dict[str, float] = {}
 
     def prepare(self) -> None:
-        """Give the job's state its birth, and write the topic."""
+        """Create the job's state, and write the topic."""
         bench, now = self._bench, time.time_ns() // 1_000_000
         servers = bench.broker.bootstrap_servers
         bench.broker.create_topics(bench.topic, partitions=bench.partitions)
@@ -160,7 +160,7 @@ class Contest:
         _say(f"topic: {sent:,} records in {time.time() - now / 1000:.0f} s")
 
     def turn(self, deadline: float = math.inf) -> None:
-        """Let each contender run that would end before the deadline, as it ran the last time."""
+        """Run each contender that would end before the deadline, judging by its last run."""
         for name in self.names:
             started = time.monotonic()
             if started + self._took.get(name, 0) > deadline:
@@ -206,7 +206,7 @@ def _figures(timings: dict[str, list[Timing]]) -> list[Figure]:
             ratio = best["job"].rate / best[other].rate
             per_cpu = ratio_per_cpu(best["job"], best[other])
             name = f"the job by: {NAMES[other]}"
-            # Which of the two copies is the plain one is a matter of reading: the goal is held against the same rows.
+            # Of the two plain copies, the goal refers to the one that writes the same rows.
             limit = "" if other == "raw" else f">= {goal}"
             figures.append(Figure(f"{name}, wall", ratio, "x", limit, ratio >= goal if limit else None))
             figures.append(Figure(f"{name}, per CPU second", per_cpu, "x", limit, per_cpu >= goal if limit else None))
@@ -214,7 +214,7 @@ def _figures(timings: dict[str, list[Timing]]) -> list[Figure]:
 
 
 def ratio_per_cpu(one: Timing, other: Timing) -> float:
-    """Compare records by CPU second."""
+    """Return the ratio of two rates per CPU second."""
     return (one.records / one.cpu_seconds) / (other.records / other.cpu_seconds)
 
 

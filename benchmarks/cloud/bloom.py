@@ -1,4 +1,4 @@
-"""The Bloom filter's true cost over the run's own topic."""
+"""The cost of a Bloom filter on the run's own topic."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from cloud import bloom
 from cloud.bloom_shadow.topic import Recorded, read_topic
 
 RECORDS_MAX = 500_000
-"""So much of the topic is replayed; docs/bloom.md has a longer replay."""
+"""Largest number of replayed records; docs/bloom.md has a longer replay."""
 FILLINGS = 2
-"""So many times a filter is filled over the topic."""
+"""How often a filter is filled over the topic."""
 
 
 def bloom_figures(bench: Bench) -> list[Figure]:
-    """Replay the topic in shadow."""
+    """Replay the topic in shadow mode."""
     whole = read_topic(bench.broker.bootstrap_servers, bench.topic, {})
     part = slice(RECORDS_MAX)
     recorded = Recorded(whole.keys[part], whole.partitions[part], whole.offsets[part])

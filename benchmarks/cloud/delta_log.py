@@ -1,4 +1,4 @@
-"""What a commit of the Delta table costs as its log grows: every commit lists all of it."""
+"""The cost of a commit of the Delta table as its log grows: every commit lists the whole log."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from benchmarks.cloud.runs import Bench
 from benchmarks.report import Figure
 
 GOAL_RATIO = 1.3
-"""A commit on a log of the retention's length, by one on a fresh log."""
+"""Ratio of a commit on a log of the retention's length to one on a fresh log."""
 RETAINED_VERSIONS = 10_800
 _COMMIT = re.compile(r"^log round=(\d+) versions=(\d+) seconds=([\d.]+)$", re.MULTILINE)
 
 
 def log_figures(bench: Bench, versions: int) -> list[Figure]:
-    """Time empty commits beside the names of up to so many versions."""
+    """Time empty commits on logs with up to this number of versions."""
     log, _cpu = bench.spark_log("log", versions)
     return read_figures(log)
 
 
 def read_figures(log: str) -> list[Figure]:
-    """Return each ratio as the median of the rounds' own: within a round all tables meet the same load."""
+    """Return each ratio as the median over the rounds: within a round all tables run under the same load."""
     rounds: dict[int, dict[int, float]] = defaultdict(dict)
     for number, count, seconds in _COMMIT.findall(log):
         rounds[int(number)][int(count)] = float(seconds)

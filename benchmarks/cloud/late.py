@@ -1,4 +1,4 @@
-"""Late traffic: every event is looked up, in a table with years behind it."""
+"""Late traffic: every event is looked up in a table with years of data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ GOAL_ROWS = 10_000_000
 
 
 def late_figures(bench: Bench, rows: int, records: int) -> list[Figure]:
-    """Fill a table, then let the job look late records up in it: those of one day, and those that may be anywhere."""
+    """Fill a table, then run the job on late records: those of one known day, and those of any day."""
     folder = bench.folder / TOPIC
     servers = bench.broker.bootstrap_servers
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
     yesterday = time.time_ns() // 1_000_000 - DAY_MS
     sent = topic.send(servers, TOPIC, topic.records(10, yesterday, seed=1))
-    bench.job(folder, 0, topic=TOPIC, records=sent)  # the table is made, and its first batch is over
+    bench.job(folder, 0, topic=TOPIC, records=sent)  # creates the table and finishes its first batch
     bench.spark("fill", batch=rows, table=folder / "events")
     figures = []
     for shared, (where, goal) in GOALS.items():

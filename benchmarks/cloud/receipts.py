@@ -1,4 +1,4 @@
-"""How old a receipt is: from a record's append in Kafka to the offset that covers it."""
+"""The age of a receipt: from a record's append in Kafka to the committed offset that covers it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from simulators.services.process import Process
 
 RECORDS_PER_SECOND = 1000
 WARM_UP_SHARE = 0.6
-"""Of the time: a Java machine compiles what it runs often, and its first batches take several times as long."""
+"""Share of the time: until the JVM has compiled the hot code, batches take several times as long."""
 TOPIC = "receipts"
 GOALS = {50: 3.0, 99: 6.0}
 
 
 def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
-    """Send at a steady pace, and watch the group's offsets."""
+    """Send at a steady rate, and watch the group's offsets."""
     bench.broker.create_topics(TOPIC, partitions=bench.partitions)
     folder = bench.folder / TOPIC
     servers = bench.broker.bootstrap_servers
@@ -48,13 +48,13 @@ def receipt_figures(bench: Bench, seconds: int) -> list[Figure]:
 
 
 def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
-    """Give the age of each record's receipt, those of the warm-up left out."""
+    """Return the age of each record's receipt, without those of the warm-up."""
     appended: dict[tuple[int, int], float] = {}
 
     def delivered(error: object, message: Message) -> None:
         if error is None:
             place = message.partition() or 0, message.offset() or 0
-            appended[place] = message.timestamp()[1] / 1000  # the broker's own clock, which is ours
+            appended[place] = message.timestamp()[1] / 1000  # the broker's clock is this machine's
 
     producer = Producer({"bootstrap.servers": bench.broker.bootstrap_servers, "linger.ms": 5})
     reader = Consumer({"bootstrap.servers": bench.broker.bootstrap_servers, "group.id": f"{TOPIC}-cloud"})

@@ -1,4 +1,4 @@
-"""How each contender of a run is started, timed, and ended; one at a time, on one broker and one topic."""
+"""Starts, times and ends the contenders, one at a time, on one broker and one topic."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from simulators.services import session
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian, jars, java
 from simulators.services.kafka import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
-from simulators.services.spark import Options, submit
+from simulators.services.spark import SparkOptions, submit
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "cloud" / "job.py"
@@ -32,7 +32,7 @@ RUN_SECONDS_MAX = 600.0
 JDK = "openjdk-17-jdk-headless"
 WINDOW = "4h"
 STATE_AGE_SECONDS = 7200
-"""So long ago was a state born that is to meet fresh traffic: an event is fresh from a quarter of the window on."""
+"""Age of a state for fresh traffic: events are fresh from a quarter of the window on."""
 DRIVER_MEGABYTES = 1536
 CORES = 2
 _NO_COORDINATOR = (
@@ -48,7 +48,7 @@ _JOB_BATCH = re.compile(r"batch=\d+ stage=done .* seconds=([\d.]+) ")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One contender's run, from its first record to its last, the start of its process left out."""
+    """One contender's run from its first record to its last, without the start of its process."""
 
     records: int
     seconds: float
@@ -62,7 +62,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all contenders share."""
+    """The resources that all contenders share."""
 
     broker: Broker
     topic: str
@@ -72,14 +72,14 @@ class Bench:
     folder: Path
 
     def spark(self, way: str, *, batch: int | None = None, table: Path | None = None) -> Timing:
-        """Run one of `spark.py`, a fresh process."""
+        """Run a contender of `spark.py` in a fresh process."""
         log, used = self.spark_log(way, batch or self.batch, table)
         milliseconds = [int(found[1]) for found in _BATCH.finditer(log)]
-        records = min(self.records, len(milliseconds) * self.batch)  # one of them stops early
+        records = min(self.records, len(milliseconds) * self.batch)  # some contenders stop early
         return Timing(records, sum(milliseconds) / 1000, used)
 
     def spark_log(self, way: str, batch: int, table: Path | None = None, cores: int = CORES) -> tuple[str, float]:
-        """Run one of `spark.py`, and return what it has logged, and its CPU seconds."""
+        """Run a contender of `spark.py`; return its log and its CPU seconds."""
         folder = self._fresh(way)
         target = folder if table is None else table
         arguments = (way, self.broker.bootstrap_servers, self.topic, str(target), str(batch))
@@ -98,7 +98,7 @@ class Bench:
         records: int = 0,
         must_be_fresh: bool = False,
     ) -> Timing:
-        """Run the real job on a folder that holds its table and checkpoint, to the last receipt."""
+        """Run the job on a folder with its table and checkpoint, up to the last receipt."""
         process = self.start_job(folder, topic=topic)
         with _ending(process):
             process.wait_for_log("cloud.stream.progress query=", RUN_SECONDS_MAX)
@@ -110,12 +110,12 @@ class Bench:
             process.terminate(60)
             log = process.log()
         if must_be_fresh and _LATE.search(log):
-            raise PartError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
+            raise ServiceError("job: some of its events were late, so this is no fresh traffic: is the clock right?")
         seconds = sum(float(found) for found in _JOB_BATCH.findall(log))
         return Timing(records or self.records, seconds, used)
 
     def start_job(self, folder: Path, *options: str, topic: str = "") -> Process:
-        """Start the job, and return it before it is ready."""
+        """Start the job and return at once."""
         name = topic or self.topic
         ends = ("--bootstrap-servers", self.broker.bootstrap_servers, "--topic", name, "--group", f"{name}-cloud")
         places = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
@@ -123,10 +123,10 @@ class Bench:
         return submit(JOB, (*ends, *places, *pace, *options), folder, _options())
 
     def streams(self, survivors: str = "") -> Timing:
-        """Run the equivalent in Kafka Streams, which leaves the survivors in a topic."""
+        """Run the equivalent in Kafka Streams, which writes the survivors to a topic."""
         compiler = shutil.which("javac")
         if compiler is None:
-            raise PartError(f"there is no javac; run: {debian.by_hand(JDK)}")
+            raise ServiceError(f"there is no javac; run: {debian.by_hand(JDK)}")
         folder = self._fresh("streams")
         classpath = ":".join([str(folder), *map(str, jars.paths(jars.STREAMS))])
         subprocess.run([compiler, "--release", "17", "-cp", classpath, "-d", str(folder), str(STREAMS)], check=True)
@@ -142,9 +142,9 @@ class Bench:
             return self._timed(process, "state=RUNNING", lambda: self.wait_for(process, group, self.records))
 
     def streams_to_table(self) -> Timing:
-        """Run it, and then bring its topic into the rows that the job writes, by Spark, as in the plain copy.
+        """Run Kafka Streams, then copy its topic by Spark into the rows that the job writes.
 
-        On the same cores the cost of one adds to that of the other.
+        On the same cores the costs of both add up.
         """
         survivors = f"survivors-{uuid4().hex}"
         dedup = self.streams(survivors)
@@ -152,7 +152,7 @@ class Bench:
         return Timing(self.records, dedup.seconds + copy.seconds, dedup.cpu_seconds + copy.cpu_seconds)
 
     def consumer(self) -> Timing:
-        """Run the plain consumer to a PostgreSQL of its own."""
+        """Run the plain consumer with a PostgreSQL of its own."""
         with Postgres(self._fresh("postgres")) as server:
             return self._consumer(server, self._fresh("consumer"))
 
@@ -173,7 +173,7 @@ class Bench:
             return self._timed(process, "stage=assigned", done)
 
     def wait_for(self, process: Process, group: str, records: int, topic: str = "") -> None:
-        """Wait until a group has committed so many offsets."""
+        """Wait until a group has committed this number of offsets."""
         name = topic or self.topic
         reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": group})
         places = [TopicPartition(name, partition) for partition in range(self.partitions)]
@@ -200,7 +200,7 @@ class Bench:
 
 
 def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    """Give a group's offsets; none while the broker has no coordinator for it yet."""
+    """Return a group's committed offsets; none while it has no coordinator yet."""
     try:
         return reader.committed(places, timeout=30)
     except KafkaException as error:
@@ -210,7 +210,7 @@ def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicParti
 
 
 def cpu_seconds(process: Process) -> float:
-    """Give what a process and its children have used, those that have ended included."""
+    """Return the CPU time of a process and all of its children, ended ones included, in seconds."""
     total = 0
     for pid in session.members(process.pid):
         try:
@@ -222,7 +222,7 @@ def cpu_seconds(process: Process) -> float:
 
 
 def _finished_log(process: Process) -> str:
-    """Wait until a contender has finished, and return its log; one that logs nothing for RUN_SECONDS_MAX has failed."""
+    """Wait until a contender has finished, and return its log; fail where it logs nothing for RUN_SECONDS_MAX."""
     known = ""
 
     def has_grown() -> bool:
@@ -235,21 +235,21 @@ def _finished_log(process: Process) -> str:
 
 
 def _all_are_told(log: str) -> bool:
-    """Tell whether the job has logged the figures of each batch that it has committed: they come a little later."""
+    """Whether the job has logged the figures of each committed batch, which appear a little later."""
     return log.count(" stage=committed ") == log.count(" stage=done ")
 
 
 @contextmanager
 def _ending(process: Process) -> Iterator[None]:
-    """Leave nothing of a contender behind."""
+    """Kill a contender's processes on leaving."""
     try:
         yield
     finally:
         process.kill()
 
 
-def _options(cores: int = CORES) -> Options:
-    return Options(
+def _options(cores: int = CORES) -> SparkOptions:
+    return SparkOptions(
         cores=cores,
         driver_megabytes=DRIVER_MEGABYTES,
         settings={"spark.log.level": "WARN"},

@@ -32,7 +32,7 @@ WINDOW_SECONDS = 4 * 3600
 STARTED, FINISHED = "contender=started", "contender=finished"
 DAYS = 30
 MERGE_BATCHES = 2
-"""MERGE of everything is slow, and does not get faster."""
+"""MERGE of everything is slow, and does not become faster."""
 POLL_SECONDS = 0.1
 LOG_VERSIONS = (3_600, 10_800, 43_200)
 """At a trigger of 2 s: two hours, six, a day."""
@@ -41,7 +41,7 @@ STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000
 
 
 def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
-    """Run one contender to the topic's end; each batch's figures go to the log."""
+    """Run one contender to the topic's end; the figures of each batch go to the log."""
     spark = open_session()
     print(STARTED, flush=True)
     if way == "fill":
@@ -58,7 +58,7 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
 
 
 def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
-    """Read the topic to its end, in one of the ways."""
+    """Read the topic to its end in one of the ways."""
     source = read_topic(spark, kafka, "earliest")
     records = read_records(source, Spans())
     if way == "dedup":
@@ -82,7 +82,7 @@ def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) ->
 
 
 def merge(rows: DataFrame, table: str) -> None:
-    """Insert what is not there; MERGE wants each row of the source once."""
+    """Insert rows that are missing; MERGE requires each source row once."""
     rows.dropDuplicates(["fingerprint"]).createOrReplaceTempView("given")
     rows.sparkSession.sql(
         f"MERGE INTO delta.`{table}` t USING given g ON t.fingerprint = g.fingerprint WHEN NOT MATCHED THEN INSERT *"
@@ -137,13 +137,13 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process has had at most: the Java machine's heap, and RocksDB's memory beside it."""
+    """Return the peak resident memory of a process: the JVM's heap and RocksDB's memory, in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def age(spark: SparkSession, table: str, seconds: int) -> None:
-    """Write the job's last commit once more, with an earlier birth: nothing before it has a copy."""
+    """Write the job's last commit again with an earlier birth, before which no event has a copy."""
     last = DeltaTable(spark, table, TABLE).last_commit()
     assert last is not None
     assert last.birth is not None
@@ -153,7 +153,7 @@ def age(spark: SparkSession, table: str, seconds: int) -> None:
 
 
 def lengthen(spark: SparkSession, folder: str, versions_max: int) -> None:
-    """Time empty commits of tables whose logs hold the names of more and more versions, one of each in every round."""
+    """Time empty commits of tables whose logs have increasing numbers of versions, one of each per round."""
     counts = [0, *(count for count in LOG_VERSIONS if count <= versions_max)]
     tables = {count: DeltaTable(spark, f"{folder}/table-{count}", TABLE) for count in counts}
     for count, table in tables.items():
@@ -170,7 +170,7 @@ def lengthen(spark: SparkSession, folder: str, versions_max: int) -> None:
 
 
 def plant_names(log: Path, versions: int) -> None:
-    """Lay the names of so many versions into a log: each has four, two of them the file system's own checksums."""
+    """Create the files of versions in a log: four names each, two of them checksums of the file system."""
     for number in range(versions):
         for kind in ("json", "crc"):
             name = f"{0:020}.{number:09}.{kind}"

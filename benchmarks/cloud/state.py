@@ -1,4 +1,4 @@
-"""What the dedup's state costs as it grows: bytes by key, and the time of a small batch, which scans all of it."""
+"""The cost of the dedup's state as it grows: bytes per key, and the time of a small batch, which scans all keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH = re.compile(r"^batch=\d+ rows=(\d+) milliseconds=(\d+) memory=(\d+) disk
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One batch: its rows, its seconds, and what the state holds after it."""
+    """One batch: its rows, its seconds, and the size of the state after it."""
 
     rows: int
     seconds: float
@@ -26,7 +26,7 @@ class Seen:
 
 
 def state_figures(bench: Bench, keys: int) -> list[Figure]:
-    """Grow a state to so many keys; give its bytes, and the seconds of small batches on the way."""
+    """Grow a state to a number of keys; return its bytes, and the seconds of small batches meanwhile."""
     log, _cpu = bench.spark_log("state", keys)
     seen = read_batches(log)
     curve = small_batches(seen)
@@ -34,7 +34,7 @@ def state_figures(bench: Bench, keys: int) -> list[Figure]:
     empty, full = curve[min(curve)], curve[max(curve)]
     within = [size for size, seconds in curve.items() if seconds <= 2 * empty]
     details = {"seconds_by_keys": {str(size): seconds for size, seconds in curve.items()}}
-    memory = max(one.memory_bytes for one in seen)  # 0 where Spark does not tell: then it is no figure
+    memory = max(one.memory_bytes for one in seen)  # 0 where Spark does not report it: then there is no figure
     return [
         Figure(f"batch of {SMALL_KEYS:,} keys, state empty", empty, "s", details=details),
         Figure(f"batch of {SMALL_KEYS:,} keys, {max(curve):,} keys in the state", full, "s"),
@@ -50,7 +50,7 @@ def _bytes(where: str, size: int, keys: int) -> Figure:
 
 
 def small_batches(seen: list[Seen]) -> dict[int, float]:
-    """Return the median seconds of each run of small batches, by the keys before it; the very first batch warms up."""
+    """Return the median seconds of small batches by the number of keys, without the first batch, which warms up."""
     runs: dict[int, list[float]] = {}
     before = 0
     for one in seen[1:]:
@@ -62,11 +62,11 @@ def small_batches(seen: list[Seen]) -> dict[int, float]:
 
 
 def read_batches(log: str) -> list[Seen]:
-    """Return the batches of a run in their order."""
+    """Return the batches of a run in order."""
     seen: list[Seen] = []
     keys = 0
     for found in _BATCH.finditer(log):
         rows, milliseconds, memory, disk = map(int, found.groups())
-        keys += rows  # no key comes twice
+        keys += rows  # no key occurs twice
         seen.append(Seen(rows, milliseconds / 1000, keys, memory, disk))
     return seen

@@ -1,4 +1,4 @@
-"""The one topic of a run: equal for all contenders, written before any of them starts."""
+"""The topic of a run, the same for all contenders and written in advance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, 
 
 DUPLICATES = 0.1
 DISTANCE_RECORDS = 20_000
-"""How far behind its first copy a duplicate comes at most."""
+"""Largest distance of a duplicate from its first copy."""
 DEVICES = 500
 VALUE_BYTES = 200
 
@@ -22,7 +22,7 @@ Told = tuple[bytes, bytes, Headers]
 
 
 def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[Told]:
-    """Give records of about VALUE_BYTES; a tenth repeats an earlier one, heard by another gateway."""
+    """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
     sequences = {"gw-1": 0, "gw-2": 0}
@@ -39,10 +39,10 @@ def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int
 
 
 def send(bootstrap_servers: str, topic: str, told: Iterator[Told]) -> int:
-    """Produce, wait until Kafka has all, and count."""
+    """Produce the records, wait until Kafka has all of them, and return their number."""
     ends = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"}
     room = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
-    # Idempotent: each contender waits for a count, and a record that is sent again would be counted twice.
+    # Idempotent: each contender waits for a count, which a record sent twice would falsify.
     producer = Producer({**ends, **room, "enable.idempotence": True})
     sent = 0
     for key, value, headers in told:

@@ -1,4 +1,4 @@
-"""What a window costs: Spark keeps each key for two windows, and looks at every key in every batch."""
+"""The cost of a window: Spark keeps each key for two windows, and scans every key in every batch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from benchmarks.cloud.state import read_batches, small_batches
 from benchmarks.report import Figure
 
 WINDOWS_KEPT = 2
-"""A key expires a window after it was seen, and the watermark is a window behind the latest batch."""
+"""A key expires one window after it was seen, and the watermark is one window behind the latest batch."""
 WINDOWS_MINUTES = (10, 60, 240)
 _RESIDENT = re.compile(r"^resident=(\d+)$", re.MULTILINE)
 
 
 def window_figures(bench: Bench, keys: int) -> list[Figure]:
-    """Grow a state to so many keys on one core, and on CORES."""
+    """Grow a state to a number of keys on one core, and on CORES."""
     figures = []
     for cores in range(1, CORES + 1):
         log, _cpu = bench.spark_log("state", keys, cores=cores)
@@ -25,7 +25,7 @@ def window_figures(bench: Bench, keys: int) -> list[Figure]:
 
 
 def read_figures(log: str, cores: int) -> list[Figure]:
-    """Return seconds a batch, memory, and the cost of a million keys, with the rate at which each window holds them."""
+    """Return seconds per batch, memory, and the cost of a million keys, with the event rate for each window."""
     seen = read_batches(log)
     curve, last = small_batches(seen), seen[-1]
     least, most = min(curve), max(curve)

@@ -57,7 +57,7 @@ public final class Dedup implements Processor<byte[], byte[], byte[], byte[]> {
     public void init(ProcessorContext<byte[], byte[]> given) {
         context = given;
         seen = given.getStateStore(SEEN);
-        // What is older than the window is forgotten, as the job's state forgets it.
+        // Fingerprints older than the window are dropped, as in the job's state.
         given.schedule(Duration.ofMinutes(10), PunctuationType.WALL_CLOCK_TIME, now -> {
             try (var entries = seen.all()) {
                 entries.forEachRemaining(entry -> {

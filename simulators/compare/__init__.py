@@ -1,1 +1,1 @@
-"""One scenario and one seed, with one layer after the other taken away: what each of them saves."""
+"""Comparison of delivery modes, and of the product without dedup, on one scenario and seed."""

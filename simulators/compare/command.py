@@ -1,4 +1,4 @@
-"""`oncegate-sim compare`: one scenario and seed, run once for each variant, and one picture of it."""
+"""`oncegate-sim compare`: run one scenario and seed once for each variant, and draw the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulators.arguments import add_seed, make_parser, seed_of
 from simulators.compare.picture import draw
 from simulators.compare.variants import VARIANTS, Outcome, Variant, outcome
 from simulators.display import Display
-from simulators.run.options import Options
+from simulators.run.options import RunOptions
 from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.scenario import Scenario, find
@@ -31,8 +31,8 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Compare, and return the exit status: 0 all variants ran, whatever became of their events."""
-    description = "Run one scenario and seed under each delivery mode, and with dedup taken out, on this machine."
+    """Compare the variants and return the exit status: 0 where all of them ran, whatever their verdicts."""
+    description = "Run one scenario and seed in each delivery mode, and without dedup, on this machine."
     parser = make_parser(program, description, _EXAMPLES)
     names = [variant.name for variant in VARIANTS]
     parser.add_argument("scenario", metavar="SCENARIO", help="a TOML file, or a name of `oncegate-sim scenarios`")
@@ -55,7 +55,7 @@ def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Pat
     outcomes: list[Outcome] = []
     for number, variant in enumerate(chosen, start=1):
         console.rule(f"{number} of {len(chosen)}: {variant.name}, {variant.says}")
-        options = Options(scenario, seed, home / variant.name, seams=variant.seams)
+        options = RunOptions(scenario, seed, home / variant.name, overrides=variant.overrides)
         try:
             with Display(console) as display:
                 outcomes.append(outcome(variant, asyncio.run(run(options, display, Stop()))))

@@ -1,4 +1,4 @@
-"""Take the dedup out of the agent, or out of the job; called in their own processes (simulators/launch.py)."""
+"""Patches that remove the dedup of the agent or of the job; called in their processes (simulators/launch.py)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def agent_without_dedup() -> None:
-    """Make the agent recognise nothing: neither what CoAP proves to be a retransmission, nor what it has on disk."""
+    """Disable the agent's dedup: by CoAP's retransmission rules and by stored fingerprints."""
     _replace("agent.coap.response_cache", "Memory", "recall", lambda *_: None)
     _replace("agent.store.fingerprints.transient", "Proofs", "position", lambda *_: None)
     _replace("agent.store.fingerprints.index", "Fingerprints", "position", lambda *_: None)
 
 
 def job_without_dedup() -> None:
-    """Make the job write every record that comes: no state, no look-up."""
+    """Disable the job's dedup: by state and by look-up."""
     job: Any = import_module("cloud.job")
     job.drop_duplicates = lambda records, *_: records
     lookup: Any = import_module("cloud.table.lookup")

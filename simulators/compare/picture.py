@@ -1,4 +1,4 @@
-"""The argument in one picture: lost and doubled events, for each way to run the same field test."""
+"""A chart of the lost and doubled events of each variant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "oncegate", "font.family"
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write the picture as SVG on white, which every page can show."""
+    """Write the chart as SVG on a white background."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9.0, 0.75 * len(outcomes) + 1.6), layout="constrained")
         axes = figure.add_subplot()

@@ -1,11 +1,11 @@
-"""What is compared: the product as it is, its other delivery modes, and the product without one dedup or both."""
+"""The variants that are compared: the delivery modes, and the product without one dedup or both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from simulators.oracle.verdict import Verdict
-from simulators.run.services import Seams
+from simulators.run.services import Overrides
 
 _AGENT = ("simulators.compare.patches:agent_without_dedup",)
 _JOB = ("simulators.compare.patches:job_without_dedup",)
@@ -13,26 +13,26 @@ _JOB = ("simulators.compare.patches:job_without_dedup",)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the same field test."""
+    """A variant of the same field test."""
 
     name: str
     says: str
-    seams: Seams
+    overrides: Overrides
 
 
 VARIANTS = (
-    Variant("at-least-once", "as it comes", Seams()),
-    Variant("exactly-once", "Kafka transactions, for readers of the topic", Seams(delivery="exactly-once")),
-    Variant("at-most-once", "sent once and forgotten", Seams(delivery="at-most-once")),
-    Variant("no-agent-dedup", "the gateway recognises no resend", Seams(agent_patches=_AGENT)),
-    Variant("no-cloud-dedup", "the job writes every record", Seams(job_patches=_JOB)),
-    Variant("no-dedup", "nobody recognises anything", Seams(agent_patches=_AGENT, job_patches=_JOB)),
+    Variant("at-least-once", "as it comes", Overrides()),
+    Variant("exactly-once", "Kafka transactions, for readers of the topic", Overrides(delivery="exactly-once")),
+    Variant("at-most-once", "sent once and forgotten", Overrides(delivery="at-most-once")),
+    Variant("no-agent-dedup", "the gateway recognises no resend", Overrides(agent_patches=_AGENT)),
+    Variant("no-cloud-dedup", "the job writes every record", Overrides(job_patches=_JOB)),
+    Variant("no-dedup", "nobody recognises anything", Overrides(agent_patches=_AGENT, job_patches=_JOB)),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a variant."""
+    """The result of a variant."""
 
     variant: str
     says: str
@@ -41,14 +41,14 @@ class Outcome:
     acked: int
     records: int
     repeats: int
-    """Records in Kafka whose label an earlier one had."""
+    """Records in Kafka that repeat an earlier label."""
     rows: int
     lost: int
     doubled: int
 
 
 def outcome(variant: Variant, verdict: Verdict) -> Outcome:
-    """Take from a verdict what is compared."""
+    """Return the compared figures of a verdict."""
     return Outcome(
         variant=variant.name,
         says=variant.says,

@@ -1,1 +1,1 @@
-"""The demo: the whole path on real parts, killed in the middle of its work, and held against the truth."""
+"""The demo: the whole path on real services, killed at random, and compared with the ledger."""

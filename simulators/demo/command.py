@@ -1,4 +1,4 @@
-"""The demo's command: run it, show the verdict, write summary and report."""
+"""`oncegate-sim demo`: run the demo, show the verdict, write summary and report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from simulators.demo import report, summary
-from simulators.demo.options import Options, parse
-from simulators.demo.run import Evidence, run
+from simulators.demo.options import DemoOptions, parse
+from simulators.demo.run import DemoResult, run
 from simulators.display import Display
 from simulators.oracle.verdict import sentence
 from simulators.terminal import FAILED, FINE, guarded, open_console
@@ -20,17 +20,17 @@ def main(arguments: Sequence[str], program: str) -> int:
     """Run the demo and return the exit status: 0 only where the oracle found no fault."""
     options = parse(arguments, program)
     console = open_console()
-    console.print(f"seed {options.seed}; everything is kept in {options.folder}")
-    logs = f"nothing is left running, the logs are in {options.folder}/logs"
+    console.print(f"seed {options.seed}; all files are in {options.folder}")
+    logs = f"no process is left, the logs are in {options.folder}/logs"
 
     def work() -> int:
         return _conclude(asyncio.run(_run(options, console)), options, console)
 
-    interrupted = f"interrupted: nothing is judged; {logs}"
+    interrupted = f"interrupted: no verdict; {logs}"
     return guarded(work, "demo", console, interrupted=interrupted, failed=f"seed {options.seed}; {logs}")
 
 
-async def _run(options: Options, console: Console) -> Evidence:
+async def _run(options: DemoOptions, console: Console) -> DemoResult:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -38,7 +38,7 @@ async def _run(options: Options, console: Console) -> Evidence:
         return await run(options, display)
 
 
-def _conclude(evidence: Evidence, options: Options, console: Console) -> int:
+def _conclude(evidence: DemoResult, options: DemoOptions, console: Console) -> int:
     figures = evidence.summary
     figures.write(options.folder / "summary.json")
     report.write(evidence, options.folder / "report.html")

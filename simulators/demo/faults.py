@@ -1,4 +1,4 @@
-"""The faults of a run: at random moments of the seed, but always in the middle of work."""
+"""The faults of the demo: at random moments that follow from the seed, always in the middle of work."""
 
 from __future__ import annotations
 
@@ -7,42 +7,44 @@ from collections.abc import Callable
 from random import Random
 
 from contract.moment import rfc3339
-from simulators.demo.summary import Kill, Outage
+from simulators.demo.summary import BrokerOutage, Kill
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.ledger import Ledger
 from simulators.run.faults import note_receipts_ahead
-from simulators.run.services import Parts
+from simulators.run.services import Services
 
 WORK_SECONDS_MAX = 180.0
-"""How long a fault waits for work to hit."""
+"""How long a fault waits for work in progress."""
 POLL_SECONDS = 0.02
 
 AGENT_RUNS_SECONDS = (5.0, 20.0)
 AGENT_DOWN_SECONDS = (0.2, 2.0)
 JOB_RUNS_SECONDS = (0.0, 3.0)
-"""After its first commit."""
+"""Counted from its first commit."""
 INTO_BATCH_SECONDS = (0.0, 2.0)
 JOB_DOWN_SECONDS = (0.0, 1.0)
 BROKER_RUNS_SECONDS = (5.0, 30.0)
 BROKER_DOWN_SECONDS = (3.0, 6.0)
 
 
-class Faults:
-    """Kill and stop the parts while the sensors report."""
+class DemoFaults:
+    """Kills and stops the services while the sensors report."""
 
-    def __init__(self, parts: Parts, ledger: Ledger, seed: int, clock: Callable[[], int], display: Display) -> None:
+    def __init__(
+        self, services: Services, ledger: Ledger, seed: int, clock: Callable[[], int], display: Display
+    ) -> None:
         self.kills: list[Kill] = []
-        self.outages: list[Outage] = []
+        self.outages: list[BrokerOutage] = []
         self.over = False
-        self._parts = parts
+        self._services = services
         self._ledger = ledger
         self._seed = seed
         self._clock = clock
         self._display = display
 
     async def play(self, kills: int) -> None:
-        """Play all faults; return when every part runs again."""
+        """Inject all faults; return when every service runs again."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kill_agent(kills), name="faults of the agent")
             tasks.create_task(self._kill_job(kills), name="faults of the job")
@@ -51,38 +53,38 @@ class Faults:
 
     async def _kill_agent(self, kills: int) -> None:
         random = Random(f"{self._seed} agent")
-        gateway = self._parts.gateways[0]
+        gateway = self._services.gateways[0]
         for _ in range(kills):
             await asyncio.sleep(random.uniform(*AGENT_RUNS_SECONDS))
             await self._wait(lambda: self._ledger.counts.in_flight > 0, "a request in flight")
-            self._parts.take_down("agent")
-            unacked, moment, stage = self._ledger.counts.in_flight, self._clock(), self._parts.job.stage()
-            await asyncio.to_thread(gateway.process.kill)
+            self._services.take_down("agent")
+            unacked, moment, stage = self._ledger.counts.in_flight, self._clock(), self._services.job.stage()
+            await asyncio.to_thread(gateway.kill)
             await self._record("agent", moment, unacked, stage)
             await asyncio.sleep(random.uniform(*AGENT_DOWN_SECONDS))
             await asyncio.to_thread(gateway.start)
-            self._parts.down.discard("agent")
+            self._services.down.discard("agent")
 
     async def _kill_job(self, kills: int) -> None:
         random = Random(f"{self._seed} job")
-        job = self._parts.job
+        job = self._services.job
         for _ in range(kills):
             await self._wait(lambda: job.has_committed, "a commit of the job")
             await asyncio.sleep(random.uniform(*JOB_RUNS_SECONDS))
             await self._reach_batch(random)
-            self._parts.take_down("job")
+            self._services.take_down("job")
             unacked, moment = self._ledger.counts.in_flight, self._clock()
-            await asyncio.to_thread(job.process.kill)
-            # Its log tells what it was really in, a moment later than when we looked.
+            await asyncio.to_thread(job.kill)
+            # Its log has the actual stage, a moment later than the check.
             await self._record("job", moment, unacked, job.stage())
-            await note_receipts_ahead(self._parts, self._ledger, self._display)
+            await note_receipts_ahead(self._services, self._ledger, self._display)
             await asyncio.sleep(random.uniform(*JOB_DOWN_SECONDS))
             await asyncio.to_thread(job.start)
-            self._parts.down.discard("job")
+            self._services.down.discard("job")
 
     async def _reach_batch(self, random: Random) -> None:
-        """Wait for a moment somewhere within a batch, not only at its beginning."""
-        job = self._parts.job
+        """Wait for a random moment within a batch."""
+        job = self._services.job
         while True:
             await self._wait(lambda: job.in_a_batch, "a batch of the job")
             await asyncio.sleep(random.uniform(*INTO_BATCH_SECONDS))
@@ -91,28 +93,28 @@ class Faults:
 
     async def _stop_broker(self) -> None:
         random = Random(f"{self._seed} broker")
-        broker = self._parts.broker
+        broker = self._services.broker
         await asyncio.sleep(random.uniform(*BROKER_RUNS_SECONDS))
-        self._parts.take_down("kafka")
+        self._services.take_down("kafka")
         begin = self._clock()
         self._display.fact("broker stopped")
         await asyncio.to_thread(broker.stop)
         await asyncio.sleep(random.uniform(*BROKER_DOWN_SECONDS))
         await asyncio.to_thread(broker.start)
-        self._parts.down.discard("kafka")
+        self._services.down.discard("kafka")
         end = self._clock()
-        self.outages.append(Outage(rfc3339(begin), rfc3339(end)))
+        self.outages.append(BrokerOutage(rfc3339(begin), rfc3339(end)))
         self._display.fact(f"broker started again, after {(end - begin) / 1000:.1f} s")
 
     async def _record(self, process: str, moment: int, unacked: int, stage: str) -> None:
-        outbox = (await asyncio.to_thread(self._parts.gateways[0].status)).outbox
+        outbox = (await asyncio.to_thread(self._services.gateways[0].status)).outbox
         self.kills.append(Kill(process, rfc3339(moment), unacked, outbox, stage))
         self._display.fact(f"{process} killed: {unacked} requests unacked, {outbox} events in the outbox, {stage}")
 
     async def _wait(self, condition: Callable[[], bool], what: str) -> None:
         try:
             async with asyncio.timeout(WORK_SECONDS_MAX):
-                while not condition():  # noqa: ASYNC110 (logs and counters signal nobody)
+                while not condition():  # noqa: ASYNC110 (logs and counters send no signal)
                     await asyncio.sleep(POLL_SECONDS)
         except TimeoutError as error:
             raise RunError(f"not within {WORK_SECONDS_MAX:g} s: {what}") from error

@@ -1,4 +1,4 @@
-"""What a demo run is told, and what it is made of."""
+"""The command line and the parameters of the demo."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simulators.arguments import add_seed, make_parser, natural, positive, seed_of
-from simulators.payloads import Kind
-from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, Sort
+from simulators.payloads import KnownBy
+from simulators.scenario import FleetPlan, GatewayPlan, LinkPlan, Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 
 SENSORS = 240
@@ -17,16 +17,16 @@ REQUEST_LOSS = 0.10
 ANSWER_LOSS = 0.20
 DELAY_SECONDS_MIN, DELAY_SECONDS_MAX = 0.005, 0.050
 FASTER = 10
-"""By how much the sensors' times are shortened: ACK_TIMEOUT is 0.2 s instead of 2 s, and so on."""
+"""Divisor of the sensors' own times: ACK_TIMEOUT is 0.2 s instead of 2 s, and so on."""
 TIMING = Timing().faster(FASTER)
 EQUAL_READINGS_SHARE_MIN = 0.30
 ALWAYS = 1e9
-"""The sensors report until there are enough events, not for a time."""
+"""The sensors report until there are enough events, not for a fixed time."""
 SCENARIO = Scenario(
     name="demo",
-    shows="The straight path, with kills in the middle of work.",
+    shows="The whole path, with processes killed at random.",
     seconds=ALWAYS,
-    fleets=(FleetPlan(Sort.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(Kind)),),
+    fleets=(FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(KnownBy)),),
     speed=FASTER,
     link=LinkPlan(
         request_loss=REQUEST_LOSS,
@@ -39,37 +39,49 @@ SCENARIO = Scenario(
 
 _EXAMPLES = """examples:
   make demo
-  %(prog)s --seed 7          the same readings, losses and plan of kills as another run with that seed
+  %(prog)s --seed 7          the same readings, losses and planned kills as any run with this seed
   %(prog)s --events 3000 --kills 1
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The choices of one run."""
+class DemoOptions:
+    """The options of the demo."""
 
     seed: int
     events_min: int = 10_000
     kills: int = 2
-    """How often the agent and the job are killed, each."""
+    """How often the agent and the job are each killed."""
     folder: Path = Path("build/demo")
 
 
-def parse(arguments: Sequence[str], program: str) -> Options:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str], program: str) -> DemoOptions:
+    """Parse the arguments; wrong usage prints an error and exits with status 2."""
     parser = make_parser(
         program,
         (
-            "Run sensors over a bad radio, the agent, Kafka and the Spark job on this machine, kill what can be "
-            "killed, and count whether anything was lost or doubled. Exit status 0: nothing was."
+            "Run sensors over a bad radio, the agent, Kafka and the Spark job on this machine, with "
+            "outages, and count lost and doubled events. Exit status 0: no fault was found."
         ),
         _EXAMPLES,
     )
-    defaults = Options(seed=0)
+    defaults = DemoOptions(seed=0)
     add = parser.add_argument
     add_seed(parser)
-    add("--events", type=positive, default=defaults.events_min, metavar="N", help="at least so many (%(default)s)")
-    add("--kills", type=natural, default=defaults.kills, metavar="N", help="of agent and job, each (%(default)s)")
+    add(
+        "--events",
+        type=positive,
+        default=defaults.events_min,
+        metavar="N",
+        help="smallest number of events (%(default)s)",
+    )
+    add(
+        "--kills",
+        type=natural,
+        default=defaults.kills,
+        metavar="N",
+        help="kills of the agent and of the job (%(default)s)",
+    )
     add("--folder", type=Path, default=defaults.folder, metavar="PATH", help="emptied first (default: %(default)s)")
     given = parser.parse_args(arguments)
-    return Options(seed_of(given), given.events, given.kills, given.folder)
+    return DemoOptions(seed_of(given), given.events, given.kills, given.folder)

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else, light or dark as the reader's screen is."""
+"""The report of the demo: one self-contained HTML file with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from string import Template
 from simulators import ledger
 from simulators.demo import summary
 from simulators.demo.options import ANSWER_LOSS, FASTER, REQUEST_LOSS, SENSORS
-from simulators.demo.run import Evidence
+from simulators.demo.run import DemoResult
 from simulators.demo.summary import Summary
 from simulators.oracle.verdict import DECLARED, sentence
 from simulators.report import pictures
@@ -19,7 +19,7 @@ from simulators.report.timeline import Timeline, timeline, transmissions_per_eve
 _PAGE = Path(__file__).with_name("report.html")
 
 
-def write(evidence: Evidence, path: Path) -> None:
+def write(evidence: DemoResult, path: Path) -> None:
     """Write the report."""
     figures = evidence.summary
     line = timeline(ledger.read(evidence.ledger), evidence.first_times, evidence.commits)
@@ -87,14 +87,14 @@ def _kills(figures: Summary, line: Timeline) -> str:
     return "".join(rows)
 
 
-def _violations(evidence: Evidence) -> str:
+def _violations(evidence: DemoResult) -> str:
     violations = evidence.summary.verdict.violations
     if not violations:
         return ""
     items = "".join(f"<li>{escape(str(violation))}</li>" for violation in violations)
-    return f"<section><h2>What went wrong</h2><ul>{items}</ul></section>"
+    return f"<section><h2>Violations</h2><ul>{items}</ul></section>"
 
 
 def _second(line: Timeline, moment: str) -> float:
-    """Place a moment of RFC 3339 on the time line."""
+    """Return the position of an RFC 3339 timestamp on the time line, in seconds."""
     return line.second(round(datetime.fromisoformat(moment).timestamp() * 1000))

@@ -1,4 +1,4 @@
-"""One run: start the parts, let the sensors report, play the faults, wait for the receipts, hold all to the truth."""
+"""One demo run: start the services, run sensors and faults, wait for the receipts, judge the evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from simulators import fleet
 from simulators import ledger as ledgers
 from simulators.arguments import LEDGER_FILE
-from simulators.demo.faults import Faults
+from simulators.demo.faults import DemoFaults
 from simulators.demo.options import (
     ANSWER_LOSS,
     EQUAL_READINGS_SHARE_MIN,
@@ -19,15 +19,15 @@ from simulators.demo.options import (
     SCENARIO,
     SENSORS,
     TIMING,
-    Options,
+    DemoOptions,
 )
 from simulators.demo.summary import Summary
 from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
-from simulators.ledger import Ledger, Line, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Ledger, Line, Reported
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
@@ -37,50 +37,50 @@ from simulators.run.faults import note_receipts_ahead
 from simulators.run.gateway import GatewayStatus
 from simulators.run.play import clock, link_to
 from simulators.run.run import watched
-from simulators.run.services import Parts, Seams, started
-from simulators.run.waiting import job_reads, receipts
+from simulators.run.services import Overrides, Services, started
+from simulators.run.waiting import wait_for_job, wait_for_receipts
 from simulators.sensors.field import Field
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a run leaves to be looked at."""
+class DemoResult:
+    """The result of a demo run."""
 
     summary: Summary
     ledger: Path
     first_times: list[int]
-    """When each event arrived in Kafka for the first time, by the broker's clock, in milliseconds."""
+    """When each event first arrived in Kafka, by the broker's clock, in milliseconds since 1970 UTC."""
     commits: list[tuple[int, int]]
-    """When the table was committed to, in milliseconds, and how many rows that added."""
+    """The table's commits: time in milliseconds since 1970 UTC, and the number of rows added."""
 
 
-async def run(options: Options, display: Display) -> Evidence:
-    """Play one run in its folder; raise RunError or PartError where it cannot come to a verdict."""
+async def run(options: DemoOptions, display: Display) -> DemoResult:
+    """Play one run in its folder; raise RunError or ServiceError where there is no verdict."""
     begin = time.monotonic()
     home = options.folder.absolute()
     folder.empty(home)
     ledger_file = home / LEDGER_FILE
-    async with started(SCENARIO, home, Seams(), display) as parts:
+    async with started(SCENARIO, home, Overrides(), display) as services:
         with Ledger(ledger_file, clock) as ledger:
-            faults = Faults(parts, ledger, options.seed, clock, display)
-            await watched(parts, _play(options, parts, ledger, faults, display))
-            await watched(parts, job_reads(parts))
-            (status,) = await watched(parts, receipts(parts.gateways, display))
-            await watched(parts, note_receipts_ahead(parts, ledger, display))
+            faults = DemoFaults(services, ledger, options.seed, clock, display)
+            await watched(services, _play(options, services, ledger, faults, display))
+            await watched(services, wait_for_job(services))
+            (status,) = await watched(services, wait_for_receipts(services.gateways, display))
+            await watched(services, note_receipts_ahead(services, ledger, display))
         display.phase("stopping the job and the agent")
-        await asyncio.to_thread(parts.stop)
-        display.phase("reading Kafka and the table, and holding them against the ledger")
+        await asyncio.to_thread(services.stop)
+        display.phase("reading Kafka and the table, and comparing them with the ledger")
         equal_readings = _equal_readings(ledgers.read(ledger_file))
         if equal_readings < EQUAL_READINGS_SHARE_MIN * ledger.counts.events:
             raise RunError(f"only {equal_readings} of {ledger.counts.events} readings are equal to an earlier one")
-        with Casebook() as casebook:
-            casebook.add_ledger(ledgers.read(ledger_file))
-            casebook.add_records(topic.read(Topic(parts.broker.bootstrap_servers)))
-            casebook.add_rows(delta.read(parts.job.table))
-            verdict = judge(casebook, Scope(one_clock=True))
-            first_times = casebook.first_times()
+        with EvidenceDatabase() as evidence:
+            evidence.add_ledger(ledgers.read(ledger_file))
+            evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))
+            evidence.add_rows(delta.read(services.job.table))
+            verdict = judge(evidence, Scope(one_clock=True))
+            first_times = evidence.first_times()
     summary = Summary(
         verdict=complete(verdict, status),
         requests=ledger.counts.transmissions,
@@ -92,17 +92,17 @@ async def run(options: Options, display: Display) -> Evidence:
         kills=tuple(faults.kills),
         outages=tuple(faults.outages),
     )
-    return Evidence(summary, ledger_file, first_times, delta.read_commits(parts.job.table))
+    return DemoResult(summary, ledger_file, first_times, delta.read_commits(services.job.table))
 
 
-async def _play(options: Options, parts: Parts, ledger: Ledger, faults: Faults, display: Display) -> None:
+async def _play(options: DemoOptions, services: Services, ledger: Ledger, faults: DemoFaults, display: Display) -> None:
     display.phase(f"{SENSORS} sensors report over a radio that loses {REQUEST_LOSS:.0%} and {ANSWER_LOSS:.0%}")
-    links = link_to(SCENARIO, options.seed, [parts.gateways[0].address], None, None, None)
-    async with links as (ways, _), asyncio.TaskGroup() as tasks:
+    links = link_to(SCENARIO, options.seed, [services.gateways[0].address], None, None, None)
+    async with links as (targets, _), asyncio.TaskGroup() as tasks:
         field = Field(
             ledger=ledger,
             seed=options.seed,
-            ways=ways,
+            targets=targets,
             timing=TIMING,
             is_over=lambda _: ledger.counts.events >= options.events_min and faults.over,
             clock=clock,
@@ -116,17 +116,17 @@ async def _play(options: Options, parts: Parts, ledger: Ledger, faults: Faults, 
 async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
     while True:
         display.load(ledger.counts, events_min)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _equal_readings(lines: Iterable[Line]) -> int:
-    """Count the events whose type and data are those of an earlier event of the same sensor."""
+    """Return the number of events with the type and data of an earlier event of the same sensor."""
     said = [
-        (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Told)
+        (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Reported)
     ]
     return len(said) - len(set(said))
 
 
 def complete(verdict: Verdict, status: GatewayStatus) -> Verdict:
-    """Add what only the parts know: in the demo every event must have its ACK and its receipt."""
+    """Return the verdict with missing ACKs and receipts: in the demo every event must have both."""
     return replace(verdict, unacked=verdict.events - verdict.acked, unreceipted=status.outbox)

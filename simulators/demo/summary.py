@@ -1,4 +1,4 @@
-"""The figures of a run, as JSON and as a table for people."""
+"""The figures of the demo, as JSON and as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from simulators.oracle.verdict import BROKEN, DECLARED, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process that was killed (SIGKILL), and the work that it was in."""
+    """A killed process (SIGKILL) and its work in progress."""
 
     process: str
     time: str
     """RFC 3339."""
     unacked: int
-    """Events sent whose ACK the sensors had not heard."""
+    """Events in transmission, without an ACK."""
     outbox_rows: int
-    """Events in the gateway's store whose receipt had not come."""
+    """Events in the gateway's store without a receipt."""
     batch_stage: str
-    """Where the job was in its batch."""
+    """The job's stage in its batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
-    """The broker was stopped (SIGTERM) and away for a while; both moments RFC 3339."""
+class BrokerOutage:
+    """A stop of the broker (SIGTERM); both times in RFC 3339."""
 
     begin: str
     end: str
@@ -36,21 +36,21 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The verdict, and the figures around it."""
+    """The verdict and the figures of the demo."""
 
     verdict: Verdict
     requests: int
-    """Transmissions of the sensors, resends included."""
+    """Transmissions of the sensors, including resends."""
     accepted: int
     duplicates: int
     equal_readings: int
     seconds: float
     seed: int
     kills: tuple[Kill, ...]
-    outages: tuple[Outage, ...]
+    outages: tuple[BrokerOutage, ...]
 
     def figures(self) -> dict[str, int]:
-        """Return the counts by name: the path's stations, then everything that must be nought."""
+        """Return the counts by name: the stations of the path, then everything that must be zero."""
         verdict = self.verdict
         return {
             "events": verdict.events,
@@ -91,7 +91,7 @@ LABELS = {
 
 
 def table(summary: Summary) -> Table:
-    """Lay the figures out for a terminal."""
+    """Return the figures as a table."""
     laid_out = Table(title=f"Demo, seed {summary.seed}, {summary.seconds:.0f} s", title_justify="left")
     laid_out.add_column("")
     laid_out.add_column("count", justify="right")
@@ -104,7 +104,7 @@ def table(summary: Summary) -> Table:
 
 
 def kill_table(summary: Summary) -> Table:
-    """Lay out what the kills hit."""
+    """Return the kills and their work in progress as a table."""
     laid_out = Table(title="Killed (SIGKILL) in the middle of work", title_justify="left")
     for column in ("process", "time", "requests unacked", "outbox rows", "batch stage"):
         laid_out.add_column(column, justify="right" if column in ("requests unacked", "outbox rows") else "left")

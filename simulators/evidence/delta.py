@@ -1,4 +1,4 @@
-"""Read the Delta table without Spark, as any other user of it would: through delta-rs."""
+"""Reads the Delta table without Spark, through delta-rs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 from contract.event import DEVICE_RESERVED_PREFIX
 from simulators.evidence.row import Row
 
-# Whatever the unit in which the files hold moments: whole milliseconds.
+# Whole milliseconds, whatever the unit of the timestamps in the files.
 _MILLISECONDS = "CAST(arrow_cast({0}, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT) AS {0}"
 _COLUMNS = (
     *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),
@@ -30,20 +30,20 @@ class TableError(Exception):
 
 
 def require(folder: Path) -> None:
-    """Raise TableError where there is no table."""
+    """Raise TableError where the table does not exist."""
     if not DeltaTable.is_deltatable(str(folder)):
         raise TableError(f"{folder}: there is no Delta table; a job makes it with its first batch")
 
 
 def read(folder: Path, devices: str = "") -> Iterator[Row]:
-    """Yield the rows of sensors whose names begin so, in no order; a table that is not there has none."""
+    """Yield the rows of sensors with this name prefix, in no order; a missing table has none."""
     query = f"{_SELECT} AND starts_with(device, '{devices.replace(chr(39), chr(39) * 2)}')"
     for device, type_, id_, time, data, *more in _select(folder, query):
         yield Row(device, type_, id_, time, None if data is None else orjson.loads(data), *more)
 
 
 def read_commits(folder: Path) -> list[tuple[int, int]]:
-    """Return for each commit its moment, in milliseconds since 1970 UTC, and how many rows it added."""
+    """Return the time of each commit, in milliseconds since 1970 UTC, and the number of rows that it added."""
     try:
         history = DeltaTable(folder).history()
     except TableNotFoundError:
@@ -58,11 +58,11 @@ def _metrics(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _select(folder: Path, query: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the result a batch at a time, so that a large table needs little memory."""
+    """Yield the result in batches, so that a large table needs little memory."""
     try:
         for batch in QueryBuilder().register("events", DeltaTable(folder)).execute(query):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except TableNotFoundError:
         return
-    except Exception as error:  # the query engine raises this and nothing narrower
+    except Exception as error:  # the query engine raises nothing narrower
         raise TableError(f"{folder}: {error}") from error

@@ -1,4 +1,4 @@
-"""Read the job's table in PostgreSQL, as any other user of it would."""
+"""Reads the job's table in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class PostgresError(Exception):
 
 
 def read(connection_file: Path, table: str, devices: str = "") -> Iterator[Row]:
-    """Yield the rows of sensors whose names begin so, in no order; the file holds libpq's connection string."""
+    """Yield the rows of sensors with this name prefix, in no order; the file holds a libpq connection string."""
     query = sql.SQL("SELECT {} FROM {} WHERE NOT starts_with(device, %s) AND starts_with(device, %s)").format(
         sql.SQL(", ".join(_COLUMNS)), sql.Identifier(*table.split("."))
     )
     try:
-        # A named cursor leaves the rows at the server, so that a large table needs little memory.
+        # A server-side cursor, so that a large table needs little memory.
         with psycopg.connect(connection_file.read_text().strip()) as opened, opened.cursor("oncegate_sim") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(query, (DEVICE_RESERVED_PREFIX, devices))

@@ -1,4 +1,4 @@
-"""Hold the receipts of the processing group against what the table's own last commit says it has."""
+"""Compares the receipts of the processing group with the offsets in the table's last commit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PAUSE_SECONDS = 0.2
 def ahead(
     bootstrap_servers: str, table: Path, group: str = GROUP, answer_seconds_max: float = ANSWER_SECONDS_MAX
 ) -> int:
-    """Count the records that have a receipt and that no commit of the table covers: there must never be any.
+    """Return the number of records with a receipt that no commit of the table covers; it must be zero.
 
-    The receipts are read first: a job that works meanwhile can only move the table ahead of them.
+    The receipts are read first: a running job can only move the table ahead of them.
     """
     with failures(f"kafka: receipts of {group} at {bootstrap_servers}"):
         receipts = _committed(bootstrap_servers, group, answer_seconds_max)
@@ -32,13 +32,13 @@ def ahead(
 
 
 def behind(bootstrap_servers: str, table: Path) -> int:
-    """Count the offsets of the topic that no commit of the table covers yet."""
+    """Return the number of offsets of the topic that no commit of the table covers yet."""
     ends = _ends(table)
     return sum(max(0, end - ends.get(one, 0)) for one, end in Topic(bootstrap_servers).ends().items())
 
 
 def _committed(bootstrap_servers: str, group: str, seconds_max: float) -> list[TopicPartition]:
-    # Never a member, since it subscribes to nothing. Not by AdminClient, which crashes before there is a coordinator
+    # Without a subscription it never joins the group. Not AdminClient, which crashes before there is a coordinator
     # (librdkafka issue 5040).
     with Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False, "log_level": 2}
@@ -47,7 +47,7 @@ def _committed(bootstrap_servers: str, group: str, seconds_max: float) -> list[T
 
 
 def _answer(reader: Consumer, seconds_max: float) -> list[TopicPartition]:
-    """Ask until there is an answer: the first question makes a new cluster's coordinator, and a broker may restart."""
+    """Retry until there is an answer: the first request creates the coordinator, and a broker may restart."""
     deadline = time.monotonic() + seconds_max
     while True:
         try:
@@ -61,13 +61,13 @@ def _answer(reader: Consumer, seconds_max: float) -> list[TopicPartition]:
 
 
 def _ends(table: Path) -> dict[int, int]:
-    """Return where each partition is to be read on, as the table's latest commit of the job says."""
+    """Return the end offset of each partition, from the job's latest commit of the table."""
     try:
         history = DeltaTable(table).history()
     except TableNotFoundError:
         return {}
     for entry in history:
-        said = json.loads(entry.get("userMetadata") or "{}")
-        if "ends" in said:
-            return {int(partition): int(offset) for partition, offset in said["ends"].items()}
+        metadata = json.loads(entry.get("userMetadata") or "{}")
+        if "ends" in metadata:
+            return {int(partition): int(offset) for partition, offset in metadata["ends"].items()}
     return {}

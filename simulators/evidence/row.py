@@ -1,4 +1,4 @@
-"""A row: what a sensor said, as it is found at the end of the path."""
+"""A sensor's event as found at the end of the path."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from contract.event import Value
 
 
 class Row(NamedTuple):
-    """A sensor's event as a row or a record has it; what the place where it was found does not tell is None."""
+    """A sensor's event from a row or a record; fields that its source does not have are None."""
 
     device: str
     type: str
     id: int | str | None
-    """In a table always text."""
+    """Always text in a table."""
     time: int | None
     """Milliseconds since 1970 UTC."""
     data: Value
     boot: int | str | None = None
-    """In a table always text."""
+    """Always text in a table."""
     epoch: str | None = None
     sequence: int | None = None
     partition: int | None = None
     offset: int | None = None
     fingerprint: str | None = None
-    """32 hex digits; compared between row and record, and never used to tell events apart."""
+    """32 hex digits; compared between row and record, and never used to distinguish events."""
     at: int | None = None
-    """When it got there, in milliseconds since 1970 UTC."""
+    """Time of arrival, in milliseconds since 1970 UTC."""
     gateway: str | None = None

@@ -1,4 +1,4 @@
-"""Read back what Kafka holds, record by record, as any consumer would see it."""
+"""Reads the records of the Kafka topic, as any consumer would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.topics import EVENTS
 from simulators.evidence.row import Row
 
 ANSWER_SECONDS_MAX = 30.0
-"""How long a broker may take to say what there is."""
+"""How long a broker may take to answer a metadata request."""
 READ_SECONDS_MAX = 120.0
 _BATCH = 5_000
 _GROUP = "oncegate-sim-reader"
@@ -23,9 +23,9 @@ _FIXED = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
-    # By default a reader whose offset is deleted goes on at the end, as if there had been nothing.
+    # By default a consumer whose offset was deleted continues at the end without an error.
     "auto.offset.reset": "error",
-    # What goes wrong is in our own errors; the client would write a line for each attempt.
+    # Errors are in our own exceptions; the client would log each attempt.
     "log_level": 2,
 }
 
@@ -36,23 +36,23 @@ class TopicError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, and how to reach it."""
+    """A topic and its connection settings."""
 
     bootstrap_servers: str
     name: str = EVENTS
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of librdkafka's client; some are secret."""
+    """Properties of librdkafka's client; some are secret."""
     answer_seconds_max: float = ANSWER_SECONDS_MAX
 
     def ends(self) -> dict[int, int]:
-        """Return the offset at which each partition ends now."""
+        """Return the current end offset of each partition."""
         with _consumer(self) as consumer:
             return {partition: end for partition, (_, end) in _watermarks(consumer, self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The records of a topic, and which partitions have lost their beginning."""
+    """The records of a topic, and the partitions whose first records were deleted."""
 
     cut: frozenset[int]
     records: Iterator[Row]
@@ -60,9 +60,9 @@ class Reading:
 
 @contextmanager
 def reading(topic: Topic, devices: str = "", begun: Mapping[int, int] | None = None) -> Iterator[Reading]:
-    """Open a topic for its records of devices whose names begin so, to its end as it is then; copies included.
+    """Open a topic for the records of devices with this name prefix, up to its current end; repeats included.
 
-    `begun` has the offset from which each partition matters, by default 0. A partition is cut where retention has
+    `begun` has the first relevant offset of each partition, by default 0. A partition is cut where retention has
     deleted records from that offset on.
     """
     begun = begun or {}
@@ -79,7 +79,7 @@ def reading(topic: Topic, devices: str = "", begun: Mapping[int, int] | None = N
 
 
 def read(topic: Topic) -> Iterator[Row]:
-    """Yield all records of a topic that must have its beginning; raise TopicError for one that has not."""
+    """Yield all records of a topic; raise TopicError where retention has deleted its first records."""
     with reading(topic) as opened:
         if opened.cut:
             raise TopicError(f"{_place(topic)}: retention has deleted the beginning of partitions {sorted(opened.cut)}")
@@ -88,25 +88,25 @@ def read(topic: Topic) -> Iterator[Row]:
 
 @contextmanager
 def _consumer(topic: Topic) -> Iterator[Consumer]:
-    """Open a consumer; whatever goes wrong with it is a TopicError."""
-    heard: deque[str] = deque(maxlen=1)
+    """Open a consumer; its errors are raised as TopicError."""
+    errors: deque[str] = deque(maxlen=1)
 
-    def hear(error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # the cause was told before
-            heard.append(error.str())
+    def note_error(error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # the cause was reported before
+            errors.append(error.str())
 
     given = {"group.id": _GROUP, **topic.properties, "bootstrap.servers": topic.bootstrap_servers}
-    with failures(_place(topic)), closing(Consumer({**given, **_FIXED, "error_cb": hear})) as consumer:
+    with failures(_place(topic)), closing(Consumer({**given, **_FIXED, "error_cb": note_error})) as consumer:
         try:
             yield consumer
         except KafkaException as error:
-            consumer.poll(0)  # only so does the client tell what it met
-            raise TopicError(f"{_place(topic)}: {', '.join((*heard, _reason(error)))}") from error
+            consumer.poll(0)  # makes the client report its errors
+            raise TopicError(f"{_place(topic)}: {', '.join((*errors, _reason(error)))}") from error
 
 
 @contextmanager
 def failures(place: str) -> Iterator[None]:
-    """Turn what the client raises into a TopicError that names the place."""
+    """Raise errors of the client as TopicError with this place."""
     try:
         yield
     except KafkaException as error:
@@ -119,7 +119,7 @@ def _reason(error: KafkaException) -> str:
 
 
 def _watermarks(consumer: Consumer, topic: Topic) -> dict[int, tuple[int, int]]:
-    """Return the first offset of each partition and the one after its last."""
+    """Return the first offset of each partition and its end offset."""
     known = consumer.list_topics(topic.name, timeout=topic.answer_seconds_max).topics[topic.name]
     if known.error is not None:
         raise TopicError(f"{_place(topic)}: {known.error}")
@@ -146,7 +146,7 @@ def _read_to_ends(consumer: Consumer, topic: Topic, partitions: int) -> Iterator
 
 
 def _is_record(message: Message, topic: Topic) -> bool:
-    """Whether it is a record, and not the end of a partition."""
+    """Whether it is a record and not the end of a partition."""
     error = message.error()
     if error is None:
         return True

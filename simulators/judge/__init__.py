@@ -1,1 +1,1 @@
-"""Judge a run by its ledger and by the place where its events end."""
+"""Judging a run by its ledger and by the sink of its events."""

@@ -1,4 +1,4 @@
-"""`oncegate-sim judge`: judge an earlier run by its ledger and by what the table has now."""
+"""`oncegate-sim judge`: judge an earlier run by its ledger and the current content of the sink."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.console import Console
 
 from simulators.arguments import USAGE, add_ledger, ledger_of, make_parser
 from simulators.display import Display
-from simulators.judge.place import Place, add_arguments, read_place
-from simulators.judge.there import judge_there, wait_for_rows
+from simulators.judge.remote import judge_remote_run, wait_for_rows
+from simulators.judge.sink import Sink, add_arguments, read_sink
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE, VERDICT_FILE, build
 from simulators.terminal import exit_status, guarded, open_console, show
@@ -24,11 +24,11 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Judge, write verdict and report beside the ledger, and return the exit status, as `run` does."""
+    """Judge a run, write verdict and report beside the ledger, and return the same exit status as `run`."""
     parser = make_parser(
         program,
         (
-            "Judge a run again by its ledger: later, or by another place. Exit status 0: the promise was kept; 1: it "
+            "Judge a run again by its ledger: later, or by another sink. Exit status 0: the promise was kept; 1: it "
             "was broken, or the evidence was missing or incomplete; 2: wrong usage; 130: the run was interrupted."
         ),
         _EXAMPLES,
@@ -36,24 +36,24 @@ def main(arguments: Sequence[str], program: str) -> int:
     add_ledger(parser)
     add_arguments(parser)
     given = parser.parse_args(arguments)
-    place = read_place(parser, given)
+    sink = read_sink(parser, given)
     if (ledger_file := ledger_of(given, program)) is None:
         return USAGE
     console = open_console()
 
     def work() -> int:
-        verdict = asyncio.run(_judge(ledger_file, place, console))
+        verdict = asyncio.run(_judge(ledger_file, sink, console))
         (ledger_file.parent / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
         build(ledger_file, ledger_file.parent, ledger_file.parent / REPORT_FILE)
         show(verdict, str(ledger_file), console)
         console.print(f"report: {ledger_file.parent / REPORT_FILE}", soft_wrap=True)
         return exit_status(verdict)
 
-    return guarded(work, "judge", console, interrupted="interrupted: nothing is judged")
+    return guarded(work, "judge", console, interrupted="interrupted: no verdict")
 
 
-async def _judge(ledger_file: Path, place: Place, console: Console) -> Verdict:
+async def _judge(ledger_file: Path, sink: Sink, console: Console) -> Verdict:
     with Display(console) as display:
-        settled = await wait_for_rows(ledger_file, place, display)
-        display.phase("holding what is there against the ledger")
-        return await asyncio.to_thread(judge_there, ledger_file, place, settled=settled)
+        settled = await wait_for_rows(ledger_file, sink, display)
+        display.phase("comparing the evidence with the ledger")
+        return await asyncio.to_thread(judge_remote_run, ledger_file, sink, settled=settled)

@@ -1,4 +1,4 @@
-"""Wait until no more rows come: a gateway and a job bring what was acked last some time after the ACK."""
+"""Waits until no more rows arrive: the last events reach the table some time after their ACKs."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 WAIT_SECONDS_MAX = 900.0
-"""A backlog that takes longer is judged later, by `oncegate-sim judge`."""
+"""A longer backlog can be judged later, by `oncegate-sim judge`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
-    """The time that passes meanwhile."""
+class Clock:
+    """The clock of a wait; tests replace it."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-REAL = Passing()
+REAL_CLOCK = Clock()
 
 
 async def stands_still(
     count: Callable[[], Awaitable[int]],
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
-    passing: Passing = REAL,
+    clock: Clock = REAL_CLOCK,
 ) -> bool:
-    """Wait until the count has not changed for so long; return whether it has come to that."""
-    begin = passing.now()
+    """Wait until the count has not changed for `seconds`; return whether that happened."""
+    begin = clock.now()
     latest = await count()
-    moved = passing.now()
-    while (now := passing.now()) - moved < seconds:
+    moved = clock.now()
+    while (now := clock.now()) - moved < seconds:
         if is_stopped() or now - begin >= WAIT_SECONDS_MAX:
             return False
-        await passing.sleep(min(LOOK_SECONDS, seconds))
+        await clock.sleep(min(POLL_SECONDS, seconds))
         if (counted := await count()) != latest:
-            latest, moved = counted, passing.now()
+            latest, moved = counted, clock.now()
     return True

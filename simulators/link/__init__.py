@@ -1,1 +1,1 @@
-"""Bad radios and bad lines: a UDP and a TCP proxy that play the same faults in front of any target."""
+"""Link emulation: UDP and TCP proxies that apply the same faults in front of any target."""

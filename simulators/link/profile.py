@@ -1,4 +1,4 @@
-"""The weather on a link: the faults in both directions, from a scenario's plan."""
+"""Link profiles: the faults in both directions, from a scenario's plan."""
 
 from __future__ import annotations
 
@@ -7,71 +7,71 @@ from dataclasses import dataclass
 from random import Random
 
 from simulators.link.faults import (
-    Bursts,
-    Channel,
+    BurstLoss,
     Corrupt,
-    Dead,
     Delay,
     Duplicate,
-    Fault,
-    Faults,
+    LinkDown,
+    LinkFault,
+    LinkFaultFactory,
     Loss,
+    MtuLimit,
     Reorder,
-    TooLarge,
+    SharedChannel,
 )
 from simulators.scenario import LinkPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class LinkProfile:
     """The faults in both directions."""
 
-    requests: Faults
-    answers: Faults
+    requests: LinkFaultFactory
+    answers: LinkFaultFactory
 
 
-CLEAR = Weather(lambda _: (), lambda _: ())
+NO_FAULTS = LinkProfile(lambda _: (), lambda _: ())
 
 
-def weather(plan: LinkPlan) -> Weather:
-    """Make the weather of a plan; the airtime is one channel for all peers and both directions."""
-    shared: list[Fault] = []
+def link_profile(plan: LinkPlan) -> LinkProfile:
+    """Return the profile of a radio link; all peers and both directions share one channel."""
+    shared: list[LinkFault] = []
     if plan.bits_per_second:
-        shared.append(Channel(plan.bits_per_second, plan.duty_cycle, plan.frame_bytes))
+        shared.append(SharedChannel(plan.bits_per_second, plan.duty_cycle, plan.frame_bytes))
     dead = [(away.at, away.at + away.seconds) for away in plan.outages if not away.answers_only]
     deaf = [(away.at, away.at + away.seconds) for away in plan.outages]
 
-    def requests(random: Random) -> Sequence[Fault]:
+    def requests(random: Random) -> Sequence[LinkFault]:
         return [*_chosen(plan, plan.request_loss, dead, random), *shared]
 
-    def answers(random: Random) -> Sequence[Fault]:
+    def answers(random: Random) -> Sequence[LinkFault]:
         return [*_chosen(plan, plan.answer_loss, deaf, random), *shared]
 
-    return Weather(requests, answers)
+    return LinkProfile(requests, answers)
 
 
-def line(plan: LinkPlan) -> Weather:
-    """Make the weather of a stream: TCP hides loss, so that time alone is left of it."""
+def stream_profile(plan: LinkPlan) -> LinkProfile:
+    """Return the profile of a stream: TCP turns loss into delay."""
     dead = [(away.at, away.at + away.seconds) for away in plan.outages if not away.answers_only]
     deaf = [(away.at, away.at + away.seconds) for away in plan.outages]
 
-    def both(spans: Sequence[tuple[float, float]]) -> Callable[[Random], Sequence[Fault]]:
+    def both(spans: Sequence[tuple[float, float]]) -> Callable[[Random], Sequence[LinkFault]]:
         return lambda random: [
-            *((Dead(spans),) if spans else ()),
+            *((LinkDown(spans),) if spans else ()),
             Delay(plan.delay_seconds, plan.delay_seconds + plan.jitter_seconds, random),
         ]
 
-    return Weather(both(dead), both(deaf))
+    return LinkProfile(both(dead), both(deaf))
 
 
-def _chosen(plan: LinkPlan, loss: float, spans: Sequence[tuple[float, float]], random: Random) -> list[Fault]:
-    """Return the faults that the plan asks for; what it does not ask for takes no randomness."""
+def _chosen(plan: LinkPlan, loss: float, spans: Sequence[tuple[float, float]], random: Random) -> list[LinkFault]:
+    """Return the faults that the plan configures; the others draw no random numbers."""
     delay_max = plan.delay_seconds + plan.jitter_seconds
-    wanted: list[tuple[object, Fault]] = [
-        (plan.datagram_bytes_max, TooLarge(plan.datagram_bytes_max)),
-        (spans, Dead(spans)),
+    wanted: list[tuple[object, LinkFault]] = [
+        (plan.datagram_bytes_max, MtuLimit(plan.datagram_bytes_max)),
+        (spans, LinkDown(spans)),
         (loss, Loss(loss, random, plan.frame_bytes)),
-        (plan.burst_loss, Bursts(plan.burst_loss, plan.burst_begins, plan.burst_ends, random)),
+        (plan.burst_loss, BurstLoss(plan.burst_loss, plan.burst_begins, plan.burst_ends, random)),
         (plan.corrupted, Corrupt(plan.corrupted, random)),
         (plan.duplicated, Duplicate(plan.duplicated, random)),
         (delay_max, Delay(plan.delay_seconds, delay_max, random)),

@@ -1,4 +1,4 @@
-"""A bad line: a TCP proxy in front of one target that holds pieces of the stream, stalls, and resets connections."""
+"""Emulation of a bad TCP line: a proxy in front of one target that delays, stalls and resets connections."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from random import Random
-from types import TracebackType
 from typing import Self
 
-from simulators.link.faults import Fault, Flight, play
-from simulators.link.profile import Weather
+from simulators.link.faults import LinkFault, Packet, apply_all
+from simulators.link.profile import LinkProfile
 
 PIECE_BYTES_MAX = 16_384
 STALL_SECONDS = 0.1
-"""How often a piece that cannot pass is tried again: TCP loses nothing, it waits."""
+"""How often a stalled piece is tried again: TCP loses nothing, it waits."""
 
 
 class StreamLink:
-    """Carry connections to one target; the n-th connection's fate depends on the seed, and outages on the time.
+    """Forwards connections to one target; the n-th connection's fate depends on the seed, outages on the time.
 
-    A reset comes before a piece of an answer: the request has arrived then, and its sender does not know.
+    A reset happens before a piece of an answer, when the request has already arrived.
     """
 
-    def __init__(self, target: tuple[str, int], weather: Weather, resets: float, seed: int) -> None:
+    def __init__(self, target: tuple[str, int], profile: LinkProfile, resets: float, seed: int) -> None:
         self.connections = 0
         self.resets = 0
         self._target = target
-        self._weather = weather
+        self._profile = profile
         self._resets = resets
         self._seed = seed
         self._server: asyncio.Server | None = None
@@ -39,9 +38,7 @@ class StreamLink:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._carrying:
@@ -50,7 +47,7 @@ class StreamLink:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients connect to."""
+        """The address that clients connect to."""
         if self._server is None:
             raise RuntimeError("the link is not open")
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -65,7 +62,7 @@ class StreamLink:
         task.add_done_callback(self._carrying.discard)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
-        """Carry one connection until either side ends it, or the line does."""
+        """Forward one connection until either side or a fault ends it."""
         of = f"{self._seed} connection {number}"
         random = Random(f"{of} resets")
         try:
@@ -73,16 +70,16 @@ class StreamLink:
         except OSError:
             writer.transport.abort()
             return
-        requests = self._pump(reader, back_writer, self._weather.requests(Random(f"{of} requests")), lambda: False)
+        requests = self._pump(reader, back_writer, self._profile.requests(Random(f"{of} requests")), lambda: False)
         answers = self._pump(
             back_reader,
             writer,
-            self._weather.answers(Random(f"{of} answers")),
+            self._profile.answers(Random(f"{of} answers")),
             lambda: random.random() < self._resets,
         )
         pumps = [asyncio.ensure_future(requests), asyncio.ensure_future(answers)]
         try:
-            # A client may have said all and still listen: only the end of the answers ends the connection.
+            # A client may half-close and still read: only the end of the answers ends the connection.
             await pumps[1]
         finally:
             for pump in pumps:
@@ -96,7 +93,7 @@ class StreamLink:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        faults: Sequence[Fault],
+        faults: Sequence[LinkFault],
         is_reset: Callable[[], bool],
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -106,9 +103,9 @@ class StreamLink:
                     self.resets += 1
                     writer.transport.abort()
                     return
-                while not (flights := play(faults, Flight(piece, now=loop.time() - self._begin))):  # noqa: ASYNC110 (no signal)
+                while not (packets := apply_all(faults, Packet(piece, now=loop.time() - self._begin))):  # noqa: ASYNC110 (no signal)
                     await asyncio.sleep(STALL_SECONDS)
-                await asyncio.sleep(flights[0].seconds)
+                await asyncio.sleep(packets[0].seconds)
                 writer.write(piece)
                 await writer.drain()
             if writer.can_write_eof():

@@ -1,7 +1,7 @@
-"""A bad radio: a UDP proxy in front of one target or two that plays faults on single datagrams.
+"""Emulation of a bad radio: a UDP proxy in front of one or two targets that applies faults to single datagrams.
 
-What happens to a peer's n-th datagram in one direction depends on the seed alone, not on the others or on the time:
-a peer that has been introduced has the randomness of its name, another that of the order in which it came.
+The fate of a peer's n-th datagram in one direction depends on the seed alone, not on other peers or on the time: the
+random generator is seeded by the name of a registered peer, or else by its order of arrival.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
-from simulators.link.faults import Fault, Flight, play
-from simulators.link.profile import Weather
+from simulators.link.faults import LinkFault, Packet, apply_all
+from simulators.link.profile import LinkProfile
 
 PEERS_MAX = 20_000
 Target = tuple[str, int]
@@ -22,7 +21,7 @@ Target = tuple[str, int]
 
 @dataclass(slots=True)
 class Traffic:
-    """What the link has seen."""
+    """Counters of a link."""
 
     requests: int = 0
     requests_lost: int = 0
@@ -32,31 +31,33 @@ class Traffic:
 
 
 @dataclass(slots=True)
-class _Way:
-    """A peer's way to one target: the endpoint that the target sees in its place, and the faults on it."""
+class _Path:
+    """A peer's path to one target: the upstream endpoint and the faults."""
 
     target: Target
-    requests: Sequence[Fault]
-    answers: Sequence[Fault]
+    requests: Sequence[LinkFault]
+    answers: Sequence[LinkFault]
     transport: asyncio.DatagramTransport | None = None
     waiting: list[bytes] = field(default_factory=list)
-    """Datagrams that arrived before the way to the target was open."""
+    """Datagrams that arrived before the path to the target was open."""
 
 
 class Link:
-    """Carry datagrams between peers and targets; each peer keeps an upstream socket of its own.
+    """Forwards datagrams between peers and targets; each peer has an upstream socket of its own.
 
-    With several targets each hears every request, as far as the radio lets it, and the answers of all come back.
+    With several targets each receives every request, subject to its own faults, and all answers are returned.
     """
 
-    def __init__(self, targets: Sequence[Target], weather: Weather, seed: int, listen_host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, targets: Sequence[Target], profile: LinkProfile, seed: int, listen_host: str = "127.0.0.1"
+    ) -> None:
         self.traffic = Traffic()
         self._targets = tuple(targets)
-        self._weather = weather
+        self._profile = profile
         self._seed = seed
         self._listen_host = listen_host
         self._names: dict[int, object] = {}
-        self._peers: dict[Any, list[_Way]] = {}
+        self._peers: dict[Any, list[_Path]] = {}
         self._openings: set[asyncio.Task[None]] = set()
         self._front: asyncio.DatagramTransport | None = None
         self._begin = 0.0
@@ -69,80 +70,78 @@ class Link:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for opening in self._openings:
             opening.cancel()
-        for ways in self._peers.values():
-            for way in ways:
-                if way.transport is not None:
-                    way.transport.close()
+        for paths in self._peers.values():
+            for path in paths:
+                if path.transport is not None:
+                    path.transport.close()
         if self._front is not None:
             self._front.close()
 
     @property
     def address(self) -> Target:
-        """Where peers send to."""
+        """The address that peers send to."""
         if self._front is None:
             raise RuntimeError("the link is not open")
         host, port = self._front.get_extra_info("sockname")[:2]
         return host, port
 
-    def introduce(self, port: int, name: object) -> None:
-        """Note whose port it is, so that its fate follows from the seed and its name."""
+    def register_peer(self, port: int, name: object) -> None:
+        """Register a peer's name, from which and from the seed its faults follow."""
         self._names[port] = name
 
     def _from_peer(self, datagram: bytes, address: Any) -> None:
         self.traffic.requests += 1
-        ways = self._peers.get(address)
-        if ways is None:
+        paths = self._peers.get(address)
+        if paths is None:
             if len(self._peers) >= PEERS_MAX:
                 self.traffic.peers_refused += 1
                 return
-            ways = self._admit(address)
+            paths = self._admit(address)
         now = self._now()
-        for way in ways:
-            flights = play(way.requests, Flight(datagram, now=now))
-            self.traffic.requests_lost += not flights
-            for flight in flights:
-                _after(flight.seconds, self._to_target, way, flight.datagram)
+        for path in paths:
+            packets = apply_all(path.requests, Packet(datagram, now=now))
+            self.traffic.requests_lost += not packets
+            for packet in packets:
+                _after(packet.seconds, self._to_target, path, packet.datagram)
 
-    def _admit(self, address: Any) -> list[_Way]:
+    def _admit(self, address: Any) -> list[_Path]:
         name = self._names.get(address[1], len(self._peers))
-        ways = self._peers[address] = []
+        paths = self._peers[address] = []
         for number, target in enumerate(self._targets):
             of = f"{self._seed} {name} {number}" if number else f"{self._seed} {name}"
-            way = _Way(
-                target, self._weather.requests(Random(f"{of} requests")), self._weather.answers(Random(f"{of} answers"))
+            path = _Path(
+                target, self._profile.requests(Random(f"{of} requests")), self._profile.answers(Random(f"{of} answers"))
             )
-            ways.append(way)
-            opening = asyncio.get_running_loop().create_task(self._open(way, address), name=f"link peer {name}")
+            paths.append(path)
+            opening = asyncio.get_running_loop().create_task(self._open(path, address), name=f"link peer {name}")
             self._openings.add(opening)
             opening.add_done_callback(self._openings.discard)
-        return ways
+        return paths
 
-    async def _open(self, way: _Way, address: Any) -> None:
+    async def _open(self, path: _Path, address: Any) -> None:
         loop = asyncio.get_running_loop()
-        way.transport, _ = await loop.create_datagram_endpoint(
-            lambda: _Receiver(lambda datagram, _: self._from_target(way, address, datagram)), remote_addr=way.target
+        path.transport, _ = await loop.create_datagram_endpoint(
+            lambda: _Receiver(lambda datagram, _: self._from_target(path, address, datagram)), remote_addr=path.target
         )
-        for datagram in way.waiting:
-            way.transport.sendto(datagram)
-        way.waiting.clear()
+        for datagram in path.waiting:
+            path.transport.sendto(datagram)
+        path.waiting.clear()
 
-    def _to_target(self, way: _Way, datagram: bytes) -> None:
-        if way.transport is None:
-            way.waiting.append(datagram)
-        elif not way.transport.is_closing():
-            way.transport.sendto(datagram)
+    def _to_target(self, path: _Path, datagram: bytes) -> None:
+        if path.transport is None:
+            path.waiting.append(datagram)
+        elif not path.transport.is_closing():
+            path.transport.sendto(datagram)
 
-    def _from_target(self, way: _Way, address: Any, datagram: bytes) -> None:
+    def _from_target(self, path: _Path, address: Any, datagram: bytes) -> None:
         self.traffic.answers += 1
-        flights = play(way.answers, Flight(datagram, now=self._now()))
-        self.traffic.answers_lost += not flights
-        for flight in flights:
-            _after(flight.seconds, self._to_peer, address, flight.datagram)
+        packets = apply_all(path.answers, Packet(datagram, now=self._now()))
+        self.traffic.answers_lost += not packets
+        for packet in packets:
+            _after(packet.seconds, self._to_peer, address, packet.datagram)
 
     def _to_peer(self, address: Any, datagram: bytes) -> None:
         if self._front is not None and not self._front.is_closing():
@@ -153,7 +152,7 @@ class Link:
 
 
 class _Receiver(asyncio.DatagramProtocol):
-    """Hand datagrams on; a target that is away (ICMP port unreachable) is one more way of losing them."""
+    """Passes datagrams on; an unreachable target (ICMP port unreachable) is just another loss."""
 
     def __init__(self, receive: Callable[[bytes, Any], None]) -> None:
         self._receive = receive

@@ -1,5 +1,5 @@
-"""The oracle: hold the ledger against what is at the end of the path, event by event.
+"""The oracle: compares the ledger with the evidence at the end of the path, event by event.
 
-It never asks the product what an event is. An event is what its sensor said: device, type, id, boot, time, data, as one
-canonical text. Between "sent" and "acked" both outcomes are right: once, or not at all.
+It uses no code of the product. An event is identified by what its sensor reported: device, type, id, boot, time, data,
+as one canonical text. An event that was sent and not acked may be stored once or not at all.
 """

@@ -1,7 +1,7 @@
-"""The contents: which statements have the rows that they must have, and which rows no sensor has sent.
+"""Check of contents: statements without the rows that they must have, and rows that no sensor has sent.
 
-A statement with an id or a time is one event and one row, however often it was said. One with neither cannot be told
-from its twin, by nobody: there the number of rows must be the number of events.
+A statement with an id or a time is one event and one row, however often it was reported. Equal statements with neither
+are indistinguishable: for these the number of rows must equal the number of events.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import name, words
 from simulators.oracle.tallies import must
@@ -32,7 +32,7 @@ _UNSAID_ROWS = """
     SELECT min(said), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM said)
     AND statement NOT IN (SELECT statement FROM variant) GROUP BY statement
 """
-# What a row has, too, has been found there already.
+# A record that also has a row was already counted there.
 _UNSAID_RECORDS = """
     SELECT min(r.said), count(DISTINCT r.epoch || r.sequence) FROM record r LEFT JOIN said s USING (statement)
     WHERE (ifnull(s.forms, 0) >> r.form) & 1 = 0
@@ -51,23 +51,23 @@ _RESTAMPED_TWICE = """
 _RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN said USING (statement)"
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Hold statements against rows, and records against statements."""
-    missing = _check_known(casebook, findings)
-    _check_neither(casebook, scope, findings)
-    _check_restamped(casebook, scope, findings)
-    _check_unsaid(casebook, findings, _UNSAID_ROWS, missing)
-    if casebook.has_records:
-        _check_unsaid(casebook, findings, _UNSAID_RECORDS, missing)
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare statements with rows, and records with statements."""
+    missing = _check_known(evidence, findings)
+    _check_neither(evidence, scope, findings)
+    _check_restamped(evidence, scope, findings)
+    _check_unsaid(evidence, findings, _UNSAID_ROWS, missing)
+    if evidence.has_records:
+        _check_unsaid(evidence, findings, _UNSAID_RECORDS, missing)
 
 
-def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violation]:
-    """Judge statements with an id or a time, and return those that are missing, by name."""
+def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, Violation]:
+    """Check statements with an id or a time, and return the missing ones by name."""
     missing: dict[bytes, Violation] = {}
-    for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in casebook.database.execute(
+    for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in evidence.connection.execute(
         _KNOWN
     ).fetchall():
-        said = casebook.said(mark)
+        said = evidence.said(mark)
         violation = Violation("lost", words(said), sent, acked, rows, (mark,))
         due, allowed = due_forms.bit_count(), sent_forms.bit_count()
         if marks > 1 and sent > allowed:
@@ -76,7 +76,7 @@ def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violatio
             findings.add(violation, due - rows)
             if (named := name(said)) is not None and due == 1:
                 missing[named] = violation
-        elif rows > allowed and not casebook.has_variant(statement):
+        elif rows > allowed and not evidence.has_variant(statement):
             _add_surplus(findings, violation, rows - allowed)
         elif rows > max(allowed, 1):
             findings.add(replace(violation, what="doubled"), rows - max(allowed, 1))
@@ -84,17 +84,17 @@ def _check_known(casebook: Casebook, findings: Findings) -> dict[bytes, Violatio
 
 
 def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
-    """Count rows beyond what was sent: copies, or where nothing was sent that could be taken, inventions."""
+    """Count surplus rows: as doubled, or as invented where no request could have brought them."""
     findings.add(replace(violation, what="doubled" if violation.sent else "invented"), count)
 
 
-def _check_neither(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    for sent, acked, due, requests, across, rows, mark, statement in casebook.database.execute(_NEITHER).fetchall():
-        violation = Violation("lost", words(casebook.said(mark)), sent, acked, rows, (mark,))
+def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    for sent, acked, due, requests, across, rows, mark, statement in evidence.connection.execute(_NEITHER).fetchall():
+        violation = Violation("lost", words(evidence.said(mark)), sent, acked, rows, (mark,))
         if rows < due:
             findings.add(violation, due - rows)
             continue
-        by_gateway = [count for (count,) in casebook.database.execute(_BY_GATEWAY, (statement,))]
+        by_gateway = [count for (count,) in evidence.connection.execute(_BY_GATEWAY, (statement,))]
         if len(by_gateway) < scope.gateways and sum(by_gateway) < rows:
             by_gateway = _spread(rows, scope.gateways)
         rest = rows - sent
@@ -107,7 +107,7 @@ def _check_neither(casebook: Casebook, scope: Scope, findings: Findings) -> None
 
 
 def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> dict[str, int]:
-    """Return how many rows beyond the events each declared limit can explain, gateway by gateway."""
+    """Return how many surplus rows each declared limit can explain, summed over the gateways."""
     beyond = [max(0, rows - sent) for rows in by_gateway]
     anew = [min(rows, requests - sent) for rows in beyond]
     return {
@@ -118,29 +118,29 @@ def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> d
 
 
 def _spread(rows: int, gateways: int) -> list[int]:
-    """Spread rows whose gateway nobody names over the gateways in the way that explains most of them."""
+    """Distribute rows without a gateway evenly, which lets the declared limits explain most of them."""
     return [rows // gateways + (number < rows % gateways) for number in range(gateways)]
 
 
-def _check_restamped(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    execute = casebook.database.execute
-    for mark, due, rows in execute(_RESTAMPED.format(must=must(casebook, scope))).fetchall():
+def _check_restamped(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    execute = evidence.connection.execute
+    for mark, due, rows in execute(_RESTAMPED.format(must=must(evidence, scope))).fetchall():
         if due and not rows:
-            findings.add(Violation("lost", words(casebook.said(mark)), 1, 1, 0, (mark,)))
+            findings.add(Violation("lost", words(evidence.said(mark)), 1, 1, 0, (mark,)))
         elif rows and rows > 1:
             findings.declared["restamped-resends"] += rows - 1
     for mark, rows in execute(_RESTAMPED_TWICE).fetchall():
         findings.declared["restamped-resends"] -= rows - 1
-        findings.add(Violation("doubled", words(casebook.said(mark)), 1, 1, rows, (mark,)), rows - 1)
-    findings.declared["equal-events"] += casebook.count(_RESTAMPED_AS_ANOTHER)
+        findings.add(Violation("doubled", words(evidence.said(mark)), 1, 1, rows, (mark,)), rows - 1)
+    findings.declared["equal-events"] += evidence.count(_RESTAMPED_AS_ANOTHER)
 
 
-def _check_unsaid(casebook: Casebook, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
-    """Judge what nobody has said so: changed where an event of that name was told, invented else."""
-    unsaid = casebook.database.execute(query).fetchall()
+def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
+    """Check rows or records that match no statement: changed where the event's name is known, else invented."""
+    unsaid = evidence.connection.execute(query).fetchall()
     if not unsaid:
         return
-    marks = _marks_by_name(casebook, {named for said, _ in unsaid if (named := name(said)) is not None})
+    marks = _marks_by_name(evidence, {named for said, _ in unsaid if (named := name(said)) is not None})
     for said, rows in unsaid:
         named = name(said)
         mark = marks.get(named) if named is not None else None
@@ -152,10 +152,10 @@ def _check_unsaid(casebook: Casebook, findings: Findings, query: str, missing: d
             findings.take_back(missing.pop(named))
 
 
-def _marks_by_name(casebook: Casebook, wanted: Set[bytes]) -> dict[bytes, int]:
-    """Find the events that bear these names, in one pass."""
+def _marks_by_name(evidence: EvidenceDatabase, wanted: Set[bytes]) -> dict[bytes, int]:
+    """Return the marks of the events with these names, in one pass."""
     marks: dict[bytes, int] = {}
-    for mark, said in casebook.database.execute("SELECT mark, said FROM event WHERE NOT neither"):
+    for mark, said in evidence.connection.execute("SELECT mark, said FROM event WHERE NOT neither"):
         if (named := name(said)) in wanted and named is not None:
             marks[named] = mark
     return marks

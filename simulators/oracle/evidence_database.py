@@ -1,4 +1,4 @@
-"""The casebook: ledger, rows and records side by side, in a database that spills to disk."""
+"""The evidence database: ledger, rows and records in a temporary SQLite database that spills to disk."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from contract.event import DEVICE_RESERVED_PREFIX, Event, Value
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Begun, Ended, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
+from simulators.ledger import Acked, Begun, Ended, GivenUp, Happened, LedgerError, Line, Refused, Reported, Sent
 from simulators.oracle.statement import digest, form, statement
 
 AHEAD = "receipts ahead of the table: "
-"""Begins the line of a ledger that notes receipts for what the table did not have; their number follows."""
+"""Prefix of the ledger's text about receipts ahead of the table; their number follows."""
 RESTORED = "restored"
-"""What a ledger notes of a gateway whose card has been replaced by an older copy."""
+"""The ledger's text for a gateway whose card was replaced by an older copy."""
 GAP = "gateway.gap"
-"""The type of the event in which a gateway declares what it has given up."""
+"""The type of the event in which a gateway declares given-up events."""
 _FIRST_RECORDS = """
     INSERT INTO row SELECT statement, said, device, gateway, epoch, sequence, partition, "offset", fingerprint, at, 0
     FROM record WHERE rowid IN (SELECT min(rowid) FROM record GROUP BY epoch, sequence, statement)
@@ -32,7 +31,7 @@ _SCHEMA = Path(__file__).with_name("evidence_database.sql")
 
 @dataclass(slots=True)
 class _Open:
-    """An event whose end has not been read yet."""
+    """An event whose outcome has not been read yet."""
 
     event: Event
     requests: int = 0
@@ -43,13 +42,13 @@ class _Open:
 
 
 @dataclass(slots=True)
-class Casebook:
-    """Holds what is known; memory holds the open events and a cache of 64 MiB, however much that is."""
+class EvidenceDatabase:
+    """All evidence of a run; memory holds only the open events and a cache of 64 MiB."""
 
     run: dict[str, Any] = field(default_factory=dict)
-    """What the ledger says is tested."""
+    """The parameters of the run, from the ledger."""
     ended: bool = False
-    """Whether the ledger says that the run came to its end."""
+    """Whether the run finished, according to the ledger."""
     acked: int = 0
     refused: int = 0
     given_up: int = 0
@@ -59,84 +58,82 @@ class Casebook:
     has_records: bool = False
     """Whether the topic was read."""
     cut: tuple[int, ...] = ()
-    """The partitions whose beginning retention has deleted."""
-    database: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
+    """The partitions whose first records were deleted by retention."""
+    connection: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect("", isolation_level=None))
 
     def __enter__(self) -> Self:
-        # A file of its own that nobody else sees, and that is gone with the connection: nothing has to be safe.
-        self.database.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
-        self.database.execute("PRAGMA journal_mode = OFF")
-        self.database.execute("PRAGMA synchronous = OFF")
-        self.database.executescript(_SCHEMA.read_text())
+        # A temporary file, deleted with the connection: durability is not needed.
+        self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIBIBYTES}")
+        self.connection.execute("PRAGMA journal_mode = OFF")
+        self.connection.execute("PRAGMA synchronous = OFF")
+        self.connection.executescript(_SCHEMA.read_text())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.database.close()
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
 
     def add_ledger(self, lines: Iterable[Line]) -> None:
-        """Read the ledger: one entry for each event, made when its end is known."""
+        """Add the ledger: one entry per event, inserted once its outcome is known."""
         self._insert("event", 13, self._entries(lines))
 
     def add_rows(self, rows: Iterable[Row]) -> None:
-        """Read the rows of the table."""
+        """Add the rows of the table."""
         self._insert("row", 11, map(_row_entry, rows))
 
     def add_records(self, records: Iterable[Row]) -> None:
-        """Read the records of the topic; of the gateways' own only the declared gaps are kept."""
+        """Add the records of the topic; of the gateways' own events only the declared gaps are kept."""
         self.has_records = True
         gaps: list[tuple[object, ...]] = []
         self._insert("record", 11, map(_record_entry, _of_sensors(records, gaps)))
         self._insert("gap", 3, gaps)
 
     def add_topic_as_rows(self, records: Iterable[Row], cut: Collection[int] = ()) -> None:
-        """Read a topic in place of a table: what a label says the first time is its row, the rest are repeats.
+        """Add a topic in place of a table: the first record of each label is its row, the others are repeats.
 
-        The partitions of `cut` have lost their beginning: whether a record was there nobody knows.
+        Retention has deleted the first records of the partitions in `cut`.
         """
         self.cut = tuple(sorted(cut))
-        self.database.executemany("INSERT INTO cut VALUES (?)", ((partition,) for partition in self.cut))
+        self.connection.executemany("INSERT INTO cut VALUES (?)", ((partition,) for partition in self.cut))
         self.add_records(records)
-        self.database.execute(_FIRST_RECORDS)
+        self.connection.execute(_FIRST_RECORDS)
 
     def count(self, query: str) -> int:
-        """Return the one number that a query asks for."""
-        (number,) = self.database.execute(query).fetchone()
+        """Return the single number that a query selects."""
+        (number,) = self.connection.execute(query).fetchone()
         return int(number or 0)
 
     @property
     def devices(self) -> str:
-        """How the names of the run's devices begin; empty where nobody else's events can be there."""
+        """The prefix of the run's device names; empty where there are no other events."""
         return str(self.run.get("devices", ""))
 
     def said(self, mark: int) -> bytes:
-        """Return what was said of an event."""
-        (said,) = self.database.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
+        """Return the statement of an event."""
+        (said,) = self.connection.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
         return bytes(said)
 
     def has_variant(self, statement: bytes) -> bool:
-        """Whether an event was sent with another time under this statement."""
-        found = self.database.execute("SELECT 1 FROM variant WHERE statement = ? LIMIT 1", (statement,))
+        """Whether a restamped request of an event has this statement."""
+        found = self.connection.execute("SELECT 1 FROM variant WHERE statement = ? LIMIT 1", (statement,))
         return found.fetchone() is not None
 
     def first_times(self) -> list[int]:
-        """Return the moments at which events arrived in Kafka for the first time, in milliseconds since 1970 UTC."""
+        """Return when each event first arrived in Kafka, in milliseconds since 1970 UTC."""
         query = "SELECT min(at) FROM record GROUP BY epoch, sequence"
-        return [moment for (moment,) in self.database.execute(query)]
+        return [moment for (moment,) in self.connection.execute(query)]
 
     def arrivals(self) -> list[tuple[int, int]]:
-        """Return, for each second, how many events arrived in Kafka for the first time; moments in milliseconds."""
+        """Return the number of first arrivals in Kafka in each second; moments in milliseconds since 1970 UTC."""
         query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"
         first = "SELECT min(at) AS first FROM record GROUP BY epoch, sequence"
-        return list(self.database.execute(query.format(first)))
+        return list(self.connection.execute(query.format(first)))
 
     def _entries(self, lines: Iterable[Line]) -> Iterator[tuple[object, ...]]:
         opened: dict[int, _Open] = {}
         variants: list[tuple[int, bytes, int]] = []
         try:
             for number, line in enumerate(lines, start=1):
-                if isinstance(line, Told):
+                if isinstance(line, Reported):
                     opened[line.mark] = _Open(line.event)
                 elif isinstance(line, Sent):
                     _note_sent(opened[line.mark], line, number, variants)
@@ -149,11 +146,11 @@ class Casebook:
                 elif isinstance(line, Ended):
                     self.ended = True
         except KeyError as error:
-            raise LedgerError(f"line {number}: the event {error} was never told, or has ended before") from error
+            raise LedgerError(f"line {number}: the event {error} was never reported, or has ended before") from error
         self.unacked = len(opened)
         for mark, event in opened.items():
             yield self._entry(mark, event, None, 0)
-        self.database.executemany("INSERT INTO variant VALUES (?, ?, ?)", variants)
+        self.connection.executemany("INSERT INTO variant VALUES (?, ?, ?)", variants)
 
     def _note_fault(self, line: Happened, opened: Mapping[int, _Open]) -> None:
         if line.what == RESTORED:
@@ -188,9 +185,9 @@ class Casebook:
         sql = f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"
         entries = iter(entries)
         while batch := list(islice(entries, _BATCH)):
-            self.database.execute("BEGIN")
-            self.database.executemany(sql, batch)
-            self.database.execute("COMMIT")
+            self.connection.execute("BEGIN")
+            self.connection.executemany(sql, batch)
+            self.connection.execute("COMMIT")
 
 
 def _note_sent(event: _Open, line: Sent, number: int, variants: list[tuple[int, bytes, int]]) -> None:
@@ -203,7 +200,7 @@ def _note_sent(event: _Open, line: Sent, number: int, variants: list[tuple[int, 
 
 
 def _of_sensors(records: Iterable[Row], gaps: list[tuple[object, ...]]) -> Iterator[Row]:
-    """Yield the records of sensors, and add the labels that gateways have given up to `gaps`."""
+    """Yield the records of sensors, and append the labels that gateways declared as given up to `gaps`."""
     for record in records:
         if not record.device.startswith(DEVICE_RESERVED_PREFIX):
             yield record

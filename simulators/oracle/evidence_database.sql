@@ -1,25 +1,25 @@
--- The oracle's working memory: a database of its own that spills to disk, so that its size bounds no run.
+-- The oracle's working tables, in a temporary database that spills to disk.
 CREATE TABLE event (
     mark INTEGER PRIMARY KEY,
-    statement BLOB NOT NULL,  -- 16 bytes that stand for all that was said, ids as text
+    statement BLOB NOT NULL,  -- digest of the statement, ids as text
     said BLOB NOT NULL,
-    form INTEGER NOT NULL,  -- whether id and boot are integers or texts
+    form INTEGER NOT NULL,  -- whether id and boot are integers or text
     device TEXT NOT NULL,
-    neither INTEGER NOT NULL,  -- has neither id nor time
+    neither INTEGER NOT NULL,  -- whether it has neither id nor time
     requests INTEGER NOT NULL,
     transmissions INTEGER NOT NULL,
-    first_line INTEGER,  -- of the ledger: which came first is decided by these, not by clocks
+    first_line INTEGER,  -- of the ledger: line numbers decide the order, not clocks
     first_at INTEGER,  -- the moment of the first transmission, in milliseconds since 1970 UTC
     acked_line INTEGER,
-    ended TEXT,  -- Acked, Refused, GivenUp; NULL: still open when the ledger ends
-    across INTEGER NOT NULL  -- how often a gateway's card was replaced by an older copy while the event was under way
+    ended TEXT,  -- Acked, Refused, GivenUp; NULL: open at the end of the ledger
+    across INTEGER NOT NULL  -- how often a gateway's card was replaced by an older copy between transmission and outcome
 );
-CREATE TABLE variant (  -- what was sent with another time than the event's own
+CREATE TABLE variant (  -- requests with another time than the event's own
     mark INTEGER NOT NULL,
     statement BLOB NOT NULL,
     form INTEGER NOT NULL
 );
-CREATE TABLE row (  -- of the table; ids are texts there
+CREATE TABLE row (  -- rows of the table, where ids are text
     statement BLOB NOT NULL,
     said BLOB NOT NULL,
     device TEXT NOT NULL,
@@ -30,9 +30,9 @@ CREATE TABLE row (  -- of the table; ids are texts there
     "offset" INTEGER,
     fingerprint TEXT,
     at INTEGER,
-    repeated INTEGER NOT NULL DEFAULT 0  -- another row has the same statement under the same label
+    repeated INTEGER NOT NULL DEFAULT 0  -- whether an earlier row has the same statement and label
 );
-CREATE TABLE record (  -- of the topic
+CREATE TABLE record (  -- records of the topic
     statement BLOB NOT NULL,
     said BLOB NOT NULL,
     form INTEGER NOT NULL,
@@ -50,6 +50,6 @@ CREATE TABLE gap (  -- labels that a gateway has declared as given up
     first INTEGER NOT NULL,
     last INTEGER NOT NULL
 );
-CREATE TABLE cut (  -- partitions of the topic whose beginning retention has deleted
+CREATE TABLE cut (  -- partitions whose first records were deleted by retention
     partition INTEGER PRIMARY KEY
 );

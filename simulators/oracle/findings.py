@@ -1,4 +1,4 @@
-"""What the checks find: counts, declared limits, and the first examples of each sort."""
+"""The results of the checks: counts, declared limits, and the first examples of each violation."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from simulators.oracle.verdict import Violation
 
 EXAMPLES_MAX = 20
-"""Of each sort of violation."""
+"""Largest number of examples of each violation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known of a run, and so what can be judged of it."""
+    """The properties of a run that decide what can be judged."""
 
     has_table: bool = True
     gateways: int = 1
     complete: bool = True
-    """False where the run was interrupted."""
+    """Whether the run finished; False where it was interrupted."""
     settled: bool = True
-    """Whether all that the gateways have accepted is said to be in the table."""
+    """Whether all accepted events should be in the table by now."""
     one_clock: bool = False
-    """Whether sensors, Kafka and job ran on one machine, so that their moments can be compared."""
+    """Whether sensors, Kafka and job shared one clock, so that their timestamps can be compared."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is counted while the checks run."""
+    """The counts and examples that the checks collect."""
 
     counts: Counter[str] = field(default_factory=Counter)
     declared: Counter[str] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class Findings:
     _kept: Counter[str] = field(default_factory=Counter)
 
     def add(self, violation: Violation, count: int = 1) -> None:
-        """Count a violation, and keep it where it is among the first of its sort."""
+        """Count a violation, and keep it as an example where it is among the first of its kind."""
         self.counts[violation.what] += count
         if self._kept[violation.what] < EXAMPLES_MAX:
             self._kept[violation.what] += 1

@@ -1,4 +1,4 @@
-"""The whole history of what went wrong: the ledger's lines, the records, the rows, and the agent's own trace."""
+"""The history of each violation: the ledger's lines, the records, the rows, and the agent's own trace."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from typing import Protocol
 from contract.event import Event
 from contract.moment import rfc3339
 from simulators import ledger
-from simulators.ledger import Acked, GivenUp, Line, Refused, Sent, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Acked, GivenUp, Line, Refused, Reported, Sent
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.verdict import Verdict, Violation
 
 LINES_MAX = 30
-"""Of one event's history."""
+"""Largest number of lines in a history."""
 
 
-class Witness(Protocol):
-    """A gateway that can be asked; what it says is only shown, and never judged by."""
+class TracingGateway(Protocol):
+    """A gateway that can trace events; its answers are only shown and never used for the verdict."""
 
     def fingerprint(self, event: Event) -> str | None:
-        """Return the name under which the gateway would know an event; None where its own label alone names it."""
+        """Return the fingerprint of an event; None where it depends on the gateway's label."""
 
     def trace(self, fingerprint: str) -> Sequence[str]:
-        """Return what the gateway knows of the event, in lines."""
+        """Return what the gateway's store knows about the event, as lines."""
 
 
 def with_histories(
-    verdict: Verdict, casebook: Casebook, ledger_file: Path, witnesses: Sequence[Witness] = ()
+    verdict: Verdict, evidence: EvidenceDatabase, ledger_file: Path, gateways: Sequence[TracingGateway] = ()
 ) -> Verdict:
-    """Return the verdict with the history of each violation; one pass over the ledger finds all of them."""
+    """Return the verdict with the history of each violation, collected in one pass over the ledger."""
     wanted = {mark for violation in verdict.violations for mark in violation.marks}
-    told: dict[int, list[str]] = defaultdict(list)
+    reported: dict[int, list[str]] = defaultdict(list)
     events: dict[int, Event] = {}
     if wanted:
         for line in ledger.read(ledger_file):
-            if isinstance(line, Told | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
-                told[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
-                if isinstance(line, Told):
+            if isinstance(line, Reported | Sent | Acked | Refused | GivenUp) and line.mark in wanted:
+                reported[line.mark].append(f"{rfc3339(line.at)} {_described(line)}")
+                if isinstance(line, Reported):
                     events[line.mark] = line.event
     violations = []
     for violation in verdict.violations:
-        lines = [line for mark in violation.marks for line in told[mark]]
+        lines = [line for mark in violation.marks for line in reported[mark]]
         fingerprints: set[str] = set()
-        for statement in _statements(violation, casebook):
-            lines += _records(casebook, statement)
-            for row, fingerprint in _rows(casebook, statement):
+        for statement in _statements(violation, evidence):
+            lines += _records(evidence, statement)
+            for row, fingerprint in _rows(evidence, statement):
                 lines.append(row)
                 fingerprints.update([fingerprint] if fingerprint else [])
-        for witness in witnesses:
-            named = {witness.fingerprint(events[mark]) for mark in violation.marks if mark in events}
+        for gateway in gateways:
+            named = {gateway.fingerprint(events[mark]) for mark in violation.marks if mark in events}
             for fingerprint in sorted(fingerprints | {name for name in named if name is not None}):
-                lines += [f"trace {fingerprint}: {said}" for said in witness.trace(fingerprint)]
+                lines += [f"trace {fingerprint}: {said}" for said in gateway.trace(fingerprint)]
         violations.append(replace(violation, history=_bounded(lines)))
     return replace(verdict, violations=tuple(violations))
 
@@ -64,25 +64,25 @@ def _bounded(lines: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:LINES_MAX], *more)
 
 
-def _statements(violation: Violation, casebook: Casebook) -> list[bytes]:
+def _statements(violation: Violation, evidence: EvidenceDatabase) -> list[bytes]:
     marks = ", ".join(map(str, violation.marks)) or "NULL"
     own = f"SELECT statement FROM event WHERE mark IN ({marks})"
     restamped = f"SELECT statement FROM variant WHERE mark IN ({marks})"
-    return [statement for (statement,) in casebook.database.execute(f"{own} UNION {restamped}")]
+    return [statement for (statement,) in evidence.connection.execute(f"{own} UNION {restamped}")]
 
 
-def _records(casebook: Casebook, statement: bytes) -> list[str]:
+def _records(evidence: EvidenceDatabase, statement: bytes) -> list[str]:
     query = 'SELECT at, partition, "offset", epoch, sequence FROM record WHERE statement = ? ORDER BY at'
     return [
         f"{rfc3339(at)} in Kafka: partition {partition}, offset {offset}, epoch {epoch}, sequence {sequence}"
-        for at, partition, offset, epoch, sequence in casebook.database.execute(query, (statement,))
+        for at, partition, offset, epoch, sequence in evidence.connection.execute(query, (statement,))
     ]
 
 
-def _rows(casebook: Casebook, statement: bytes) -> list[tuple[str, str | None]]:
+def _rows(evidence: EvidenceDatabase, statement: bytes) -> list[tuple[str, str | None]]:
     query = 'SELECT at, partition, "offset", epoch, sequence, fingerprint FROM row WHERE statement = ? ORDER BY at'
     found = []
-    for at, partition, offset, epoch, sequence, fingerprint in casebook.database.execute(query, (statement,)):
+    for at, partition, offset, epoch, sequence, fingerprint in evidence.connection.execute(query, (statement,)):
         when = "" if at is None else f"{rfc3339(at)} "
         source = f"partition {partition}, offset {offset}, epoch {epoch}, sequence {sequence}"
         found.append((f"{when}in the table: from {source}, fingerprint {fingerprint}", fingerprint))
@@ -91,8 +91,8 @@ def _rows(casebook: Casebook, statement: bytes) -> list[tuple[str, str | None]]:
 
 def _described(line: Line) -> str:
     match line:
-        case Told():
-            return "told: the sensor had it to report"
+        case Reported():
+            return "reported: the sensor had it to report"
         case Sent(again=True):
             return "sent again, byte for byte"
         case Sent(time=int(time)):

@@ -1,10 +1,10 @@
-"""The labels: each stands for one event, each known event has one, and each row is the record that it names."""
+"""Check of labels: each identifies one event, each known event has one, and each row matches its record."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
@@ -26,7 +26,7 @@ _LABELS_OF = "SELECT gateway, epoch FROM label WHERE statement = ?"
 _WITHOUT_LABEL = """
     SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
 """
-# Rows that nobody has said are judged by their contents.
+# Rows without a statement are covered by the check of contents.
 _NOT_THE_RECORD = """
     SELECT r.said, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
         EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence),
@@ -41,33 +41,33 @@ _DECLARED_AND_THERE = """
 """
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Judge labels among themselves, and rows against records where the topic was read."""
-    execute = casebook.database.execute
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare labels with one another, and rows with records where the topic was read."""
+    execute = evidence.connection.execute
     for rows, said, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
         findings.add(Violation("doubled", words(said), sent, acked, rows, _marks(mark)), rows - 1)
     for epoch, sequence, events, marks in execute(_TWO_EVENTS).fetchall():
         said = f"{_label(epoch, sequence)}: {events} events"
         findings.add(Violation("mislabelled", said, 0, 0, events, _marks(marks)))
-    if not casebook.has_records:
+    if not evidence.has_records:
         for said, mark in execute(_WITHOUT_LABEL).fetchall():
             findings.add(Violation("mislabelled", f"{words(said)}: a row without a label", 0, 0, 1, _marks(mark)))
         return
-    _check_labels_of_one_event(casebook, scope, findings)
-    _check_rows(casebook, findings)
+    _check_labels_of_one_event(evidence, scope, findings)
+    _check_rows(evidence, findings)
     for epoch, sequence in execute(_DECLARED_AND_THERE).fetchall():
         findings.add(Violation("misdeclared", f"{_label(epoch, sequence)}: declared as given up", 0, 0, 1))
 
 
-def _check_labels_of_one_event(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Judge events with several labels: a gateway must recognise what it has labelled.
+def _check_labels_of_one_event(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Check events with several labels: a gateway must recognise the events that it has labelled.
 
-    An older copy of its store cannot, for an event that was under way while the copy was put in place; and it labels in
-    another epoch. Nor can another gateway.
+    Exceptions are a restored older store, which labels an event that was in transmission again in another epoch, and
+    another gateway.
     """
-    for statement, mark, forms, across in casebook.database.execute(_TWO_LABELS).fetchall():
+    for statement, mark, forms, across in evidence.connection.execute(_TWO_LABELS).fetchall():
         epochs: dict[str | None, list[str]] = defaultdict(list)
-        for gateway, epoch in casebook.database.execute(_LABELS_OF, (statement,)):
+        for gateway, epoch in evidence.connection.execute(_LABELS_OF, (statement,)):
             epochs[gateway].append(epoch)
         events = max(1, forms.bit_count())
         for gateway, of in epochs.items():
@@ -75,12 +75,12 @@ def _check_labels_of_one_event(casebook: Casebook, scope: Scope, findings: Findi
             forgotten = across * gateways if len(set(of)) == len(of) else 0
             others = (gateways - 1) * events if len(set(of)) > 1 else 0
             if len(of) > events + others + forgotten:
-                said = f"{words(casebook.said(mark))}: {len(of)} labels"
+                said = f"{words(evidence.said(mark))}: {len(of)} labels"
                 findings.add(Violation("mislabelled", said, 1, 1, len(of), (mark,)))
 
 
-def _check_rows(casebook: Casebook, findings: Findings) -> None:
-    rows = casebook.database.execute(_NOT_THE_RECORD).fetchall()
+def _check_rows(evidence: EvidenceDatabase, findings: Findings) -> None:
+    rows = evidence.connection.execute(_NOT_THE_RECORD).fetchall()
     for said, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
         place = f"{words(said)}: partition {partition}, offset {offset}"
         if is_nowhere and not is_label:
@@ -92,7 +92,7 @@ def _check_rows(casebook: Casebook, findings: Findings) -> None:
 
 
 def _marks(listed: int | str | None) -> tuple[int, ...]:
-    """Return one mark, or those that SQLite has joined by commas; what nobody told has none."""
+    """Return one mark, or several that SQLite has joined by commas; none without a statement."""
     return () if listed is None else tuple(map(int, str(listed).split(",")))
 
 

@@ -1,14 +1,14 @@
-"""The moments: nothing is in Kafka before its sensor sent it, and nothing in the table before it was in Kafka."""
+"""Check of timestamps: nothing is in Kafka before it was sent, and nothing in the table before it was in Kafka."""
 
 from __future__ import annotations
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
 
 STEP_MILLISECONDS_MAX = 1_000
-"""How far the machine's clock may have been set back in a run without an accusation."""
+"""Tolerated backward step of the machine's clock during a run."""
 _BEFORE_IT_WAS_SENT = f"""
     SELECT s.mark FROM label l JOIN said s USING (statement)
     WHERE l.at < s.first_at - {STEP_MILLISECONDS_MAX} AND l.statement NOT IN (SELECT statement FROM variant)
@@ -19,12 +19,12 @@ _BEFORE_ITS_RECORD = f"""
 """
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Judge moments where one clock made them all."""
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare timestamps, where one clock made all of them."""
     if not scope.one_clock:
         return
-    for (mark,) in casebook.database.execute(_BEFORE_IT_WAS_SENT).fetchall():
-        said = f"{words(casebook.said(mark))}: there before it was sent"
+    for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():
+        said = f"{words(evidence.said(mark))}: there before it was sent"
         findings.add(Violation("invented", said, 1, 0, 1, (mark,)))
-    for (said,) in casebook.database.execute(_BEFORE_ITS_RECORD).fetchall():
+    for (said,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
         findings.add(Violation("invented", f"{words(said)}: processed before it was in Kafka", 0, 0, 1))

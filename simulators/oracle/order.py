@@ -1,23 +1,23 @@
-"""The order: what a device reported first comes first, in its gateway's count and in the topic.
+"""Check of order: the events of a device keep their order in the gateway's sequence and in the topic.
 
-The ledger decides by its lines: an event that was acked before another was first sent comes before it. Of two gateways
-that hear one device the one whose ack was not needed may take an event late: there an event is held against the later
-ones only where no other gateway has it.
+The order is that of the ledger's lines: an event that was acked before another was first sent precedes it. Where two
+gateways receive from one device, the gateway whose ACK was not needed may store an event late: there an event is
+compared with the later ones only where no other gateway has it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
 
-# Statements that are one event each; a second request for one with neither id nor time may be labelled after the ACK.
+# Statements of one event; a second request of one with neither id nor time may be labelled after the ACK.
 _ONE_EVENT = "s.marks = 1 AND (NOT s.neither OR s.requests <= 1)"
 _HEARD_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o WHERE o.statement = l.statement)"
-# Where the beginning is deleted, what is left of a record may be its repeat.
+# Where first records are deleted, a remaining record may be a repeat.
 _WHOLE = "l.partition NOT IN (SELECT partition FROM cut)"
 _BY_SEQUENCE = f"""
     SELECT l.epoch, l.device, e.mark, e.first_line, e.acked_line, {{alone}}
@@ -39,19 +39,19 @@ _PARTITIONS = """
 """
 
 
-def check(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Judge sequences by the ledger; where the topic was read, its offsets by sequences and by the ledger."""
-    _check_sequences(casebook, scope, findings)
-    _check_partitions(casebook, findings)
-    if casebook.has_records:
-        # A row may come from a later copy of its record: only the topic has the first offsets.
-        _check_offsets(casebook, findings)
-        _check_epochs(casebook, scope, findings)
+def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare sequences with the ledger and, where the topic was read, offsets with sequences and the ledger."""
+    _check_sequences(evidence, scope, findings)
+    _check_partitions(evidence, findings)
+    if evidence.has_records:
+        # A row may come from a repeat of its record: only the topic has the first offsets.
+        _check_offsets(evidence, findings)
+        _check_epochs(evidence, scope, findings)
 
 
 @dataclass(slots=True)
 class _Acked:
-    """The event that was acked first among those with a higher place."""
+    """The event that was acked first among those with a higher position."""
 
     line: int | None = None
     mark: int = 0
@@ -64,48 +64,48 @@ class _Acked:
             self.line, self.mark = line, mark
 
 
-def _check_sequences(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Go through a device's labels in an epoch from the last to the first."""
-    alone = "1" if scope.gateways == 1 else _HEARD_BY_ONE if casebook.has_records and scope.settled else "0"
+def _check_sequences(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Check a device's labels in an epoch, from the last to the first."""
+    alone = "1" if scope.gateways == 1 else _HEARD_BY_ONE if evidence.has_records and scope.settled else "0"
     place: tuple[str, str] | None = None
     acked = _Acked()
-    for epoch, device, mark, first_line, acked_line, is_alone in casebook.database.execute(
+    for epoch, device, mark, first_line, acked_line, is_alone in evidence.connection.execute(
         _BY_SEQUENCE.format(alone=alone)
     ):
         if (epoch, device) != place:
             place, acked = (epoch, device), _Acked()
         if acked.precedes(first_line):
-            findings.add(_disordered(casebook, mark, acked.mark))
+            findings.add(_disordered(evidence, mark, acked.mark))
         if is_alone:
             acked.add(acked_line, mark)
 
 
-def _check_epochs(casebook: Casebook, scope: Scope, findings: Findings) -> None:
-    """Hold a device's records of one gateway's epochs against one another, from the last to the first.
+def _check_epochs(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
+    """Compare a device's records across the epochs of one gateway, from the last to the first.
 
-    Within an epoch the ledger has been held against the sequences, and they against the offsets.
+    Within an epoch the ledger was compared with the sequences, and these with the offsets.
     """
     place: tuple[str, str, int] | None = None
     acked: dict[str, _Acked] = {}
     nobody = "''" if scope.gateways == 1 else "l.epoch"
-    for gateway, device, partition, epoch, mark, first_line, acked_line, has_one_label in casebook.database.execute(
+    for gateway, device, partition, epoch, mark, first_line, acked_line, has_one_label in evidence.connection.execute(
         _BY_OFFSET.format(nobody=nobody)
     ):
         if (gateway, device, partition) != place:
             place, acked = (gateway, device, partition), {}
         for other, later in acked.items():
             if other != epoch and later.precedes(first_line):
-                findings.add(_disordered(casebook, mark, later.mark))
+                findings.add(_disordered(evidence, mark, later.mark))
                 break
         if has_one_label:
             acked.setdefault(epoch, _Acked()).add(acked_line, mark)
 
 
-def _check_offsets(casebook: Casebook, findings: Findings) -> None:
-    """Hold first copies against the order of their sequences, by device and epoch."""
+def _check_offsets(evidence: EvidenceDatabase, findings: Findings) -> None:
+    """Compare the first offsets with the order of the sequences, by device and epoch."""
     place: tuple[str, str, int] | None = None
     highest = -1
-    for epoch, device, partition, offset in casebook.database.execute(_OFFSETS):
+    for epoch, device, partition, offset in evidence.connection.execute(_OFFSETS):
         if (epoch, device, partition) != place:
             place, highest = (epoch, device, partition), -1
         if offset < highest:
@@ -114,10 +114,10 @@ def _check_offsets(casebook: Casebook, findings: Findings) -> None:
         highest = max(highest, offset)
 
 
-def _check_partitions(casebook: Casebook, findings: Findings) -> None:
-    for device, partitions in casebook.database.execute(_PARTITIONS).fetchall():
+def _check_partitions(evidence: EvidenceDatabase, findings: Findings) -> None:
+    for device, partitions in evidence.connection.execute(_PARTITIONS).fetchall():
         findings.add(Violation("disordered", f"{device}: in the partitions {partitions}", 0, 0, 1))
 
 
-def _disordered(casebook: Casebook, mark: int, later: int) -> Violation:
-    return Violation("disordered", f"{words(casebook.said(mark))} before a later one", 1, 1, 1, (mark, later))
+def _disordered(evidence: EvidenceDatabase, mark: int, later: int) -> Violation:
+    return Violation("disordered", f"{words(evidence.said(mark))} before a later one", 1, 1, 1, (mark, later))

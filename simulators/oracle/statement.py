@@ -1,6 +1,6 @@
-"""A statement: all that a sensor said of one event, in a form in which equal content is equal bytes.
+"""Statements: everything that a sensor reported of one event, in a canonical encoding.
 
-This is the oracle's own idea of equality, made without any code of the product.
+This definition of equality is independent of the product's code.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NO_DATA = "null"
 
 
 def canonical(data: Value) -> bytes:
-    """Write data so that equal content is equal bytes: keys sorted, 21.0 as 21, entries with null left out."""
+    """Encode data canonically: keys sorted, 21.0 as 21, entries with null left out."""
     return orjson.dumps(_reduced(data), option=orjson.OPT_SORT_KEYS)
 
 
 def statement(said: Event | Row, time: int | None = None) -> bytes:
-    """Write what was said: device, type, id, boot, time, data; with `time`, as if it had been said with that time.
+    """Encode device, type, id, boot, time and data; `time` replaces the event's own time.
 
-    Id and boot are written as text, since the table has them so; `form` tells what they were.
+    Id and boot are encoded as text, as in the table; `form` returns their original types.
     """
     moment = said.time if time is None else time
     head = f"{said.device}\0{said.type}\0{_text(said.id)}\0{_text(said.boot)}\0{_text(moment)}\0"
@@ -34,31 +34,31 @@ def statement(said: Event | Row, time: int | None = None) -> bytes:
 
 
 def form(said: Event | Row) -> int:
-    """Return a number from 0 to 3: 1 is added where the id is a text, 2 where the boot count is one."""
+    """Return the types of id and boot as flags: 1 where the id is text, 2 where the boot count is text."""
     return (type(said.id) is str) + 2 * (type(said.boot) is str)
 
 
 def digest(said: bytes) -> bytes:
-    """Return 16 bytes that stand for a statement."""
+    """Return the 16-byte digest of a statement."""
     return blake2b(said, digest_size=_DIGEST_BYTES).digest()
 
 
 def name(said: bytes) -> bytes | None:
-    """Return what names the event beside its data; None where it has neither id nor time."""
+    """Return the statement without its data; None where it has neither id nor time."""
     head, _, _ = said.rpartition(b"\0")
     _, _, id_, _, time = head.split(b"\0")
     return None if id_ == time == b"" else head
 
 
 def words(said: bytes) -> str:
-    """Write a statement for people."""
+    """Return a statement in readable form."""
     device, type_, *named, data = said.decode(errors="replace").split("\0", 5)
     labelled = (f"{label}{part}" for label, part in zip(_LABELS, named, strict=True) if part)
     return " ".join((device, type_, *labelled, *([] if data == _NO_DATA else [f"data={data}"])))
 
 
 def _text(value: int | str | None) -> str:
-    """Write a value so that none and every text differ."""
+    """Encode a value so that None differs from every text."""
     return "" if value is None else f"={value}"
 
 

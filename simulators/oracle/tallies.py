@@ -1,15 +1,15 @@
-"""What the checks look at: the events by statement, the rows by statement, and the labels.
+"""The tables that the checks read: events by statement, rows by statement, and labels.
 
-- `said`: what sensors said, by statement, with bounds for the number of its rows. `sent` counts the events that may
-  have a row, `due` those that must have one. An event that was restamped is due under any of its statements, and judged
-  apart (`contents.py`). `sent_forms` and `due_forms` are sets of forms (`statement.form`), as bits.
-- `found`: the rows of each statement; a repetition under one label does not count.
-- `label`: what each label stands for, from the topic where it was read, else from the table; with the first offset.
+- `said`: the statements, with bounds for the number of their rows. `sent` counts the events that may have a row, `due`
+  those that must have one. A restamped event is due under any of its statements, and checked separately
+  (`contents.py`). `sent_forms` and `due_forms` are sets of forms (`statement.form`) as bits.
+- `found`: the rows of each statement, without repetitions under one label.
+- `label`: the statement and first offset of each label, from the topic where it was read, else from the table.
 """
 
 from __future__ import annotations
 
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 
 _REPEATED = """
@@ -46,22 +46,22 @@ _SAID = """
         max(may) << min(form), max(must) << min(form), CASE WHEN min(form) = max(form) THEN 1 << form END,
         sum(requests), sum(across), min(first_at), min(mark) FROM bounded GROUP BY statement;
 """
-# Few have it: integers and texts of the same digits.
+# Rare: integers and text with the same digits.
 _SEVERAL_FORMS = """
     CREATE INDEX statements ON event (statement);
     UPDATE said SET (sent_forms, due_forms, forms) = (
         SELECT sum(DISTINCT may << form), sum(DISTINCT must << form), sum(DISTINCT 1 << form)
         FROM bounded WHERE bounded.statement = said.statement) WHERE forms IS NULL;
 """
-# Of an event that was sent in one request alone, and refused, no other request can have brought a row.
+# An event that was sent in one request only, and refused, cannot have a row.
 _MAY_OF_ONE = "(requests > 0 AND NOT (ended IS 'Refused' AND requests = 1))"
-# Another gateway may have taken what the one refused.
+# Another gateway may have accepted what one refused.
 _MAY_OF_MORE = "(requests > 0)"
 _ACKED = "ended IS 'Acked'"
 _ACKED_AND_OVERTAKEN = """
     ifnull(ended IS 'Acked' AND acked_line < (SELECT line FROM reached WHERE reached.device = event.device), 0)
 """
-# The records of a device are in one partition.
+# All records of a device are in one partition.
 _WHOLE = "device IN (SELECT device FROM whole)"
 _WHOLE_DEVICES = """
     CREATE TABLE whole (device PRIMARY KEY) WITHOUT ROWID;
@@ -79,32 +79,32 @@ _REACHED = """
 """
 
 
-def prepare(casebook: Casebook, scope: Scope) -> None:
-    """Make the tallies of a casebook that has been filled."""
-    execute = casebook.database.executescript
+def prepare(evidence: EvidenceDatabase, scope: Scope) -> None:
+    """Create the tables from complete evidence."""
+    execute = evidence.connection.executescript
     execute(_REPEATED + _FOUND)
-    execute(_LABELS_OF_RECORDS if casebook.has_records else _LABELS_OF_ROWS)
+    execute(_LABELS_OF_RECORDS if evidence.has_records else _LABELS_OF_ROWS)
     if not scope.settled:
         execute(_REACHED)
-    if casebook.cut:
+    if evidence.cut:
         execute(_WHOLE_DEVICES)
-    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(casebook, scope)))
-    if casebook.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
+    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(evidence, scope)))
+    if evidence.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
         execute(_SEVERAL_FORMS)
 
 
-def must(casebook: Casebook, scope: Scope) -> str:
-    """Return the condition under which an event must have a row.
+def must(evidence: EvidenceDatabase, scope: Scope) -> str:
+    """Return the SQL condition under which an event must have a row.
 
-    As long as events may still be under way, only what was overtaken must: rows come in the order of offsets, and one
-    gateway forwards in its own order, so a table that has what a device sent after an ACK has what was acked. Where the
-    topic has lost the beginning of a partition, only the events of devices that are in another one must.
+    While events may still be in transit, only overtaken events must: rows are written in the order of offsets, and a
+    gateway forwards in order, so a table with a later event of a device has every event acked before it. Where
+    retention has deleted first records of a partition, only the events of devices in other partitions must.
     """
     under_way = _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"
     condition = _ACKED if scope.settled else under_way
-    return f"({condition} AND {_WHOLE})" if casebook.cut else condition
+    return f"({condition} AND {_WHOLE})" if evidence.cut else condition
 
 
-def unknown(casebook: Casebook) -> int:
-    """Count acked events that have no row and need none by `must`: nobody knows whether they are lost."""
-    return casebook.count(_UNKNOWN)
+def unknown(evidence: EvidenceDatabase) -> int:
+    """Return the number of acked events without a row that need none by `must`: whether they are lost is unknown."""
+    return evidence.count(_UNKNOWN)

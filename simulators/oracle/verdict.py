@@ -1,4 +1,4 @@
-"""What the oracle found: counts, what is declared, and examples with their whole history."""
+"""The verdict: counts, declared limits, and examples with their histories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BROKEN = {
     "unreceipted": "unreceipted: still without a receipt",
     "unacked": "unacked: the sensor does not know that its event is safe",
 }
-"""What must be nought where the promise is kept, and how it is named for people."""
+"""The counts that must be zero where the promise is kept, with their descriptions."""
 DECLARED = {
     "equal-events": "a sensor said the same twice and meant two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
@@ -27,12 +27,12 @@ DECLARED = {
     "across-a-restored-card": "an event with neither id nor time was retransmitted to an older copy of the store "
     "(guarantees, 2)",
 }
-"""The limits that docs/guarantees.md states, by the names under which they are counted."""
+"""The limits that docs/guarantees.md states, by the names of their counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One way in which truth and table disagree, and everything that is known of it."""
+    """A disagreement between ledger and evidence, with its history."""
 
     what: str
     """One of BROKEN."""
@@ -44,23 +44,23 @@ class Violation:
     history: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Write it for people, with its history."""
+        """Return the violation and its history as readable text."""
         head = f"{self.what}: {self.said} (events sent {self.sent}, acked {self.acked}, rows {self.rows})"
         return "\n    ".join((head, *self.history))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the audit found; the promise is kept where `kept`."""
+    """The result of a run; the promise is kept where `kept`."""
 
     events: int
     acked: int
     refused: int
     given_up: int
     transmissions: int
-    """Events in all transmissions: an event that was sent three times counts three."""
+    """Transmissions of all events: an event that was sent three times counts three."""
     rows: int | None
-    """None where there was no table to look at: then only the sensors' side is known."""
+    """None where no table was read: then only the sensors' side is known."""
     records: int | None = None
     repeats: int = 0
     lost: int = 0
@@ -69,55 +69,55 @@ class Verdict:
     changed: int = 0
     disordered: int = 0
     mislabelled: int = 0
-    """Labels, offsets and fingerprints that contradict one another."""
+    """Contradictory labels, offsets and fingerprints."""
     misdeclared: int = 0
-    """Labels that a gateway has declared as given up, and that are in the topic."""
+    """Labels that a gateway declared as given up and that are in the topic."""
     premature: int = 0
     """Records that had a receipt before the table had them."""
     unreceipted: int = 0
-    """Events of the gateways' stores whose receipt has not come."""
+    """Events in the gateways' stores without a receipt."""
     unacked: int = 0
-    """Events whose sensor still waited for an ACK when its time to settle was over."""
+    """Events still waiting for an ACK at the end of the settling time."""
     declared: Mapping[str, int] = field(default_factory=dict)
-    """Limits that guarantees.md states, by name, and how often they showed."""
+    """How often each declared limit occurred, by name."""
     violations: tuple[Violation, ...] = ()
-    """The first of each sort."""
+    """The first violations of each kind."""
     complete: bool = True
-    """False where the run was interrupted: what is missing may still have been on its way."""
+    """Whether the run finished; where it was interrupted, missing events may still be in transit."""
     settled: bool = True
-    """False where rows may still have come after the table was read."""
+    """Whether no more rows were expected when the table was read."""
     cut: tuple[int, ...] = ()
-    """The partitions of the topic whose beginning retention had deleted."""
+    """The partitions of the topic whose first records were deleted by retention."""
     unknown: int = 0
-    """Acked events that are not there, and that may still come or may have been deleted."""
+    """Acked events without a row that may still arrive or may have been deleted."""
 
     @property
     def vacuous(self) -> bool:
-        """Whether there is nothing to judge: no event was acked, and the table has none."""
+        """Whether there is nothing to judge: no event was acked, and the table is empty."""
         return self.acked == 0 and not self.rows
 
     @property
     def judged(self) -> bool:
-        """Whether the evidence is enough for a verdict; of an interrupted run, for one so far."""
+        """Whether the evidence suffices for a verdict; for an interrupted run, for a preliminary one."""
         return self.rows is not None and not self.cut and (self.settled or not self.complete) and not self.vacuous
 
     @property
     def kept(self) -> bool:
-        """Whether table and truth agree, as far as the run went."""
+        """Whether ledger and evidence agree, as far as the run went."""
         return self.judged and not self.faults
 
     @property
     def faults(self) -> dict[str, int]:
-        """Return the counts that must be nought and are not, by name."""
+        """Return the counts that must be zero and are not, by name."""
         return {name: count for name in BROKEN if (count := getattr(self, name))}
 
     def document(self) -> dict[str, Any]:
-        """Return the verdict as JSON's types."""
+        """Return the verdict as JSON types."""
         return {**asdict(self), "kept": self.kept}
 
 
 def from_document(document: Mapping[str, Any]) -> Verdict:
-    """Read a verdict that `document` wrote."""
+    """Return the verdict from the output of `document`."""
     fields = {name: value for name, value in document.items() if name != "kept"}
     violations = tuple(
         Violation(**{**one, "marks": tuple(one["marks"]), "history": tuple(one["history"])})
@@ -127,7 +127,7 @@ def from_document(document: Mapping[str, Any]) -> Verdict:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return the verdict as a sentence or two."""
+    """Return the verdict in one or a few sentences."""
     if verdict.vacuous:
         return (
             f"No verdict: of {verdict.events:,} events none was acked and none is in the table. Does the gateway run, "
@@ -155,7 +155,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def _missing_evidence(verdict: Verdict) -> Iterator[str]:
-    """Yield what the evidence lacks, and what therefore is not known; nothing where it is whole."""
+    """Yield sentences about missing evidence and its consequences; nothing where the evidence is complete."""
     if verdict.cut:
         partitions = ", ".join(map(str, verdict.cut))
         yield f"The evidence is incomplete: retention has deleted the beginning of the topic (partition {partitions})."

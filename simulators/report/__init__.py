@@ -1,1 +1,1 @@
-"""The report of a field test: one HTML file that needs nothing else."""
+"""The report of a field test: one self-contained HTML file."""

@@ -1,4 +1,4 @@
-"""The charts of a field test, drawn by matplotlib as SVG in the page's own colours (pictures.py)."""
+"""The charts of a field test, drawn by matplotlib as SVG in the page's colours (pictures.py)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
 
 _ENDS = frozenset({"runs again", "goes on", "disk has room"})
 _NEAR = 0.025
-"""Faults nearer to one another than this share of the picture have one label."""
+"""Faults closer to one another than this share of the width have a common label."""
 TIMES_SENT_MAX = 20
 
 
 def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
-    """Draw what happened in each second at each station."""
+    """Draw the events per second at each station."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.4)
         steps = _steps(seen, kafka, table)
         for colour, label, counts in (
-            ("told", "transmissions", seen.sent),
+            ("reported", "transmissions", seen.sent),
             ("acked", "acked", seen.acked),
             ("kafka", "into Kafka", kafka),
             ("table", "into the table", table),
@@ -38,14 +38,14 @@ def rates(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]
 
 
 def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, int]) -> str:
-    """Draw what waited between the stations."""
+    """Draw the events waiting between the stations."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         steps = _steps(seen, kafka, table)
-        told, acked, in_kafka, in_table = (
-            _cumulative(counts, steps) for counts in (seen.told, seen.acked, kafka, table)
+        reported, acked, in_kafka, in_table = (
+            _cumulative(counts, steps) for counts in (seen.reported, seen.acked, kafka, table)
         )
-        lines = [("told", "waiting for the ACK", told, acked)]
+        lines = [("reported", "waiting for the ACK", reported, acked)]
         lines += [("acked", "acked, not yet in Kafka", acked, in_kafka)] if kafka else []
         lines += [("kafka", "in Kafka, not yet in the table", in_kafka, in_table)] if kafka and table else []
         for colour, label, ahead, behind in lines:
@@ -57,12 +57,12 @@ def backlog(seen: Observations, kafka: Mapping[int, int], table: Mapping[int, in
 
 
 def latency(seen: Observations) -> str:
-    """Draw how long sensors waited for their ACK, resends included."""
+    """Draw the time to the ACK, including resends."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         steps = sorted(seen.latencies)
         curves = [quantiles(seen.latencies[step], 0.5, 0.95, 1.0) for step in steps]
-        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("told", "slowest"))):
+        for place, (colour, label) in enumerate((("table", "half"), ("acked", "95 %"), ("reported", "slowest"))):
             values = [curve[place] / 1000 for curve in curves]
             axes.plot(_seconds(steps), values, color=COLOURS[colour], label=label, marker=".", markersize=3)
         axes.set_yscale("log")
@@ -75,7 +75,7 @@ def latency(seen: Observations) -> str:
 
 
 def times_sent(seen: Observations) -> str:
-    """Draw how often events had to be sent."""
+    """Draw the number of transmissions per event."""
     counted = Counter[int]()
     for times, events in seen.times_sent.items():
         counted[min(times, TIMES_SENT_MAX)] += events
@@ -95,12 +95,12 @@ def times_sent(seen: Observations) -> str:
 
 
 def begun(seen: Observations) -> list[Happened]:
-    """Return the faults that begin, in the order of the numbers that the charts have for them."""
+    """Return the faults that begin, in the order of their numbers in the charts."""
     return [fault for fault in seen.faults if fault.what not in _ENDS]
 
 
 def _mark(axes: Axes, seen: Observations) -> None:
-    """Mark where faults begin, by a line and by their numbers above the picture."""
+    """Mark the begin of faults by lines, with their numbers above the chart."""
     labels: list[tuple[float, list[str]]] = []
     width = axes.get_xlim()[1]
     for number, fault in enumerate(begun(seen), start=1):
@@ -124,7 +124,7 @@ def _second(seen: Observations, fault: Happened) -> float:
 def _steps(*counted: Observations | Mapping[int, int]) -> range:
     last = 0
     for one in counted:
-        counters = (one.told, one.sent, one.acked) if isinstance(one, Observations) else (one,)
+        counters = (one.reported, one.sent, one.acked) if isinstance(one, Observations) else (one,)
         last = max(last, *(max(counts, default=0) for counts in counters))
     return range(last + 2)
 

@@ -1,4 +1,4 @@
-"""`oncegate-sim report`: build the report of an earlier run again."""
+"""`oncegate-sim report`: rebuild the report of an earlier run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Write the report, and return the exit status: 0 written, 1 the ledger cannot be read, 2 wrong usage."""
-    parser = make_parser(
-        program, "Build the report of a run again, from its folder, or from a ledger alone.", _EXAMPLES
-    )
+    """Write the report and return the exit status: 0 written, 1 the ledger is unreadable, 2 wrong usage."""
+    parser = make_parser(program, "Rebuild the report of a run from its folder, or from a ledger alone.", _EXAMPLES)
     add_ledger(parser)
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: report.html beside it")
     given = parser.parse_args(arguments)
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
-    """Build the report; the verdict is the folder's, or without one that of the ledger alone."""
+    """Build the report; the verdict is that of the folder, or else that of the ledger alone."""
     verdict, arrivals = None, Arrivals()
     if folder is not None and (folder / VERDICT_FILE).exists():
         verdict = from_document(json.loads((folder / VERDICT_FILE).read_text()))
@@ -55,10 +53,10 @@ def build(ledger_file: Path, folder: Path | None, output: Path) -> None:
 
 def _verdict_of(ledger_file: Path) -> Verdict:
     from simulators import ledger
-    from simulators.oracle.evidence_database import Casebook
+    from simulators.oracle.evidence_database import EvidenceDatabase
     from simulators.oracle.findings import Scope
     from simulators.oracle.judge import judge
 
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger.read(ledger_file))
-        return judge(casebook, Scope(has_table=False, complete=casebook.ended))
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger.read(ledger_file))
+        return judge(evidence, Scope(has_table=False, complete=evidence.ended))

@@ -1,4 +1,4 @@
-"""What a ledger tells a reader: one pass, counted by steps of time and by device, in memory that no event enlarges."""
+"""Aggregates of a ledger by time step and by device, in one pass and in memory independent of its length."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulators.ledger import Acked, Begun, GivenUp, Happened, Line, Refused, Sampled, Sent, Told
+from simulators.ledger import Acked, Begun, GivenUp, Happened, Line, Refused, Reported, Sampled, Sent
 
 STEP_MILLISECONDS = 1_000
 _BINS_PER_OCTAVE = 4
 
 
 @dataclass(slots=True)
-class Device:
-    """What one device did."""
+class DeviceCounts:
+    """The counts of one device."""
 
     events: int = 0
     transmissions: int = 0
@@ -23,50 +23,50 @@ class Device:
     refused: int = 0
     given_up: int = 0
     sent_max: int = 0
-    """How often its most obstinate event was sent."""
+    """Largest number of transmissions of one event."""
     slowest_ms: int = 0
 
 
 @dataclass(slots=True)
 class _Open:
-    device: Device
+    device: DeviceCounts
     at: int
     sent: int = 0
 
 
 @dataclass(slots=True)
 class Observations:
-    """Counts by step; a latency is from the first transmission to the ACK, as the sensor sees it."""
+    """Counts by time step; a latency is the sensor's time from the first transmission to the ACK."""
 
     run: Mapping[str, Any] = field(default_factory=dict)
     begin: int | None = None
-    """The first event, in milliseconds since 1970 UTC."""
-    told: Counter[int] = field(default_factory=Counter)
+    """Time of the first event, in milliseconds since 1970 UTC."""
+    reported: Counter[int] = field(default_factory=Counter)
     sent: Counter[int] = field(default_factory=Counter)
     acked: Counter[int] = field(default_factory=Counter)
     latencies: dict[int, Counter[int]] = field(default_factory=dict)
-    """By step: how many latencies lie in each bin."""
+    """The histogram of latencies in each step."""
     times_sent: Counter[int] = field(default_factory=Counter)
-    devices: dict[str, Device] = field(default_factory=dict)
+    devices: dict[str, DeviceCounts] = field(default_factory=dict)
     faults: list[Happened] = field(default_factory=list)
     samples: list[Sampled] = field(default_factory=list)
 
     def step(self, moment: int) -> int:
-        """Return the step of a moment."""
+        """Return the time step of a moment."""
         return 0 if self.begin is None else max(0, moment - self.begin) // STEP_MILLISECONDS
 
 
 def observe(lines: Iterable[Line]) -> Observations:
-    """Read a ledger."""
+    """Return the aggregates of a ledger."""
     seen = Observations()
     opened: dict[int, _Open] = {}
     for line in lines:
-        if isinstance(line, Told):
+        if isinstance(line, Reported):
             seen.begin = line.at if seen.begin is None else seen.begin
-            device = seen.devices.setdefault(line.event.device, Device())
+            device = seen.devices.setdefault(line.event.device, DeviceCounts())
             device.events += 1
             opened[line.mark] = _Open(device, line.at)
-            seen.told[seen.step(line.at)] += 1
+            seen.reported[seen.step(line.at)] += 1
         elif isinstance(line, Sent):
             _note_sent(seen, opened[line.mark], line)
         elif isinstance(line, Acked | Refused | GivenUp):
@@ -83,7 +83,7 @@ def observe(lines: Iterable[Line]) -> Observations:
 
 
 def quantiles(bins: Mapping[int, int], *shares: float) -> list[float]:
-    """Return the latencies, in milliseconds, below which these shares lie; 0 where there are none."""
+    """Return the latencies at these quantiles, in milliseconds; 0 for an empty histogram."""
     total = sum(bins.values())
     found: list[float] = []
     for share in shares:
@@ -115,7 +115,7 @@ def _note_end(seen: Observations, event: _Open, line: Acked | Refused | GivenUp)
         seen.acked[step] += 1
         milliseconds = max(1, line.at - event.at)
         device.slowest_ms = max(device.slowest_ms, milliseconds)
-        # By the binary logarithm: a quarter of an octave is near enough.
+        # Bins of a quarter octave, by the binary logarithm.
         number = round(_BINS_PER_OCTAVE * (milliseconds.bit_length() - 1 + _fraction(milliseconds)))
         seen.latencies.setdefault(step, Counter())[number] += 1
     elif isinstance(line, Refused):

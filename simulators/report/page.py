@@ -1,4 +1,4 @@
-"""Write the report: the verdict first, then what a manager asks, then what an engineer digs for."""
+"""The report page: the verdict first, then the overview, then the details."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """When events arrived in Kafka and in the table: moments in milliseconds since 1970 UTC, and how many."""
+    """Arrivals in Kafka and in the table: times in milliseconds since 1970 UTC, with the number of events."""
 
     kafka: list[tuple[int, int]] = field(default_factory=list)
     table: list[tuple[int, int]] = field(default_factory=list)
@@ -78,13 +78,13 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:
     sent = sum(seen.times_sent.values())
     stations = [
-        Station("transmissions", verdict.transmissions, "told", "sent again"),
-        Station("events sent", sent, "told", "never acked"),
+        Station("transmissions", verdict.transmissions, "reported", "sent again"),
+        Station("events sent", sent, "reported", "never acked"),
         Station("acked", verdict.acked, "acked"),
     ]
     accepted = _latest(seen, "accepted")
     before = _latest(seen, "accepted_before") or 0
-    # A card that was replaced by an older copy has forgotten how much it had accepted.
+    # A restored older store has a smaller count of accepted events.
     if accepted is not None and accepted - before >= verdict.acked:
         stations.append(Station("accepted as new", accepted - before, "acked"))
     if verdict.records is not None:
@@ -99,7 +99,7 @@ def _latest(seen: Observations, name: str) -> int | None:
 
 
 def _class(verdict: Verdict) -> str:
-    """Return the style of the verdict: what could not be judged is neither good nor bad."""
+    """Return the CSS class of the verdict; neither good nor bad where it could not be judged."""
     if verdict.faults or verdict.vacuous:
         return "bad"
     return "good" if verdict.kept and verdict.complete else "unverified"
@@ -112,7 +112,7 @@ def _declared(verdict: Verdict) -> str:
     entries = "".join(
         f"<dt>{limit}: {count:,}</dt><dd>{escape(DECLARED[limit])}</dd>" for limit, count in known.items()
     )
-    return f"<section><h2>Declared limits that showed</h2><dl>{entries}</dl></section>"
+    return f"<section><h2>Declared limits that occurred</h2><dl>{entries}</dl></section>"
 
 
 def _violations(verdict: Verdict) -> str:
@@ -123,7 +123,7 @@ def _violations(verdict: Verdict) -> str:
         head, *history = str(violation).split("\n")
         lines = escape("\n".join(history))
         entries.append(f'<details><summary class="bad">{escape(head)}</summary><pre>{lines}</pre></details>')
-    return f"<section><h2>What went wrong, and its whole history</h2>{''.join(entries)}</section>"
+    return f"<section><h2>Violations with their histories</h2>{''.join(entries)}</section>"
 
 
 def _faults(seen: Observations) -> str:
@@ -136,7 +136,7 @@ def _faults(seen: Observations) -> str:
         f"<td>{escape(fault.what)}</td></tr>"
         for fault in seen.faults
     )
-    head = '<tr><th class="number">no.</th><th class="number">at</th><th>part</th><th>what happened</th></tr>'
+    head = '<tr><th class="number">no.</th><th class="number">at</th><th>service</th><th>event</th></tr>'
     table = f'<div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
     return f"<section><h2>Faults</h2><p>The charts mark them by these numbers.</p>{table}</section>"
 
@@ -150,7 +150,7 @@ def _sensors(seen: Observations) -> str:
         )
         for name, one in seen.devices.items()
     ]
-    # Inside a script nothing is escaped but what could end it.
+    # Inside a script element only `<` needs escaping.
     return json.dumps({"columns": _COLUMNS, "rows": rows}, separators=(",", ":")).replace("<", "\\u003c")
 
 

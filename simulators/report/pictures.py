@@ -1,6 +1,6 @@
-"""The pictures of a run, as inline SVG whose colours follow the page's (light or dark).
+"""Charts as inline SVG whose colours follow the page's theme (light or dark).
 
-Matplotlib knows no CSS variables: each role is drawn in a colour that stands for it, and replaced afterwards.
+Matplotlib does not support CSS variables: each role is drawn in a placeholder colour, which is replaced afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulators.report.timeline import Timeline
 _STAND_INS = {
     "#010101": "--ink",
     "#020202": "--faint",
-    "#030303": "--told",
+    "#030303": "--reported",
     "#040404": "--acked",
     "#050505": "--kafka",
     "#060606": "--table",
@@ -49,18 +49,18 @@ STYLE: Any = {
 }
 
 Marks = Sequence[tuple[float, str]]
-"""Moments of kills, in seconds, and what was killed."""
+"""Times of kills in seconds, with the killed process."""
 Spans = Sequence[tuple[float, float]]
-"""When the broker was away, in seconds."""
+"""Begin and end of the broker's outages, in seconds."""
 
 
 def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
-    """Draw what had arrived at each station."""
+    """Draw the cumulative counts at each station."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.6)
         _mark_faults(axes, kills, outages)
         stations = (
-            ("told", "reported", line.told),
+            ("reported", "reported", line.reported),
             ("acked", "acked", line.acked),
             ("kafka", "in Kafka", line.in_kafka),
             ("table", "in the table", line.in_table),
@@ -72,12 +72,12 @@ def progress(line: Timeline, kills: Marks, outages: Spans) -> str:
 
 
 def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
-    """Draw what was waiting between the stations."""
+    """Draw the events waiting between the stations."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.0)
         _mark_faults(axes, kills, outages)
         gaps = (
-            ("told", "waiting for the ACK", line.told, line.acked),
+            ("reported", "waiting for the ACK", line.reported, line.acked),
             ("acked", "acked, not yet in Kafka", line.acked, line.in_kafka),
             ("kafka", "in Kafka, not yet in the table", line.in_kafka, line.in_table),
         )
@@ -89,7 +89,7 @@ def backlog(line: Timeline, kills: Marks, outages: Spans) -> str:
 
 
 def resends(transmissions: Mapping[int, int]) -> str:
-    """Draw how often events had to be sent."""
+    """Draw the number of transmissions per event."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(2.6)
         bars = axes.bar([str(times) for times in transmissions], list(transmissions.values()), color=COLOURS["acked"])
@@ -103,10 +103,10 @@ def resends(transmissions: Mapping[int, int]) -> str:
 
 
 def flow(stations: Sequence[tuple[str, int]]) -> str:
-    """Draw the flow along the path: the width of the band is the count at each station."""
+    """Draw the flow along the path; the band's width is the count at each station."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(2.6)
-        colours = ("told", "acked", "acked", "kafka", "table")
+        colours = ("reported", "acked", "acked", "kafka", "table")
         most = max(1, *(count for _, count in stations))
         heights = [count / most for _, count in stations]
         for place, ((label, count), height) in enumerate(zip(stations, heights, strict=True)):
@@ -126,7 +126,7 @@ def flow(stations: Sequence[tuple[str, int]]) -> str:
 
 
 def canvas(height_inches: float) -> tuple[Figure, Axes]:
-    """Open a picture as wide as the page."""
+    """Return a figure of the page's width."""
     figure = Figure(figsize=(9.0, height_inches), layout="constrained")
     return figure, figure.add_subplot()
 
@@ -143,7 +143,7 @@ def _mark_faults(axes: Axes, kills: Marks, outages: Spans) -> None:
 
 
 def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
-    """Label a chart over time, and put its legend beside it: nothing in it is hidden."""
+    """Label a chart over time, with the legend beside the axes so that it covers nothing."""
     axes.set_xlim(left=0)
     if from_zero:
         axes.set_ylim(bottom=0)
@@ -154,14 +154,14 @@ def finish(axes: Axes, unit: str, *, from_zero: bool = True) -> None:
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the picture as SVG that takes its colours from the page."""
+    """Return the figure as SVG with the page's CSS variables as colours."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     for stand_in, variable in _STAND_INS.items():
         text = text.replace(stand_in, f"var({variable})")
-    # The width is the page's; only the proportions are the picture's. Ids are the picture's own.
+    # Width and height follow the page; the view box keeps the proportions.
     text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
     text = re.sub(r'<svg ([^>]*?)height="[^"]*"', rf'<svg \1role="img" aria-label="{title}"', text, count=1)
     return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The flow from sensor to table, as a Sankey diagram: bands as wide as their counts, and what leaves on the way."""
+"""A Sankey diagram of the flow from sensor to table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from simulators.report.pictures import COLOURS, STYLE, canvas, svg
 
 _NODE_WIDTH = 0.1
 _FALL = 0.55
-"""How far below the bands their branches end."""
+"""Depth of the branches below the bands."""
 _NEVER = 0.004
-"""A band of less than this share of the whole is drawn this wide, so that one event in a million can be seen."""
+"""Smallest width of a band, as a share of the whole, so that one event in a million is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """A place on the way, how many were there, and the name for those who did not come on to the next."""
+    """A station of the path, its count, and the label of events that do not reach the next one."""
 
     label: str
     count: int
@@ -30,7 +30,7 @@ class Station:
 
 
 def sankey(stations: Sequence[Station]) -> str:
-    """Draw the stations from left to right; more at a later station widens the band (repeats)."""
+    """Draw the stations from left to right; a larger count at a later station (repeats) widens the band."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(3.4)
         most = max(1, *(station.count for station in stations))
@@ -64,7 +64,7 @@ def _bands(axes: Axes, place: int, station: Station, following: int, heights: Se
 def _band(
     left: float, at_left: tuple[float, float], right: float, at_right: tuple[float, float], colour: str
 ) -> PathPatch:
-    """Return a band between two upright edges, each from its top to its bottom."""
+    """Return a band between two vertical edges, each given as top and bottom."""
     middle = (left + right) / 2
     points = [
         (left, at_left[0]),

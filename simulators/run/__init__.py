@@ -1,1 +1,1 @@
-"""A field test: play a scenario against a gateway, remote or started here, and judge what became of the events."""
+"""Field tests: run a scenario against a remote or local gateway, and judge the result."""

@@ -1,6 +1,6 @@
-"""Shift the agent's wall clock by what a file says. Called in the agent's own process (simulators/launch.py).
+"""Shift the agent's wall clock by an offset in a file. Called in the agent's own process (simulators/launch.py).
 
-Not libfaketime: it also shifts what threads wait for, so that a clock set back stops them, which a kernel's does not.
+libfaketime is not used: it also shifts timed waits of threads, so that they block while the clock is set back.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "ONCEGATE_SIM_CLOCK"
-"""Names the file, which holds the offset in milliseconds."""
+"""The environment variable that names the file with the offset in milliseconds."""
 
 
 def install() -> None:
-    """Shift SystemClock.wall, the only clock in the agent that tells a date."""
+    """Shift SystemClock.wall, the agent's only source of wall-clock time."""
     kind: Any = import_module("agent.clock").SystemClock
     file = Path(os.environ[VARIABLE])
     wall = kind.wall

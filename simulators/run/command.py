@@ -1,4 +1,4 @@
-"""`oncegate-sim run`: play a scenario, show the verdict, write the report."""
+"""`oncegate-sim run`: run a scenario, show the verdict, write the report."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rich.console import Console
 from simulators.display import Display
 from simulators.oracle.verdict import Verdict
 from simulators.report.command import REPORT_FILE
-from simulators.run.options import Options, parse
+from simulators.run.options import RunOptions, parse
 from simulators.run.play import Stop
 from simulators.run.run import run
 from simulators.terminal import exit_status, guarded, open_console, show
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Run a scenario and return the exit status: 0 only where a whole run was judged and nothing was broken."""
+    """Run a scenario and return the exit status: 0 only where the whole run was judged and no fault was found."""
     options = parse(arguments, program)
     console = open_console()
-    console.print(f"seed {options.seed}; the truth goes to {options.ledger_file}", soft_wrap=True)
+    console.print(f"seed {options.seed}; ledger: {options.ledger_file}", soft_wrap=True)
 
     def work() -> int:
         verdict = asyncio.run(_run(options, console))
@@ -29,12 +29,12 @@ def main(arguments: Sequence[str], program: str) -> int:
         console.print(f"report: {options.folder / REPORT_FILE}", soft_wrap=True)
         return exit_status(verdict)
 
-    interrupted = f"interrupted: nothing is judged; nothing is left running, the ledger is {options.ledger_file}"
+    interrupted = f"interrupted: no verdict; no process is left, the ledger is {options.ledger_file}"
     return guarded(work, "run", console, interrupted=interrupted)
 
 
-async def _run(options: Options, console: Console) -> Verdict:
-    """Run; the first Ctrl-C asks for the report so far, the second ends at once."""
+async def _run(options: RunOptions, console: Console) -> Verdict:
+    """Run; the first Ctrl-C ends the sensors and judges the run so far, the second ends at once."""
     stop = Stop()
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -45,7 +45,7 @@ async def _run(options: Options, console: Console) -> Verdict:
             if stop.asked.is_set():
                 task.cancel()
             else:
-                display.fact("interrupted: what there is will be judged; once more to end at once")
+                display.fact("interrupted: judging the run so far; press again to end at once")
                 stop()
 
         loop.add_signal_handler(signal.SIGINT, interrupted)

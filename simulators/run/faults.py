@@ -1,9 +1,9 @@
-"""Play a scenario's faults on the parts of this machine, each at its moment."""
+"""Injects a scenario's faults into the services of this machine, each at its moment."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from simulators.display import Display
 from simulators.errors import RunError
@@ -11,9 +11,9 @@ from simulators.evidence import receipts
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
-from simulators.run.services import Parts
-from simulators.scenario import Fault, Part, What
-from simulators.services.process import Process
+from simulators.run.services import Services
+from simulators.scenario import Fault, FaultKind, FaultTarget
+from simulators.services.service import ProcessService
 
 EMPTY_SECONDS_MAX = 60.0
 BATCH_SECONDS_MAX = 60.0
@@ -21,29 +21,29 @@ INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
-async def play(faults: Sequence[Fault], parts: Parts, ledger: Ledger, display: Display) -> None:
-    """Play all faults; return when every part runs again."""
+async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display) -> None:
+    """Inject all faults; return when every service runs again."""
     async with asyncio.TaskGroup() as tasks:
-        for part in Part:
-            of_part = sorted((fault for fault in faults if fault.part is part), key=lambda fault: fault.at)
-            tasks.create_task(_Player(part, parts, ledger, display).play(of_part), name=f"faults of {part}")
+        for target in FaultTarget:
+            own = sorted((fault for fault in faults if fault.part is target), key=lambda fault: fault.at)
+            tasks.create_task(_FaultPlayer(target, services, ledger, display).play(own), name=f"faults of {target}")
 
 
-async def note_receipts_ahead(parts: Parts, ledger: Ledger, display: Display) -> None:
-    """Look whether Kafka has receipts for what the table has not, and note their number in the ledger."""
-    if Part.KAFKA in parts.down:
-        return  # nobody can be asked
-    if ahead := await asyncio.to_thread(receipts.ahead, parts.broker.bootstrap_servers, parts.job.table):
-        ledger.happened(Part.JOB, f"{AHEAD}{ahead}")
-        display.fact(f"{Part.JOB}: {AHEAD}{ahead}")
+async def note_receipts_ahead(services: Services, ledger: Ledger, display: Display) -> None:
+    """Count receipts in Kafka for records that the table lacks, and record their number in the ledger."""
+    if FaultTarget.KAFKA in services.down:
+        return  # the receipts cannot be read
+    if ahead := await asyncio.to_thread(receipts.ahead, services.broker.bootstrap_servers, services.job.table):
+        ledger.happened(FaultTarget.JOB, f"{AHEAD}{ahead}")
+        display.fact(f"{FaultTarget.JOB}: {AHEAD}{ahead}")
 
 
-class _Player:
-    """The faults of one part, one after the other."""
+class _FaultPlayer:
+    """Injects the faults of one target, one after the other."""
 
-    def __init__(self, part: Part, parts: Parts, ledger: Ledger, display: Display) -> None:
-        self._part = part
-        self._parts = parts
+    def __init__(self, target: FaultTarget, services: Services, ledger: Ledger, display: Display) -> None:
+        self._target = target
+        self._services = services
         self._ledger = ledger
         self._display = display
 
@@ -56,57 +56,57 @@ class _Player:
 
     async def _happen(self, fault: Fault) -> None:
         match fault.what:
-            case What.KILL:
-                if self._part is Part.JOB:
+            case FaultKind.KILL:
+                if self._target is FaultTarget.JOB:
                     await self._reach_batch()
-                await self._away("killed", self._kill, fault.seconds)
-            case What.RESTART | What.DOWN:
-                await self._away("stopped", self._stop, fault.seconds)
-            case What.FREEZE:
-                await asyncio.to_thread(self._process.pause)
-                self._say("frozen")
+                await self._take_down("killed", self._service.kill, fault.seconds)
+            case FaultKind.RESTART | FaultKind.DOWN:
+                await self._take_down("stopped", self._service.stop, fault.seconds)
+            case FaultKind.FREEZE:
+                await asyncio.to_thread(self._service.pause)
+                self._record("frozen")
                 await asyncio.sleep(fault.seconds)
-                await asyncio.to_thread(self._process.resume)
-                self._say("goes on")
-            case What.DISK_FULL:
+                await asyncio.to_thread(self._service.resume)
+                self._record("goes on")
+            case FaultKind.DISK_FULL:
                 await self._fill_disk(fault.seconds)
-            case What.CLOCK:
+            case FaultKind.CLOCK:
                 self._gateway.set_clock(fault.by_seconds)
-                self._say(f"clock {fault.by_seconds:+.0f} s")
-            case What.BACKUP:
-                await self._away("copied", lambda: self._at_rest(self._gateway.back_up), 0.0)
-            case What.RESTORE:
+                self._record(f"clock {fault.by_seconds:+.0f} s")
+            case FaultKind.BACKUP:
+                await self._take_down("copied", lambda: self._stop_and(self._gateway.back_up), 0.0)
+            case FaultKind.RESTORE:
                 await self._delivered()
-                await self._away(RESTORED, lambda: self._at_rest(self._gateway.restore), 0.0)
+                await self._take_down(RESTORED, lambda: self._stop_and(self._gateway.restore), 0.0)
 
     async def _fill_disk(self, seconds: float) -> None:
-        """Fill the disk for a while; an agent that ends by that is started again, as its supervisor would."""
-        self._parts.take_down(self._part)
+        """Fill the disk for a while; restart an agent that ends because of it, as its supervisor would."""
+        self._services.take_down(self._target)
         self._gateway.limit_disk(full=True)
-        self._say("disk full")
+        self._record("disk full")
         await asyncio.sleep(seconds)
-        if self._process.alive:
+        if self._service.process.alive:
             self._gateway.limit_disk(full=False)
-            self._say("disk has room")
+            self._record("disk has room")
         else:
-            self._say(f"had ended with status {self._process.exit_status}; disk has room, started again")
-            await asyncio.to_thread(self._start)
-        self._parts.down.discard(self._part)
+            self._record(f"had ended with status {self._service.process.exit_status}; disk has room, started again")
+            await asyncio.to_thread(self._service.start)
+        self._services.down.discard(self._target)
 
-    async def _away(self, what: str, end: Callable[[], Awaitable[None]], seconds: float) -> None:
-        self._parts.take_down(self._part)
-        self._say(what)
-        await end()
-        if self._part is Part.JOB:
-            await note_receipts_ahead(self._parts, self._ledger, self._display)
+    async def _take_down(self, what: str, end: Callable[[], None], seconds: float) -> None:
+        self._services.take_down(self._target)
+        self._record(what)
+        await asyncio.to_thread(end)
+        if self._target is FaultTarget.JOB:
+            await note_receipts_ahead(self._services, self._ledger, self._display)
         await asyncio.sleep(seconds)
-        await asyncio.to_thread(self._start)
-        self._parts.down.discard(self._part)
-        self._say("runs again")
+        await asyncio.to_thread(self._service.start)
+        self._services.down.discard(self._target)
+        self._record("runs again")
 
     async def _reach_batch(self) -> None:
-        """Wait until the job is in the middle of a batch, where a kill can do harm; not for ever, where none comes."""
-        loop, job = asyncio.get_running_loop(), self._parts.job
+        """Wait, for a limited time, until the job is in the middle of a batch, where a kill can do harm."""
+        loop, job = asyncio.get_running_loop(), self._services.job
         deadline = loop.time() + BATCH_SECONDS_MAX
         while loop.time() < deadline:
             if job.in_a_batch:
@@ -115,54 +115,39 @@ class _Player:
                     return
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _kill(self) -> None:
-        await asyncio.to_thread(self._process.kill)
-
-    async def _stop(self) -> None:
-        await asyncio.to_thread(self._process.terminate)
-
-    async def _at_rest(self, act: Callable[[], None]) -> None:
-        await asyncio.to_thread(self._process.terminate)
-        await asyncio.to_thread(act)
+    def _stop_and(self, act: Callable[[], None]) -> None:
+        self._service.stop()
+        act()
 
     async def _delivered(self) -> None:
-        """Wait for a moment at which the card holds nothing that Kafka has not: a card takes that with it."""
+        """Stop the agent at a moment when Kafka has all events of the card: the replaced card would take the others."""
         gateway = self._gateway
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EMPTY_SECONDS_MAX
         while True:
             while (await asyncio.to_thread(gateway.status)).new and loop.time() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
-            self._parts.take_down(self._part)
-            await asyncio.to_thread(gateway.process.terminate)
+            self._services.take_down(self._target)
+            await asyncio.to_thread(gateway.stop)
             if (await asyncio.to_thread(gateway.status)).new == 0:
                 return
             if loop.time() > deadline:
-                raise RunError(f"{self._part}: its card was not empty within {EMPTY_SECONDS_MAX:g} s")
+                raise RunError(f"{self._target}: its card was not empty within {EMPTY_SECONDS_MAX:g} s")
             await asyncio.to_thread(gateway.start)
             await asyncio.sleep(POLL_SECONDS)
 
     @property
-    def _process(self) -> Process:
-        if self._part is Part.KAFKA:
-            return self._parts.broker.process
-        return self._parts.job.process if self._part is Part.JOB else self._gateway.process
+    def _service(self) -> ProcessService:
+        service = self._services.by_name.get(self._target)
+        return self._gateway if service is None else service
 
     @property
     def _gateway(self) -> Gateway:
-        gateway = self._parts.agents.get(self._part)
+        gateway = self._services.agents.get(self._target)
         if gateway is None:
-            raise RunError(f"the scenario has a fault of {self._part}, and there is no such gateway")
+            raise RunError(f"the scenario has a fault of {self._target}, and there is no such gateway")
         return gateway
 
-    def _start(self) -> None:
-        if self._part is Part.KAFKA:
-            self._parts.broker.start()
-        elif self._part is Part.JOB:
-            self._parts.job.start()
-        else:
-            self._gateway.start()
-
-    def _say(self, what: str) -> None:
-        self._ledger.happened(self._part, what)
-        self._display.fact(f"{self._part}: {what}")
+    def _record(self, what: str) -> None:
+        self._ledger.happened(self._target, what)
+        self._display.fact(f"{self._target}: {what}")

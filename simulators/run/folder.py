@@ -1,4 +1,4 @@
-"""The folder of a run: emptied before it, and full of evidence after it."""
+"""The folder of a run, emptied at its start."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from simulators.errors import RunError
 
 _MARKER = ".oncegate-sim"
-"""Names a folder as one that a run may empty."""
+"""Marks a folder that a run may empty."""
 
 
 def empty(folder: Path) -> None:
-    """Empty the folder; one that holds something else than an earlier run is refused."""
+    """Empty the folder; raise RunError where it holds something else than an earlier run."""
     if folder.exists():
         if any(folder.iterdir()) and not (folder / _MARKER).exists():
             raise RunError(f"{folder} holds something else than an earlier run: choose another --folder")

@@ -1,4 +1,4 @@
-"""The agent as a run starts it: the installed command, its configuration, its clock, and what it says of itself."""
+"""The agent of a local run: the installed command, its configuration, its clock, and its status."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from simulators.errors import RunError
 from simulators.run import clock_patch
 from simulators.services import ports
 from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
 
 READY = "agent=ready"
 LISTENS = "mqtt=connected"
@@ -27,7 +28,7 @@ _LOG_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """What a run may choose about an agent."""
+    """The settings of an agent that a run may choose."""
 
     id: str = "gw1"
     clock: str = "trusted"
@@ -42,7 +43,7 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatus:
-    """The part of `oncegate status` that a run looks at."""
+    """The fields of `oncegate status` that a run uses."""
 
     accepted: int
     duplicates: int
@@ -51,12 +52,12 @@ class GatewayStatus:
 
     @property
     def outbox(self) -> int:
-        """Events whose receipt has not come yet."""
+        """The number of events without a receipt."""
         return self.new + self.forwarded
 
 
-class Gateway:
-    """An agent on ports of its own, to be killed and started again on the same state."""
+class Gateway(ProcessService):
+    """An agent on ports of its own that keeps its state across restarts."""
 
     def __init__(
         self, folder: Path, log_file: Path, bootstrap_servers: str, options: GatewayOptions | None = None
@@ -74,20 +75,20 @@ class Gateway:
         self.process = Process(Command("agent", self._command(), log_file, folder, self._environment()))
 
     def start(self) -> None:
-        """Start the agent, and return once it takes events."""
+        """Start the agent and return once it accepts events."""
         self.process.start()
         self.process.wait_for_log(READY)
         if self.options.mqtt_port is not None:
             self.process.wait_for_log(LISTENS)
 
     def status(self) -> GatewayStatus:
-        """Ask the store, whether the agent runs or not."""
+        """Return the status from the store, whether the agent runs or not."""
         status = json.loads(self._ask("status", "--json"))
         events = status["events"]
         return GatewayStatus(status["accepted"], status["duplicates"], events["new"], events["forwarded"])
 
     def fingerprint(self, event: Event) -> str | None:
-        """Ask for the name of an event; None where it has neither id nor time, and so only a label names it."""
+        """Return the fingerprint of an event; None where it depends on a label, having neither id nor time."""
         said = {name: value for name, value in event._asdict().items() if value is not None}
         done = subprocess.run(
             [self._program, "fingerprint", "-"],
@@ -101,34 +102,34 @@ class Gateway:
         return None if done.returncode != 0 or name == "-" else name
 
     def trace(self, fingerprint: str) -> Sequence[str]:
-        """Ask the store for one event's way; what it does not know gives no lines."""
+        """Return the store's trace of an event as lines; none where it is unknown."""
         try:
             return [f"{self.options.id}: {line}" for line in self._ask("trace", fingerprint, "--json").splitlines()]
         except RunError as error:
             return [f"{self.options.id}: {error}"]
 
     def set_clock(self, offset_seconds: float) -> None:
-        """Shift the agent's wall clock by so much, from now on."""
+        """Set the offset of the agent's wall clock from now on."""
         if not self.options.fake_clock:
             raise RunError("the agent was not started with a clock that can be set")
-        # Replaced as a whole: the agent may read it at any moment.
+        # Replaced atomically: the agent may read it at any moment.
         written = self._folder / "clock.new"
         written.write_text(f"{round(offset_seconds * 1000)}\n")
         written.replace(self._folder / "clock")
 
     def limit_disk(self, *, full: bool) -> None:
-        """Have no file of the agent grow any more (EFBIG), but for the little that its log needs, or lift that."""
+        """Limit the size of the agent's files (EFBIG), with a small margin for its log, or lift the limit."""
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
         limit = self.process.command.log_file.stat().st_size + _LOG_BYTES if full else hard
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, hard))
 
     def back_up(self) -> None:
-        """Copy the card of an agent that does not run."""
+        """Copy the card; the agent must not run."""
         shutil.rmtree(self._backup, ignore_errors=True)
         shutil.copytree(self._state, self._backup)
 
     def restore(self) -> None:
-        """Put the copy in the place of the card of an agent that does not run."""
+        """Replace the card by its copy; the agent must not run."""
         if not self._backup.exists():
             raise RunError("there is no copy of the card: a fault `backup` has to come before `restore`")
         shutil.rmtree(self._state)

@@ -1,4 +1,4 @@
-"""The Spark job as a run starts it, and the stage it is in according to its own log."""
+"""The Spark job of a local run, and its current stage according to its log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 from simulators.services import spark
 from simulators.services.process import Process
+from simulators.services.service import ProcessService
 
 WINDOW = "40s"
-"""So short that both ways through the job are taken: fresh events, and late ones after an outage."""
+"""Short enough that the job sees both fresh events and, after an outage, late ones."""
 TRIGGER = "1s"
 START_SECONDS_MAX = 600.0
-"""Minutes beside other work; a job that has ended is noticed at once."""
+"""Long enough for a busy machine; a job that ends is noticed at once."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _JOB = _ROOT / "cloud" / "job.py"
@@ -25,8 +26,8 @@ _BETWEEN = frozenset({"receipt", "done"})
 """The stages after which a batch is over."""
 
 
-class Job:
-    """A job with its table and checkpoint, to be killed and started again."""
+class Job(ProcessService):
+    """A job that keeps its table and checkpoint across restarts."""
 
     def __init__(self, folder: Path, log_file: Path, bootstrap_servers: str, patches: tuple[str, ...] = ()) -> None:
         """Prepare the job; `patches` are MODULE:FUNCTION, see simulators/launch.py."""
@@ -34,18 +35,18 @@ class Job:
         ends = ("--bootstrap-servers", bootstrap_servers, "--table", str(self.table))
         pace = ("--checkpoint", str(folder / "checkpoint"), "--window", WINDOW, "--trigger", TRIGGER)
         folder.mkdir(parents=True)
-        options = spark.Options(packages=("contract", "cloud"))
+        options = spark.SparkOptions(packages=("contract", "cloud"))
         script, before = (_LAUNCH, ("job", *patches, "--")) if patches else (_JOB, ())
         command = spark.command(script, (*before, *ends, *pace), folder, options)
         environment = {**command.environment, "PYTHONPATH": str(_ROOT)}
         self.process = Process(replace(command, log_file=log_file, environment=environment))
 
     def start(self) -> None:
-        """Start the job, and return at once."""
+        """Start the job and return at once."""
         self.process.start()
 
     def wait(self) -> None:
-        """Wait until the job reads the topic; Spark takes its time to start."""
+        """Wait until the job reads the topic."""
         self.process.wait_for_log(_READS, START_SECONDS_MAX)
 
     @property
@@ -65,7 +66,7 @@ class Job:
         return bool(stages) and stages[-1][1] not in _BETWEEN
 
     def stage(self) -> str:
-        """Name where the job is, for people."""
+        """Return a description of the job's current stage."""
         stages = self.stages
         if not stages:
             return "starting"

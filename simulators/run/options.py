@@ -1,4 +1,4 @@
-"""What a run is told on the command line."""
+"""The command line of `oncegate-sim run`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from simulators.arguments import LEDGER_FILE, add_seed, make_parser, seed_of
-from simulators.judge.place import Place, add_arguments, read_place
-from simulators.run.services import Seams
-from simulators.scenario import Scenario, Sort, find
+from simulators.judge.sink import Sink, add_arguments, read_sink
+from simulators.run.services import Overrides
+from simulators.scenario import Scenario, SensorKind, find
 from simulators.strict_toml import TomlError
 
 PORTS = {"coap": 5683, "http": 8580, "mqtt": 1883}
 
 _EXAMPLES = """examples:
-  %(prog)s lossy-radio --local                                   all parts on this machine
+  %(prog)s lossy-radio --local                                   all services on this machine
   %(prog)s lost-acks --target 'coap://[fd00::1]:5683' --seed 7   a gateway in the field
   %(prog)s quiet-house --target coap://gw.lan --target http://gw.lan:8580 --kafka kafka.lan:9092
   %(prog)s my.toml --target coap://gw.lan --ledger out.jsonl --table /data/events
@@ -25,8 +25,8 @@ _EXAMPLES = """examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The choices of one run."""
+class RunOptions:
+    """The options of one run."""
 
     scenario: Scenario
     seed: int
@@ -35,21 +35,21 @@ class Options:
     targets: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     http_token: str | None = None
     ledger: Path | None = None
-    place: Place = field(default_factory=Place)
-    seams: Seams = field(default_factory=Seams)
+    sink: Sink = field(default_factory=Sink)
+    overrides: Overrides = field(default_factory=Overrides)
 
     @property
     def ledger_file(self) -> Path:
-        """Where the truth is written."""
+        """The file of the ledger."""
         return self.ledger or self.folder / LEDGER_FILE
 
 
-def parse(arguments: Sequence[str], program: str) -> Options:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str], program: str) -> RunOptions:
+    """Parse the arguments; wrong usage prints an error and exits with status 2."""
     parser = make_parser(
         program,
         (
-            "Play a scenario against a gateway, and judge what became of every event. Exit status 0: the promise was "
+            "Run a scenario against a gateway and judge every event. Exit status 0: the promise was "
             "kept; 1: it was broken, the evidence was missing or incomplete, or the run failed; 2: wrong usage; 130: "
             "interrupted."
         ),
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         parser.error("expected either --local or at least one --target")
     if not given.local:
         _check_targets(parser, scenario, targets)
-    return Options(
+    return RunOptions(
         scenario=scenario,
         seed=seed_of(given),
         folder=given.folder or Path("build/field") / scenario.name,
@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str], program: str) -> Options:
         targets=targets,
         http_token=_token(parser, given.token_file),
         ledger=given.ledger,
-        place=read_place(parser, given),
+        sink=read_sink(parser, given),
     )
 
 
@@ -92,7 +92,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--token-file", type=Path, metavar="FILE", help="token of a relay, for http:// (first line of the file)")
     add_seed(parser)
-    add("--ledger", type=Path, metavar="FILE", help="where the truth is written (default: ledger.jsonl in --folder)")
+    add("--ledger", type=Path, metavar="FILE", help="the ledger to write (default: ledger.jsonl in --folder)")
     add("--folder", type=Path, metavar="PATH", help="for verdict and report, emptied first (default: build/field/NAME)")
     add_arguments(parser)
 
@@ -107,7 +107,7 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    if any(plan.sort is Sort.ZIGBEE2MQTT for plan in scenario.fleets):
+    if any(plan.sort is SensorKind.ZIGBEE2MQTT for plan in scenario.fleets):
         parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
     needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.sort, "coap") for plan in scenario.fleets}
     missing = sorted(needed - targets.keys())

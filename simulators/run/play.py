@@ -1,4 +1,4 @@
-"""Play the sensors of a scenario over its link, while faults happen and somebody watches."""
+"""Runs the sensors of a scenario over its links, and watches the gateways meanwhile."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from simulators import fleet
 from simulators.display import Display
 from simulators.ledger import Ledger
-from simulators.link.profile import line, weather
+from simulators.link.profile import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
-from simulators.scenario import Scenario, Sort
+from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Source, Ways
+from simulators.sensors.field import Field, Source, Targets
 
 SAMPLE_SECONDS = 1.0
 STATUS_SECONDS_MAX = 2.0
@@ -25,18 +25,18 @@ Address = tuple[str, int]
 
 
 class Stop:
-    """A request to end a run early: no new events, and nobody waits for the old ones."""
+    """A request to end a run early, without new events and without waiting for outstanding ones."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
     def __call__(self) -> None:
-        """Ask."""
+        """Request the end."""
         self.asked.set()
 
 
 def clock() -> int:
-    """Return the time in milliseconds since 1970 UTC."""
+    """Return the current time in milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
 
 
@@ -49,40 +49,40 @@ async def link_to(
     mqtt: Address | None,
     token: str | None,
     zigbee2mqtt: Source | None = None,
-) -> AsyncIterator[tuple[Ways, Link | None]]:
-    """Open the bad links that the scenario's sensors need, in front of their targets."""
+) -> AsyncIterator[tuple[Targets, Link | None]]:
+    """Open the emulated links that the scenario's sensors need, in front of their targets."""
     sorts = {plan.sort for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
-        if sorts - {Sort.HTTP, Sort.ZIGBEE, Sort.ZIGBEE2MQTT}:
-            radio = await stack.enter_async_context(Link(coap, weather(scenario.link), seed))
+        if sorts - {SensorKind.HTTP, SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT}:
+            radio = await stack.enter_async_context(Link(coap, link_profile(scenario.link), seed))
 
-        async def stream(sort: Sort, target: Address | None) -> Address | None:
+        async def stream(sort: SensorKind, target: Address | None) -> Address | None:
             if sort not in sorts or target is None:
                 return None
-            proxy = StreamLink(target, line(scenario.link), scenario.link.resets, seed)
+            proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
             return (await stack.enter_async_context(proxy)).address
 
-        ways = Ways(
+        targets = Targets(
             coap=None if radio is None else radio.address,
-            http=await stream(Sort.HTTP, http),
+            http=await stream(SensorKind.HTTP, http),
             http_token=token,
-            mqtt=await stream(Sort.ZIGBEE, mqtt),
+            mqtt=await stream(SensorKind.ZIGBEE, mqtt),
             zigbee2mqtt=zigbee2mqtt,
-            introduce=(lambda _port, _name: None) if radio is None else radio.introduce,
+            register_peer=(lambda _port, _name: None) if radio is None else radio.register_peer,
         )
-        yield ways, radio
+        yield targets, radio
 
 
-async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, stop: Stop, number: int = 0) -> None:
-    """Play the sensors until all is brought home, the time to settle is over, or somebody asks to stop.
+async def sensors(scenario: Scenario, seed: int, ledger: Ledger, targets: Targets, stop: Stop, number: int = 0) -> None:
+    """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
-    The number keeps their devices apart from those of other runs (`voice.address`).
+    The run's number makes their device addresses unique (`payloads.address`).
     """
     field = Field(
         ledger=ledger,
         seed=seed,
-        ways=ways,
+        targets=targets,
         timing=Timing().faster(scenario.speed),
         is_over=lambda moment: moment >= scenario.seconds or stop.asked.is_set(),
         clock=clock,
@@ -107,7 +107,7 @@ async def sensors(scenario: Scenario, seed: int, ledger: Ledger, ways: Ways, sto
 async def watch(
     scenario: Scenario, ledger: Ledger, statuses: Sequence[Address], radio: Link | None, display: Display
 ) -> None:
-    """Show the progress, and enter what the gateways say of themselves, until cancelled."""
+    """Show the progress and record samples of the gateways' status until cancelled."""
     begin = time.monotonic()
     while True:
         display.progress(ledger.counts, time.monotonic() - begin, scenario.seconds)
@@ -126,7 +126,7 @@ async def watch(
 
 
 async def note_before(ledger: Ledger, statuses: Sequence[Address]) -> None:
-    """Enter what the gateways had accepted before the run, where they say."""
+    """Record what the gateways had accepted before the run, where their status is readable."""
     values = await asyncio.to_thread(_ask_all, statuses)
     if "accepted" in values:
         ledger.sample({"accepted_before": values["accepted"]})
@@ -139,7 +139,7 @@ def _ask_all(addresses: Sequence[Address]) -> dict[str, int]:
             with urllib.request.urlopen(f"http://{host}:{port}/api/v1/status", timeout=STATUS_SECONDS_MAX) as answer:
                 status = json.load(answer)
         except (OSError, ValueError):
-            continue  # it is away, or lets nobody read: then there is no sample of it
+            continue  # unreachable, or not permitted: no sample of this gateway
         for name, value in {**status["events"], "accepted": status["accepted"], "copies": status["duplicates"]}.items():
             values[name] = values.get(name, 0) + int(value)
     return values

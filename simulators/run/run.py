@@ -1,4 +1,4 @@
-"""One run: reach or start the gateway, let the sensors report, play the faults, and judge what became of the events."""
+"""One run: start or reach the gateway, run sensors and faults, and judge the evidence."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.evidence import delta, topic
 from simulators.evidence.topic import Topic
-from simulators.judge.there import judge_there, note_topic, wait_for_rows
+from simulators.judge.remote import judge_remote_run, note_topic, wait_for_rows
 from simulators.ledger import Ledger
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
@@ -27,36 +27,39 @@ from simulators.report import command as report
 from simulators.report.command import ARRIVALS_FILE, REPORT_FILE, VERDICT_FILE
 from simulators.run import faults, folder, play
 from simulators.run.gateway import GatewayStatus
-from simulators.run.options import Options
+from simulators.run.options import RunOptions
 from simulators.run.play import Stop
-from simulators.run.services import Parts, started
-from simulators.run.waiting import job_reads, receipts, table_caught_up
+from simulators.run.services import Services, started
+from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 T = TypeVar("T")
 
 
-async def run(options: Options, display: Display, stop: Stop) -> Verdict:
-    """Play one run in its folder, and leave ledger and verdict there; raise RunError or PartError without a verdict."""
+async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
+    """Play one run in its folder, which keeps ledger and verdict.
+
+    Raises RunError or ServiceError where there is no verdict.
+    """
     home = options.folder.absolute()
     folder.empty(home)
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     if options.ledger_file.exists():
-        raise RunError(f"{options.ledger_file} is the truth of another run: name another --ledger, or move it away")
-    verdict = await (_run_here if options.local else _run_there)(options, home, display, stop)
+        raise RunError(f"{options.ledger_file} is the ledger of another run: name another --ledger, or move it away")
+    verdict = await (_run_local if options.local else _run_remote)(options, home, display, stop)
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
     display.phase("writing the report")
     await asyncio.to_thread(report.build, options.ledger_file, home, home / REPORT_FILE)
     return verdict
 
 
-async def _run_there(options: Options, home: Path, display: Display, stop: Stop) -> Verdict:
-    """Test a gateway in the field: only what it says to its sensors can be seen, and what a table holds."""
+async def _run_remote(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+    """Test a remote gateway, of which only the answers to sensors and the sink are visible."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")
     number = SystemRandom().randrange(1, RUNS)
-    noted = await asyncio.to_thread(note_topic, options.place)
+    noted = await asyncio.to_thread(note_topic, options.sink)
     with Ledger(options.ledger_file, play.clock) as ledger:
         _begin(options, ledger, {"devices": devices_of(number), **noted})
         links = play.link_to(
@@ -67,103 +70,101 @@ async def _run_there(options: Options, home: Path, display: Display, stop: Stop)
             options.targets.get("mqtt"),
             options.http_token,
         )
-        async with links as (ways, radio), asyncio.TaskGroup() as tasks:
-            display.phase(f"{options.scenario.name}: sensors report to {targets(options)}")
+        async with links as (targets, radio), asyncio.TaskGroup() as tasks:
+            display.phase(f"{options.scenario.name}: sensors report to {target_urls(options)}")
             statuses = [http] if http else []
             await play.note_before(ledger, statuses)
             watching = tasks.create_task(play.watch(options.scenario, ledger, statuses, radio, display))
-            await play.sensors(options.scenario, options.seed, ledger, ways, stop, number)
+            await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
-    settled = await wait_for_rows(options.ledger_file, options.place, display, stop.asked.is_set)
-    display.phase("holding what is there against the ledger")
-    return await asyncio.to_thread(judge_there, options.ledger_file, options.place, settled=settled)
+    settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.asked.is_set)
+    display.phase("comparing the evidence with the ledger")
+    return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, settled=settled)
 
 
-async def _run_here(options: Options, home: Path, display: Display, stop: Stop) -> Verdict:
-    """Test all parts on this machine, with faults in them."""
+async def _run_local(options: RunOptions, home: Path, display: Display, stop: Stop) -> Verdict:
+    """Test all services on this machine, with faults."""
     scenario = options.scenario
-    async with started(scenario, home, options.seams, display) as parts:
+    async with started(scenario, home, options.overrides, display) as services:
         with Ledger(options.ledger_file, play.clock) as ledger:
-            _begin(options, ledger, {"gateways": len(parts.gateways)})
-            await watched(parts, _play_here(options, parts, ledger, display, stop))
-            await watched(parts, job_reads(parts, stop))
-            statuses = await watched(parts, receipts(parts.gateways, display, stop))
+            _begin(options, ledger, {"gateways": len(services.gateways)})
+            await watched(services, _play_local(options, services, ledger, display, stop))
+            await watched(services, wait_for_job(services, stop))
+            statuses = await watched(services, wait_for_receipts(services.gateways, display, stop))
             accepted, copies = (sum(getattr(one, name) for one in statuses) for name in ("accepted", "duplicates"))
             ledger.sample({"accepted": accepted, "copies": copies})
-            await watched(parts, faults.note_receipts_ahead(parts, ledger, display))
-            if options.seams.delivery == "at-most-once":
-                await watched(parts, table_caught_up(parts, display))
+            await watched(services, faults.note_receipts_ahead(services, ledger, display))
+            if options.overrides.delivery == "at-most-once":
+                await watched(services, wait_for_table(services, display))
             _end(ledger, stop)
         display.phase("stopping the job and the agent")
-        await asyncio.to_thread(parts.stop)
-        display.phase("reading Kafka and the table, and holding them against the ledger")
-        return await asyncio.to_thread(_judge_here, options.ledger_file, home, parts, statuses)
+        await asyncio.to_thread(services.stop)
+        display.phase("reading Kafka and the table, and comparing them with the ledger")
+        return await asyncio.to_thread(_judge_local, options.ledger_file, home, services, statuses)
 
 
-async def _play_here(options: Options, parts: Parts, ledger: Ledger, display: Display, stop: Stop) -> None:
+async def _play_local(options: RunOptions, services: Services, ledger: Ledger, display: Display, stop: Stop) -> None:
     scenario = options.scenario
-    first = parts.gateways[0]
-    coap = [gateway.address for gateway in parts.gateways]
-    mqtt = None if parts.mosquitto is None else ("127.0.0.1", parts.mosquitto.port)
-    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, parts.source)
-    async with links as (ways, radio), asyncio.TaskGroup() as tasks:
+    first = services.gateways[0]
+    coap = [gateway.address for gateway in services.gateways]
+    mqtt = None if services.mosquitto is None else ("127.0.0.1", services.mosquitto.port)
+    links = play.link_to(scenario, options.seed, coap, first.http_address, mqtt, None, services.source)
+    async with links as (targets, radio), asyncio.TaskGroup() as tasks:
         sensors = sum(plan.sensors for plan in scenario.fleets)
-        display.phase(
-            f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, and bring home what is left"
-        )
-        statuses = [gateway.http_address for gateway in parts.gateways]
+        display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
+        statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
-        happening = tasks.create_task(faults.play(scenario.faults, parts, ledger, display))
-        await play.sensors(scenario, options.seed, ledger, ways, stop)
+        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display))
+        await play.sensors(scenario, options.seed, ledger, targets, stop)
         if not stop.asked.is_set():
             await happening
         happening.cancel()
         watching.cancel()
 
 
-async def watched(parts: Parts, work: Coroutine[None, None, T]) -> T:
-    """Do the work, unless a part ends by itself: then say which."""
+async def watched(services: Services, work: Coroutine[None, None, T]) -> T:
+    """Await the work; raise RunError where a service ends by itself meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
-            if (dead := parts.dead()) is not None:
+            if (dead := services.dead()) is not None:
                 raise RunError(dead)
-            await asyncio.wait((task,), timeout=LOOK_SECONDS)
+            await asyncio.wait((task,), timeout=POLL_SECONDS)
         return task.result()
     finally:
         task.cancel()
-        # What it holds open must be closed before the parts and the ledger are.
+        # Its resources must be closed before the services and the ledger.
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _judge_here(ledger_file: Path, home: Path, parts: Parts, statuses: Sequence[GatewayStatus]) -> Verdict:
-    with Casebook() as casebook:
-        casebook.add_ledger(ledgers.read(ledger_file))
-        casebook.add_records(topic.read(Topic(parts.broker.bootstrap_servers)))
-        casebook.add_rows(delta.read(parts.job.table))
-        arrivals = {"kafka": casebook.arrivals(), "table": delta.read_commits(parts.job.table)}
+def _judge_local(ledger_file: Path, home: Path, services: Services, statuses: Sequence[GatewayStatus]) -> Verdict:
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledgers.read(ledger_file))
+        evidence.add_records(topic.read(Topic(services.broker.bootstrap_servers)))
+        evidence.add_rows(delta.read(services.job.table))
+        arrivals = {"kafka": evidence.arrivals(), "table": delta.read_commits(services.job.table)}
         (home / ARRIVALS_FILE).write_text(json.dumps(arrivals) + "\n")
         unreceipted = sum(status.outbox for status in statuses)
         scope = Scope(
-            gateways=len(parts.gateways),
-            complete=casebook.ended,
-            settled=casebook.ended or unreceipted == 0,
-            # What Zigbee2MQTT publishes may be in Kafka before our witness has heard it.
-            one_clock=parts.zigbee2mqtt is None,
+            gateways=len(services.gateways),
+            complete=evidence.ended,
+            settled=evidence.ended or unreceipted == 0,
+            # What Zigbee2MQTT publishes may be in Kafka before the observer has received it.
+            one_clock=services.zigbee2mqtt is None,
         )
-        verdict = judge(casebook, scope)
-        verdict = replace(verdict, unreceipted=unreceipted if casebook.ended else 0)
-        return with_histories(verdict, casebook, ledger_file, parts.gateways)
+        verdict = judge(evidence, scope)
+        verdict = replace(verdict, unreceipted=unreceipted if evidence.ended else 0)
+        return with_histories(verdict, evidence, ledger_file, services.gateways)
 
 
-def _begin(options: Options, ledger: Ledger, more: Mapping[str, object]) -> None:
+def _begin(options: RunOptions, ledger: Ledger, more: Mapping[str, object]) -> None:
     ledger.begin(
         {
             "scenario": asdict(options.scenario),
             "seed": options.seed,
-            "targets": "all parts on one machine" if options.local else targets(options),
-            "delivery": options.seams.delivery,
+            "targets": "all services on one machine" if options.local else target_urls(options),
+            "delivery": options.overrides.delivery,
             **more,
         }
     )
@@ -174,8 +175,8 @@ def _end(ledger: Ledger, stop: Stop) -> None:
         ledger.end()
 
 
-def targets(options: Options) -> str:
-    """Name the targets as a user would."""
+def target_urls(options: RunOptions) -> str:
+    """Return the targets as URLs."""
     return ", ".join(
         f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}" for scheme, (host, port) in options.targets.items()
     )

@@ -1,10 +1,10 @@
-"""All parts of the path on this machine: Kafka, one agent or two, the Spark job with its table, mosquitto if needed."""
+"""All services of the path on this machine: Kafka, agents, the Spark job with its table, mosquitto if needed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,21 +12,20 @@ from simulators.display import Display
 from simulators.errors import RunError
 from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
-from simulators.scenario import Scenario, Sort, What
+from simulators.scenario import FaultKind, Scenario, SensorKind
 from simulators.sensors.field import Source
 from simulators.services.kafka import Broker
 from simulators.services.mosquitto import Mosquitto
-from simulators.services.process import Process
+from simulators.services.service import ProcessService
 from simulators.services.zigbee2mqtt import Zigbee2Mqtt
 
-LOG_TAIL_LINES = 25
 AGENT_END_SECONDS_MAX = 45.0
-"""As long as its service unit waits (TimeoutStopSec); then it is killed."""
+"""TimeoutStopSec of the service unit; then the agent is killed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
-    """How the parts differ from what is installed: for mutants, and for `compare`."""
+class Overrides:
+    """How the services differ from the installed product: for mutants, and for `compare`."""
 
     delivery: str | None = None
     agent_patches: tuple[str, ...] = ()
@@ -34,8 +33,8 @@ class Seams:
 
 
 @dataclass(slots=True)
-class Parts:
-    """The parts under test, and which of them are down because they shall be."""
+class Services:
+    """The services under test, and the names of those that are down on purpose."""
 
     broker: Broker
     gateways: list[Gateway]
@@ -46,116 +45,98 @@ class Parts:
 
     @property
     def agents(self) -> dict[str, Gateway]:
-        """Return the agents by the names that faults have for them."""
+        """The agents by the names that faults use."""
         return {"agent" if number == 1 else f"agent-{number}": one for number, one in enumerate(self.gateways, start=1)}
 
     @property
+    def by_name(self) -> dict[str, ProcessService]:
+        """All services by the names that faults and messages use."""
+        named = {"kafka": self.broker, "job": self.job, "mosquitto": self.mosquitto, "zigbee2mqtt": self.zigbee2mqtt}
+        return {**self.agents, **{name: service for name, service in named.items() if service is not None}}
+
+    @property
     def source(self) -> Source | None:
-        """Return the Zigbee2MQTT as sensors see it."""
+        """The Zigbee2MQTT as sensors see it."""
         if self.zigbee2mqtt is None or self.mosquitto is None:
             return None
         return Source(("127.0.0.1", self.mosquitto.port), self.zigbee2mqtt.devices, self.zigbee2mqtt.report)
 
     def dead(self) -> str | None:
-        """Name a part that has ended by itself, with the end of its log."""
-        processes = {name: gateway.process for name, gateway in self.agents.items()}
-        processes |= {"kafka": self.broker.process, "job": self.job.process}
-        if self.mosquitto is not None:
-            processes["mosquitto"] = self.mosquitto.process
-        if self.zigbee2mqtt is not None:
-            processes["zigbee2mqtt"] = self.zigbee2mqtt.process
-        for name, process in processes.items():
-            if name not in self.down and not process.alive:
-                return (
-                    f"{name}: ended by itself with status {process.exit_status}; the end of its log:\n{_tail(process)}"
-                )
+        """Return a message about a service that has ended by itself, with the end of its log; None without any."""
+        for name, service in self.by_name.items():
+            if name not in self.down and not service.process.alive:
+                process = service.process
+                return f"{name}: ended by itself with status {process.exit_status}; {process.log_tail()}"
         return None
 
     def take_down(self, name: str) -> None:
-        """Note that a part shall be down from now on; raise RunError where one has ended by itself before.
+        """Note that a service is down on purpose from now on; raise RunError where one has ended by itself.
 
-        A fault would hide that: nobody looks for a part that shall be down.
+        The check comes first, since a service that is down on purpose is not checked any more.
         """
         if (dead := self.dead()) is not None:
             raise RunError(dead)
         self.down.add(name)
 
     def stop(self) -> None:
-        """End job and agents; the broker stays, to be read. Raise RunError where an agent does not end as it should."""
+        """End job and agents; the broker stays readable. Raise RunError where an agent does not end with status 0."""
         self.down |= {"job", *self.agents}
-        self.job.process.terminate()
+        self.job.stop()
         for name, gateway in self.agents.items():
             if status := gateway.process.terminate(AGENT_END_SECONDS_MAX):
-                end = f"the end of its log:\n{_tail(gateway.process)}"
-                raise RunError(f"{name}: ended with status {status} when it was asked to; {end}")
+                raise RunError(f"{name}: ended with status {status} when it was asked to; {gateway.process.log_tail()}")
 
 
 @asynccontextmanager
-async def started(scenario: Scenario, folder: Path, seams: Seams, display: Display) -> AsyncIterator[Parts]:
-    """Start all parts; on the way out none is left."""
-    logs = folder / "logs"
-    broker = Broker(folder / "kafka")
-    (logs / "kafka.log").symlink_to(broker.log_file)
-    has_mqtt = any(plan.sort in (Sort.ZIGBEE, Sort.ZIGBEE2MQTT) for plan in scenario.fleets)
-    mosquitto = Mosquitto(folder / "mosquitto") if has_mqtt else None
-    thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is Sort.ZIGBEE2MQTT)
-    zigbee2mqtt: Zigbee2Mqtt | None = None
-    try:
+async def started(scenario: Scenario, folder: Path, overrides: Overrides, display: Display) -> AsyncIterator[Services]:
+    """Start all services; on leaving, kill all of them in the reverse order."""
+    with ExitStack() as stack:
         display.phase("starting Kafka")
-        await asyncio.to_thread(broker.start)
+        broker = Broker(folder / "kafka")
+        (folder / "logs" / "kafka.log").symlink_to(broker.log_file)
+        await _start(stack, broker)
         await asyncio.to_thread(broker.create_topics)
-        if mosquitto is not None:
-            await asyncio.to_thread(mosquitto.start)
-        gateways = [
-            Gateway(
-                folder / f"gateway-{number}",
-                logs / f"agent-{number}.log",
-                broker.bootstrap_servers,
-                _options(scenario, seams, number, mosquitto),
+        mosquitto: Mosquitto | None = None
+        if any(plan.sort in (SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT) for plan in scenario.fleets):
+            mosquitto = Mosquitto(folder / "mosquitto")
+            await _start(stack, mosquitto)
+        display.phase("starting the Spark job and the agent")
+        job = Job(folder / "cloud", folder / "logs" / "job.log", broker.bootstrap_servers, overrides.job_patches)
+        await _start(stack, job)
+        gateways: list[Gateway] = []
+        for number in range(1, scenario.gateway.count + 1):
+            chosen = _options(scenario, overrides, number, mosquitto)
+            log_file = folder / "logs" / f"agent-{number}.log"
+            gateways.append(Gateway(folder / f"gateway-{number}", log_file, broker.bootstrap_servers, chosen))
+            if scenario.gateway.clock_offset_seconds:
+                gateways[-1].set_clock(scenario.gateway.clock_offset_seconds)
+            await _start(stack, gateways[-1])
+        await asyncio.to_thread(job.wait)
+        services = Services(broker, gateways, job, mosquitto)
+        thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is SensorKind.ZIGBEE2MQTT)
+        if mosquitto is not None and thermometers:
+            display.phase("starting Zigbee2MQTT (the first time npm fetches it, about 200 MB)")
+            services.zigbee2mqtt = await asyncio.to_thread(
+                Zigbee2Mqtt, folder / "zigbee2mqtt", mosquitto.port, devices=thermometers, reports=thermometers
             )
-            for number in range(1, scenario.gateway.count + 1)
-        ]
-        job = Job(folder / "cloud", logs / "job.log", broker.bootstrap_servers, seams.job_patches)
-        try:
-            display.phase("starting the Spark job and the agent")
-            await asyncio.to_thread(job.start)
-            for gateway in gateways:
-                if scenario.gateway.clock_offset_seconds:
-                    gateway.set_clock(scenario.gateway.clock_offset_seconds)
-                await asyncio.to_thread(gateway.start)
-            await asyncio.to_thread(job.wait)
-            if mosquitto is not None and thermometers:
-                display.phase("starting Zigbee2MQTT (the first time npm fetches it, about 200 MB)")
-                zigbee2mqtt = await asyncio.to_thread(
-                    Zigbee2Mqtt, folder / "zigbee2mqtt", mosquitto.port, devices=thermometers, reports=thermometers
-                )
-                await asyncio.to_thread(zigbee2mqtt.start)
-            yield Parts(broker, gateways, job, mosquitto, zigbee2mqtt)
-        finally:
-            if zigbee2mqtt is not None:
-                zigbee2mqtt.process.kill()
-            for gateway in gateways:
-                gateway.process.kill()
-            job.process.kill()
-    finally:
-        if mosquitto is not None:
-            mosquitto.kill()
-        broker.kill()
+            await _start(stack, services.zigbee2mqtt)
+        yield services
 
 
-def _options(scenario: Scenario, seams: Seams, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
+async def _start(stack: ExitStack, service: ProcessService) -> None:
+    stack.callback(service.close)
+    await asyncio.to_thread(service.start)
+
+
+def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
     plan = scenario.gateway
-    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is What.CLOCK for fault in scenario.faults)
+    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is FaultKind.CLOCK for fault in scenario.faults)
     return GatewayOptions(
         id=f"gw{number}",
         clock=plan.clock,
         fake_clock=sets_clock,
         store_max_bytes=plan.store_max_bytes,
-        delivery=seams.delivery,
+        delivery=overrides.delivery,
         mqtt_port=None if mosquitto is None else mosquitto.port,
-        patches=seams.agent_patches,
+        patches=overrides.agent_patches,
     )
-
-
-def _tail(process: Process) -> str:
-    return "\n".join(f"  {line}" for line in process.log().splitlines()[-LOG_TAIL_LINES:])

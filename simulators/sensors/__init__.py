@@ -1,1 +1,1 @@
-"""Sensors as they are: each sort is one file, and all enter what they do into the ledger."""
+"""Sensor models, one kind per file; each records what it does in the ledger."""

@@ -1,4 +1,4 @@
-"""A CoAP endpoint: one socket, one request under way at a time (NSTART = 1), RFC 7252's retransmission."""
+"""A CoAP endpoint: one socket, one outstanding request (NSTART = 1), retransmission as in RFC 7252."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ FIXED_MESSAGE_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The transmission parameters of RFC 7252 section 4.8, and how long an application pauses between exchanges."""
+    """The transmission parameters of RFC 7252 section 4.8, and the application's pause between exchanges."""
 
     ack_timeout_seconds: float = 2.0
     ack_random_factor: float = 1.5
     max_retransmit: int = 4
     pause_seconds_max: float = 5.0
     exchange_lifetime_seconds: float = 247.0
-    """How long a Message ID stands for one request."""
+    """How long a Message ID identifies one request."""
 
     def faster(self, factor: float) -> Timing:
-        """Shorten the sensor's own times, so that an hour of field fits into minutes.
+        """Return the timing with the sensor's own intervals divided by `factor`.
 
-        The lifetime of an exchange stays: the gateway, too, counts it in true time.
+        The exchange lifetime stays, since the gateway measures it in real time.
         """
         return replace(
             self,
@@ -37,18 +37,18 @@ class Timing:
 
 
 class Sendable(Protocol):
-    """A request, or a block of one, before it gets its Message ID and Token."""
+    """A request, or one of its blocks, without Message ID and Token."""
 
     def datagram(self, message_id: int, token: bytes, kind: int = wire.CON) -> bytes:
-        """Build the message."""
+        """Encode the message."""
 
 
 Entry = Callable[[bool], None]
-"""Enters a transmission into the ledger; True where it is the same datagram again."""
+"""Records a transmission in the ledger; True for a retransmission of the same datagram."""
 
 
 class Endpoint(asyncio.DatagramProtocol):
-    """A sensor's socket and its numbers."""
+    """A sensor's socket, Message IDs and Tokens."""
 
     def __init__(self, timing: Timing, random: Random) -> None:
         self._timing = timing
@@ -60,43 +60,43 @@ class Endpoint(asyncio.DatagramProtocol):
         self._answer: asyncio.Future[wire.Message | None] | None = None
 
     async def open(self, target: tuple[str, int]) -> int:
-        """Open the socket, and give its port."""
+        """Open the socket and return its port."""
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(lambda: self, remote_addr=target)
         port: int = self._transport.get_extra_info("sockname")[1]
         return port
 
     def close(self) -> None:
-        """Close the socket; a closed one may be closed again."""
+        """Close the socket; a second call does nothing."""
         if self._transport is not None:
             self._transport.close()
 
     def forget(self) -> None:
-        """Restart with nothing remembered, as sleepy nodes do: the numbers begin at the same values every time."""
+        """Reset Message ID and Token to their initial values, as a sleepy node does at each restart."""
         self._message_id = FIXED_MESSAGE_ID - 1
         self._token = 0
 
     def prepare(self, request: Sendable, kind: int = wire.CON) -> bytes:
-        """Assign the next Message ID and Token to the request; from now on only its answer is heard."""
+        """Encode the request with the next Message ID and Token; from now on only its answer is accepted."""
         self._message_id = (self._message_id + 1) % (1 << 16)
         self._token = (self._token + 1) % (1 << 32)
         self._expected = self._token.to_bytes(4, "big")
         return request.datagram(self._message_id, self._expected, kind)
 
     async def exchange(self, datagram: bytes, enter: Entry, *, again: bool = False) -> wire.Message | None:
-        """Send and retransmit one datagram with exponential backoff; None where no answer comes."""
+        """Send and retransmit one datagram with exponential backoff; return None where no answer comes."""
         seconds = self._timing.ack_timeout_seconds * self._random.uniform(1.0, self._timing.ack_random_factor)
         for _ in range(1 + self._timing.max_retransmit):
             enter(again)
-            answer = await self.say(datagram, seconds)
+            answer = await self.send_once(datagram, seconds)
             if answer is not None:
                 return answer
             again = True
             seconds *= 2
         return None
 
-    async def say(self, datagram: bytes, seconds: float) -> wire.Message | None:
-        """Send a datagram once, and wait so long for its answer."""
+    async def send_once(self, datagram: bytes, seconds: float) -> wire.Message | None:
+        """Send a datagram once and wait up to `seconds` for its answer."""
         if self._transport is None:
             raise RuntimeError("the sensor's socket is not open")
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class Endpoint(asyncio.DatagramProtocol):
             return
         if message.type == wire.CON and self._transport is not None:
             self._transport.sendto(wire.empty_ack(message.message_id))
-        # An empty ACK promises nothing: the sensor goes on until it has the answer.
+        # An empty ACK carries no answer: the sensor waits for the separate response.
         if message.code != wire.EMPTY and message.token == self._expected and self._answer and not self._answer.done():
             self._answer.set_result(message)
 

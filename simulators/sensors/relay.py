@@ -1,4 +1,4 @@
-"""An HTTP relay: it collects the events of several devices, and posts them until it hears 200."""
+"""An HTTP relay: collects the events of several devices and posts them until the answer is 200."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from random import Random
 
 from contract.event import Event
-from simulators.payloads import Voice
+from simulators.payloads import PayloadGenerator
 from simulators.scenario import FleetPlan
 from simulators.sensors.field import Field
 from simulators.wire import Request
@@ -17,7 +17,7 @@ PATH = "/api/v1/events"
 ANSWER_SECONDS_MAX = 10.0
 OK = 200
 RETRYABLE = frozenset({408, 429})
-"""Besides all of 5xx."""
+"""In addition to all of 5xx."""
 _MEDIA_TYPES = {
     50: "application/json",
     60: "application/cbor",
@@ -27,23 +27,23 @@ _MEDIA_TYPES = {
 
 
 class Relay:
-    """Several devices behind one sender; one connection for each request."""
+    """Several devices behind one HTTP client, which opens a connection for each request."""
 
-    def __init__(self, field: Field, voices: list[Voice], plan: FleetPlan, random: Random) -> None:
-        self._voices = voices
+    def __init__(self, field: Field, generators: list[PayloadGenerator], plan: FleetPlan, random: Random) -> None:
+        self._generators = generators
         self._field = field
         self._plan = plan
         self._random = random
         self._queue: deque[tuple[int, Event]] = deque()
 
-    async def live(self, says: Random) -> None:
-        """Collect and post until the run is over, and nothing is left or has an answer."""
+    async def run(self, schedule: Random) -> None:
+        """Collect and post until the run is over and the queue is empty or given up."""
         turn = 0
-        async for moment in self._field.moments(says, self._plan.every_seconds):
-            voice = self._voices[turn % len(self._voices)]
+        async for moment in self._field.moments(schedule, self._plan.every_seconds):
+            generator = self._generators[turn % len(self._generators)]
             turn += 1
-            event = voice.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
-            self._queue.append((self._field.ledger.tell(event), event))
+            event = generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+            self._queue.append((self._field.ledger.reported(event), event))
             if len(self._queue) >= self._random.randint(1, self._plan.pack_max):
                 await self._post()
         failed = 0
@@ -53,10 +53,10 @@ class Relay:
             self._field.ledger.given_up(*(mark for mark, _ in self._queue))
 
     async def _post(self) -> bool:
-        """Post the queue's head once, and return whether it has come to its end; what has no answer stays."""
+        """Post the head of the queue once; return whether it is settled. Events without an answer stay queued."""
         head = list(self._queue)[: self._plan.pack_max]
         marks = [mark for mark, _ in head]
-        request = self._voices[0].request(*(event for _, event in head))
+        request = self._generators[0].request(*(event for _, event in head))
         self._field.ledger.sent(*marks)
         status = await self._answer_to(request)
         if status == OK:
@@ -71,12 +71,12 @@ class Relay:
         return True
 
     async def _answer_to(self, request: Request) -> int | None:
-        """Return the status of a whole answer, None where none came."""
+        """Return the status of a complete answer; None without one."""
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                assert self._field.ways.http is not None
-                reader, writer = await asyncio.open_connection(*self._field.ways.http)
+                assert self._field.targets.http is not None
+                reader, writer = await asyncio.open_connection(*self._field.targets.http)
                 writer.write(self._message(request))
                 await writer.drain()
                 return _status(await reader.read())
@@ -90,8 +90,8 @@ class Relay:
 
     def _message(self, request: Request) -> bytes:
         query = f"?{'&'.join(request.query)}" if request.query else ""
-        host, port = self._field.ways.http or ("", 0)
-        token = self._field.ways.http_token
+        host, port = self._field.targets.http or ("", 0)
+        token = self._field.targets.http_token
         fields = [
             f"POST {PATH}{query} HTTP/1.1",
             f"Host: {host}:{port}",
@@ -104,7 +104,7 @@ class Relay:
 
 
 def _status(answer: bytes) -> int:
-    """Read the status; raise ValueError where the answer is not whole."""
+    """Return the status; raise ValueError where the answer is incomplete."""
     head, separator, body = answer.partition(b"\r\n\r\n")
     if not separator:
         raise ValueError("the answer ends before its body")

@@ -1,8 +1,8 @@
-"""A CoAP sensor: it sends each event until it hears that the event is safe.
+"""A CoAP sensor that sends each event in a confirmable request until it is acknowledged.
 
 One exchange follows RFC 7252 section 4.2: ACK_TIMEOUT, doubled for each of MAX_RETRANSMIT retransmissions of the same
-datagram. After it an event with an id or a time is sent anew, under a new Message ID, as applications do. An event with
-neither may not be: under a new Message ID it is a new event by definition. Its sensor keeps to the same datagram.
+datagram. After it the application sends an event with an id or a time again under a new Message ID. An event with
+neither would be a new event under a new Message ID, so the same datagram is sent again.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from random import Random
 
 from contract.event import Event
 from simulators import wire
-from simulators.payloads import Kind, Voice, kind_of
-from simulators.scenario import Bug, FleetPlan, Sort
+from simulators.payloads import KnownBy, PayloadGenerator, identified_by
+from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.endpoint import Endpoint, Entry
 from simulators.sensors.field import Field
 
 INCOMPLETE = 0x88
-"""4.08: a block is missing; begin again with the first (RFC 7959 section 2.9.2)."""
+"""4.08: a block is missing; start again with the first (RFC 7959 section 2.9.2)."""
 SUCCESS_CLASS, CLIENT_ERROR_CLASS = 2, 4
 
 
 class Reporter:
-    """One device, one event at a time; a sleepy one forgets its numbers after each."""
+    """One device that sends one event at a time; a sleepy one resets its Message ID and Token after each."""
 
-    def __init__(self, field: Field, voice: Voice, plan: FleetPlan, random: Random) -> None:
-        self.voice = voice
+    def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
+        self.generator = generator
         self.endpoint = Endpoint(field.timing, random)
         self._field = field
         self._plan = plan
         self._random = random
 
-    async def live(self, says: Random) -> None:
+    async def run(self, schedule: Random) -> None:
         """Report until the run is over."""
         boot = 0
-        async for moment in self._field.moments(says, self._plan.every_seconds):
-            if self._plan.sort is Sort.SLEEPY:
+        async for moment in self._field.moments(schedule, self._plan.every_seconds):
+            if self._plan.sort is SensorKind.SLEEPY:
                 self.endpoint.forget()
                 boot += 1
             now = self._field.time_of(moment, self._plan.clock_offset_seconds)
-            await self.report(self.voice.next_event(now, (boot or 1) if self._plan.boot else None))
+            await self.report(self.generator.next_event(now, (boot or 1) if self._plan.boot else None))
 
     async def report(self, event: Event) -> None:
-        """Enter an event into the ledger, and send it until it is acked, refused or given up."""
+        """Record an event in the ledger and send it until it is acked, refused or given up."""
         ledger, loop = self._field.ledger, asyncio.get_running_loop()
-        mark = ledger.tell(event)
+        mark = ledger.reported(event)
         give_up_at = loop.time() + self._field.timing.exchange_lifetime_seconds
-        can_be_sent_anew = kind_of(event) is not Kind.NEITHER
+        can_be_sent_anew = identified_by(event) is not KnownBy.NEITHER
         datagram: bytes | None = None
         for tried in range(self._plan.tries):
             said = self._restamped(event) if tried else event
@@ -55,7 +55,7 @@ class Reporter:
             if self._plan.block_bytes:
                 answer = await self._in_blocks(said, enter)
             elif datagram is None or can_be_sent_anew:
-                datagram = self.endpoint.prepare(self.voice.request(said))
+                datagram = self.endpoint.prepare(self.generator.request(said))
                 answer = await self.endpoint.exchange(datagram, enter)
             else:
                 answer = await self.endpoint.exchange(datagram, enter, again=True)
@@ -74,9 +74,9 @@ class Reporter:
         return lambda again: self._field.ledger.sent(mark, again=again, time=time)
 
     async def _in_blocks(self, event: Event, enter: Entry) -> wire.Message | None:
-        """Send the blocks one after the other; what counts as the event's transmission is the last one's."""
+        """Send the blocks in order; only the last one counts as a transmission of the event."""
         answer: wire.Message | None = None
-        for block in self.voice.request(event).blocks(self._plan.block_bytes):
+        for block in self.generator.request(event).blocks(self._plan.block_bytes):
             datagram = self.endpoint.prepare(block)
             answer = await self.endpoint.exchange(datagram, _no_entry if block.more else enter)
             if answer is None or answer.code != wire.CONTINUE:
@@ -90,20 +90,20 @@ class Reporter:
 
 
 def _no_entry(again: bool) -> None:
-    """Leave a block that completes nothing out of the ledger."""
+    """Record nothing, for a block that does not complete the event."""
 
 
 def is_done(answer: wire.Message | None) -> bool:
-    """Whether the answer says that the events are on disk."""
+    """Whether the answer confirms that the events are stored."""
     return answer is not None and answer.code >> 5 == SUCCESS_CLASS and answer.code != wire.CONTINUE
 
 
 def is_refused(answer: wire.Message | None) -> bool:
-    """Whether the answer says that these bytes will never be taken."""
+    """Whether the answer is a final refusal of the request."""
     return answer is not None and answer.code >> 5 == CLIENT_ERROR_CLASS and answer.code != INCOMPLETE
 
 
 def pause_seconds(answer: wire.Message | None, field: Field, random: Random) -> float:
-    """Choose how long to wait before the next try; a gateway that is full may ask for more, up to our own bound."""
+    """Return the pause before the next try, in seconds: random, or the gateway's Max-Age up to our own limit."""
     limit = field.timing.pause_seconds_max
     return random.uniform(0.0, limit) if answer is None else min(answer.max_age_seconds, limit)

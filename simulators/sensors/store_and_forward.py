@@ -1,4 +1,4 @@
-"""A mote that stores and forwards: it sends packs from the head of its queue, and cuts them anew after a lost ACK."""
+"""A sensor that stores and forwards: it sends packs from the head of its queue, cut differently after a lost ACK."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from random import Random
 
 from contract.event import Event
-from simulators.payloads import Form, Voice
+from simulators.payloads import PayloadFormat, PayloadGenerator
 from simulators.scenario import Bug, FleetPlan
 from simulators.sensors.endpoint import Endpoint
 from simulators.sensors.field import Field
@@ -16,11 +16,11 @@ from simulators.sensors.reporter import is_done, is_refused, pause_seconds
 NAN_EVERY = 5
 
 
-class Mote:
-    """One device with a queue; events leave it only with an ACK."""
+class StoreAndForwardSensor:
+    """One device with a queue, which events leave only with an ACK."""
 
-    def __init__(self, field: Field, voice: Voice, plan: FleetPlan, random: Random) -> None:
-        self.voice = voice
+    def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
+        self.generator = generator
         self.endpoint = Endpoint(field.timing, random)
         self._field = field
         self._plan = plan
@@ -30,25 +30,25 @@ class Mote:
         self._ended = False
         self._requests = 0
 
-    async def live(self, says: Random) -> None:
-        """Measure and send, each at its own pace, until the run is over and the queue empty."""
+    async def run(self, schedule: Random) -> None:
+        """Measure and send concurrently until the run is over and the queue is empty."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._measure(says))
+            tasks.create_task(self._measure(schedule))
             tasks.create_task(self._send_all())
 
-    async def _measure(self, says: Random) -> None:
+    async def _measure(self, schedule: Random) -> None:
         plan = self._plan
         stored = int(plan.backlog_seconds / plan.every_seconds)
         for number in range(stored):
             self._store((number - stored) * plan.every_seconds)
-        async for moment in self._field.moments(says, plan.every_seconds):
+        async for moment in self._field.moments(schedule, plan.every_seconds):
             self._store(moment)
         self._ended = True
         self._arrived.set()
 
     def _store(self, moment: float) -> None:
-        event = self.voice.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
-        self._queue.append((self._field.ledger.tell(event), event))
+        event = self.generator.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds))
+        self._queue.append((self._field.ledger.reported(event), event))
         self._arrived.set()
 
     async def _send_all(self) -> None:
@@ -60,13 +60,13 @@ class Mote:
                 await self._arrived.wait()
 
     async def _send_pack(self) -> None:
-        """Send the queue's head once, by one exchange; what is not acked stays, and is cut anew the next time."""
+        """Send the head of the queue in one exchange; without an ACK it stays, and the next pack is cut anew."""
         size = self._random.randint(1, min(self._plan.pack_max, len(self._queue)))
         marks = [mark for mark, _ in list(self._queue)[:size]]
         events = [event for _, event in list(self._queue)[:size]]
         ledger = self._field.ledger
         self._requests += 1
-        request = self.voice.request(*events, nan=self._has_nan())
+        request = self.generator.request(*events, nan=self._has_nan())
         answer = await self.endpoint.exchange(
             self.endpoint.prepare(request), lambda again: ledger.sent(*marks, again=again)
         )
@@ -82,5 +82,5 @@ class Mote:
 
     def _has_nan(self) -> bool:
         # JSON has no NaN, and SenML would refuse one record of the same instant with it.
-        wanted = Bug.NAN_IN_PACK in self._plan.bugs and self.voice.nature.form is Form.CBOR
+        wanted = Bug.NAN_IN_PACK in self._plan.bugs and self.generator.profile.form is PayloadFormat.CBOR
         return wanted and self._requests % NAN_EVERY == 0

@@ -1,6 +1,7 @@
-"""The real Zigbee2MQTT as a source: it says what it will, so the truth is what its broker was given by it.
+"""The real Zigbee2MQTT as a source of events.
 
-A witness subscribes beside the agent; what it hears, the broker has taken, and the agent owes a row for it.
+Its reports are not known in advance, so an observer subscribes beside the agent and records what it receives: the
+broker has accepted those messages, and each needs a row.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from simulators.sensors.field import Field
 from simulators.sensors.zigbee_network import BASE_TOPIC, CONNECT_SECONDS_MAX, NOT_DATA
 
 
-class Zigbee2MqttWitness:
-    """Lets a Zigbee2MQTT's thermometers report again once all have been heard, and writes down what came of it."""
+class Zigbee2MqttObserver:
+    """Triggers the thermometers of a Zigbee2MQTT, and records their reports in the ledger."""
 
     def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
         self._field = field
         self._plan = plan
         self._number = number
-        self._heard = 0
+        self._received = 0
         self._subscribed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._client = Client(CallbackAPIVersion.VERSION2)
         self._client.on_connect = lambda client, *_: client.subscribe(f"{BASE_TOPIC}/+", 1)
         self._client.on_subscribe = lambda *_: self._in_loop(self._subscribed.set)
-        self._client.on_message = lambda _client, _data, message: self._in_loop(self._hear, message)
+        self._client.on_message = lambda _client, _data, message: self._in_loop(self._receive, message)
 
-    async def live(self) -> None:
-        """Have reports made until the run is over, and all of them are heard."""
-        source = self._field.ways.zigbee2mqtt
+    async def run(self) -> None:
+        """Trigger reports until the run is over and all of them have been received."""
+        source = self._field.targets.zigbee2mqtt
         assert source is not None
         self._client.connect_async(*source.broker)
         self._client.loop_start()
@@ -44,26 +45,26 @@ class Zigbee2MqttWitness:
                 await self._subscribed.wait()
             moments = self._field.random(f"zigbee2mqtt {self._number}")
             async for _ in self._field.moments(moments, self._plan.every_seconds):
-                due = self._heard + self._plan.sensors
+                due = self._received + self._plan.sensors
                 source.report()
-                while self._heard < due:  # noqa: ASYNC110 (the client's thread tells by the loop's callbacks)
+                while self._received < due:  # noqa: ASYNC110 (set by callbacks from the client's thread)
                     await asyncio.sleep(0.02)
         finally:
             self._client.disconnect()
             await asyncio.to_thread(self._client.loop_stop)
 
-    def _hear(self, message: MQTTMessage) -> None:
+    def _receive(self, message: MQTTMessage) -> None:
         name = message.topic.removeprefix(f"{BASE_TOPIC}/")
-        source = self._field.ways.zigbee2mqtt
+        source = self._field.targets.zigbee2mqtt
         device = None if source is None else source.devices.get(name)
         if device is None:
-            return  # what it says of itself
+            return  # Zigbee2MQTT's own state
         said: dict[str, Any] = json.loads(message.payload)
         data = {key: value for key, value in said.items() if key not in NOT_DATA}
-        mark = self._field.ledger.tell(Event(device, time=said["last_seen"], data=data))
+        mark = self._field.ledger.reported(Event(device, time=said["last_seen"], data=data))
         self._field.ledger.sent(mark)
         self._field.ledger.acked(mark)
-        self._heard += 1
+        self._received += 1
 
     def _in_loop(self, act: Any, *arguments: object) -> None:
         if not self._loop.is_closed():

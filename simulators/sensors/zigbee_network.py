@@ -1,6 +1,6 @@
-"""A Zigbee2MQTT house: devices of real models, whose publications go to an MQTT broker at QoS 1.
+"""A simulated Zigbee network: devices of real models, published by Zigbee2MQTT to an MQTT broker at QoS 1.
 
-The broker's PUBACK is this field's ACK: from there on MQTT carries the promise (docs/zigbee2mqtt.md).
+The broker's PUBACK counts as the ACK (docs/zigbee2mqtt.md).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from simulators.sensors.field import Field
 BASE_TOPIC = "zigbee2mqtt"
 CONNECT_SECONDS_MAX = 30.0
 PLACES_MAX = 1 << 11
-"""Devices of one house."""
+"""Largest number of devices in one network."""
 NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
-"""What Zigbee2MQTT says of the radio and of itself."""
+"""Fields about the radio and about Zigbee2MQTT itself."""
 _VARIES = frozenset({"temperature", "humidity", "power", "illuminance", "local_temperature"})
 
 
 @cache
 def models() -> list[dict[str, Any]]:
-    """Return what the converters of Zigbee2MQTT publish for device models of many makers."""
+    """Return what Zigbee2MQTT's converters publish for device models of many manufacturers."""
     publications: list[dict[str, Any]] = json.loads(Path(__file__).with_name("zigbee-models.json").read_text())[
         "publications"
     ]
@@ -41,8 +41,8 @@ def models() -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True)
-class Device:
-    """A device of a real model, under the name that its owner gave it."""
+class ZigbeeDevice:
+    """A device of a real model, with its friendly name."""
 
     name: str
     address: int
@@ -50,7 +50,7 @@ class Device:
     time: int = 0
 
     def next_event(self, now: int, random: Random) -> tuple[Event, dict[str, Any]]:
-        """Make the next event, and the message in which Zigbee2MQTT says it."""
+        """Return the next event and the message that Zigbee2MQTT publishes for it."""
         self.time = max(self.time + 1, now)
         for name in _VARIES & self.published.keys():
             if isinstance(self.published[name], int | float):
@@ -60,13 +60,13 @@ class Device:
         return Event(f"urn:dev:mac:{self.address:016x}", time=self.time, data=data), message
 
 
-class House:
-    """All devices of one house, behind one connection to the broker."""
+class ZigbeeNetwork:
+    """All devices of one network, behind one connection to the broker."""
 
     def __init__(self, field: Field, plan: FleetPlan, number: int) -> None:
         chosen = field.random(f"house {number}").sample(models(), k=min(plan.sensors, len(models())))
         self._devices = [
-            Device(
+            ZigbeeDevice(
                 f"{model['model']}-{place}".replace("/", "_"),
                 _address(field.run, number, place),
                 dict(model["published"]),
@@ -84,10 +84,10 @@ class House:
         self._client.on_connect = lambda *_: self._in_loop(self._connected.set)
         self._client.on_publish = self._on_publish
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Publish until the run is over and the broker has everything."""
-        assert self._field.ways.mqtt is not None
-        self._client.connect_async(*self._field.ways.mqtt)
+        assert self._field.targets.mqtt is not None
+        self._client.connect_async(*self._field.targets.mqtt)
         self._client.loop_start()
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
@@ -96,7 +96,7 @@ class House:
             async with asyncio.TaskGroup() as tasks:
                 for place in range(len(self._devices)):
                     tasks.create_task(self._publish_of(place))
-            while self._waiting:  # noqa: ASYNC110 (the client's thread tells by the loop's callbacks)
+            while self._waiting:  # noqa: ASYNC110 (set by callbacks from the client's thread)
                 await asyncio.sleep(0.05)
         finally:
             self._client.disconnect()
@@ -104,13 +104,13 @@ class House:
 
     async def _publish_of(self, place: int) -> None:
         device = self._devices[place]
-        says = self._field.random(f"house {self._number} device {place}")
-        async for moment in self._field.moments(says, self._plan.every_seconds):
-            event, message = device.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), says)
-            mark = self._field.ledger.tell(event)
+        schedule = self._field.random(f"house {self._number} device {place}")
+        async for moment in self._field.moments(schedule, self._plan.every_seconds):
+            event, message = device.next_event(self._field.time_of(moment, self._plan.clock_offset_seconds), schedule)
+            mark = self._field.ledger.reported(event)
             self._field.ledger.sent(mark)
             sent = self._client.publish(f"{BASE_TOPIC}/{device.name}", json.dumps(message), 1)
-            # The PUBACK is told by a callback in this loop: never before this line.
+            # The PUBACK arrives as a callback in this loop, so never before this line.
             self._waiting[sent.mid] = mark
 
     def _list(self) -> list[dict[str, str]]:
@@ -129,5 +129,5 @@ class House:
             self._loop.call_soon_threadsafe(act, *arguments)
 
 
-def _address(run: int, house: int, place: int) -> int:
-    return address(SENSORS_MAX + house * PLACES_MAX + place, run)
+def _address(run: int, network: int, place: int) -> int:
+    return address(SENSORS_MAX + network * PLACES_MAX + place, run)

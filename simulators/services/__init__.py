@@ -1,1 +1,1 @@
-"""Run the real parts, Kafka and Spark, as local processes that never outlive whoever started them."""
+"""The real services, such as Kafka and Spark, as local processes that never outlive the process that started them."""

@@ -1,19 +1,19 @@
-"""Prepare the real parts: `python -m simulators.services` finds or installs Java and fills the cache of jars.
+"""Install what the services need: `python -m simulators.services` finds or installs Java and fills the cache of jars.
 
-`python -m simulators.services programs` installs the programs of Debian that only tests need, and with `heavy` behind
-it those of the heavy tests, and their jars.
+`python -m simulators.services programs` installs the Debian programs that only tests need; `programs heavy` also those
+of the heavy tests, and their jars.
 """
 
 from __future__ import annotations
 
 import sys
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import jars, java, programs
 
 
 def main() -> int:
-    """Prepare what was asked for, and say where it lies."""
+    """Install what the arguments ask for, and print where it is."""
     if sys.argv[1:2] == ["programs"]:
         _install_programs(heavy=sys.argv[2:] == ["heavy"])
         return 0
@@ -22,20 +22,20 @@ def main() -> int:
         for of in (jars.BROKER, jars.SPARK):
             found = jars.paths(of)
             print(f"jars: {of}: {len(found)} in {found[0].parent.parent}")
-    except PartError as error:
+    except ServiceError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 def _install_programs(*, heavy: bool) -> None:
-    """Install what some tests need; where we may not, say how, and go on: the other tests run without."""
+    """Install the programs of tests; where that is not permitted, print the command and continue."""
     try:
         programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
         if heavy:
             jars.paths(jars.S3)
             jars.paths(jars.S3A)
-    except PartError as error:
+    except ServiceError as error:
         print(f"setup: some tests cannot run: {error}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Write the settings of a single-node Kafka broker."""
+"""The settings of a Kafka broker, alone or in a cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A second way into a broker: with other security, or by an address that leads somewhere else first."""
+    """A second listener of a broker, with other security or behind a proxy."""
 
     protocol: str
-    """Kafka's name of it, such as `SASL_SSL`."""
+    """Kafka's name of the security protocol, such as `SASL_SSL`."""
     port: int
     advertised_port: int
     properties: Mapping[str, object] = field(default_factory=dict)
@@ -33,11 +33,11 @@ class Node:
     """A broker's place in a cluster."""
 
     number: int
-    """From 1 on."""
+    """The node id, counted from 1."""
     cluster: str
     """The cluster's id."""
     ports: Sequence[tuple[int, int]]
-    """Of each node the port for clients and the port of its controller."""
+    """The client port and the controller port of each node."""
 
     @property
     def own_ports(self) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class Node:
         return self.ports[self.number - 1]
 
     def properties(self) -> dict[str, object]:
-        """Return what is other than with a broker by itself: three copies of everything, two of them in sync."""
+        """Return the settings that differ from a single broker's: three replicas, two of them in sync."""
         voters = (f"{number}@127.0.0.1:{port}" for number, (_, port) in enumerate(self.ports, 1))
         copies, in_sync = len(self.ports), len(self.ports) - 1
         return {
@@ -58,7 +58,7 @@ class Node:
             "share.coordinator.state.topic.min.isr": in_sync,
             "min.insync.replicas": in_sync,
             "unclean.leader.election.enable": "false",
-            # Three of them share a few cores: one that is late is not gone.
+            # Three brokers share a few cores: a slow one must not count as dead.
             "broker.session.timeout.ms": 9_000,
             "broker.heartbeat.interval.ms": 2_000,
             "controller.quorum.fetch.timeout.ms": 8_000,
@@ -69,7 +69,7 @@ class Node:
 def server_properties(
     port: int, controller_port: int, data: Path, second: Listener | None = None, node: Node | None = None
 ) -> str:
-    """Return the settings of a broker that is a controller, too (KRaft), by itself or one of a cluster."""
+    """Return the settings of a combined broker and controller (KRaft), alone or in a cluster."""
     settings = _settings(port, controller_port, data) | ({} if node is None else node.properties())
     if second is not None:
         settings["listeners"] = f"{settings['listeners']},SECOND://127.0.0.1:{second.port}"
@@ -82,7 +82,7 @@ def server_properties(
 
 
 def logging_properties() -> str:
-    """Return the settings of Log4j: all to standard output."""
+    """Return the Log4j settings: everything to standard output."""
     return _LOGGING
 
 
@@ -98,21 +98,21 @@ def _settings(port: int, controller_port: int, data: Path) -> dict[str, object]:
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": data,
         "auto.create.topics.enable": "false",
-        # One node: its own topics cannot ask for more copies than there are.
+        # One node: the internal topics can have one replica only.
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
-        # Small, so that it starts fast and fits the heap.
+        # Small, for a fast start and a small heap.
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.num.partitions": 4,
         "share.coordinator.state.topic.num.partitions": 1,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
         "group.initial.rebalance.delay.ms": 0,
-        # There is nobody to hand the partitions over to.
+        # There is no other broker to take over the partitions.
         "controlled.shutdown.enable": "false",
-        # A killed broker may come back once its old session is over.
+        # A killed broker can register again only after its old session has expired.
         "broker.session.timeout.ms": 2_000,
         "broker.heartbeat.interval.ms": 500,
     }

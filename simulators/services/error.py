@@ -1,11 +1,11 @@
-"""Name what can go wrong with a part."""
+"""The errors of services."""
 
 from __future__ import annotations
 
 
-class PartError(Exception):
-    """A part could not be prepared or run; the message says what to do, since another try alone does not help."""
+class ServiceError(Exception):
+    """A service could not be installed or run; the message says what to do, since a retry alone does not help."""
 
 
-class PartTimeoutError(PartError):
-    """Something did not happen in time; on a busy machine another try may help."""
+class ServiceTimeoutError(ServiceError):
+    """A deadline passed; on a busy machine a retry may help."""

@@ -1,26 +1,25 @@
-"""End a child's process group when the process that started it dies, even by SIGKILL.
+"""Kill a child's process group when the process that started it dies, even by SIGKILL.
 
-PR_SET_PDEATHSIG would not do: it fires when the starting thread ends, not the process, and it reaches the child alone,
-not the child's children (spark-submit is a JVM that starts Python). So a small shell waits at a pipe whose other end
-only we hold: at its end, without a word from us, it kills the group.
+PR_SET_PDEATHSIG is not sufficient: it fires at the end of the starting thread, not of the process, and reaches only the
+child, not its children (spark-submit is a JVM that starts Python). Instead a small shell reads from a pipe whose other
+end only this process holds: at end of file without a release it kills the group.
 """
 
 from __future__ import annotations
 
 import subprocess
-from types import TracebackType
 from typing import Self
 
-# The first line names the group; the second says that all is well. An end instead means that we are gone.
+# The first line names the group, the second releases it. End of file instead means that this process has died.
 _SCRIPT = 'read -r group || exit 0; read -r done || kill -s KILL -- "-$group"'
 
 
 class Guard:
-    """Watch over one process group for as long as this process lives."""
+    """Guards one process group for the life of this process."""
 
     def __init__(self) -> None:
-        """Start the watch before the child, so that there is hardly a moment without it."""
-        # In a session of its own, so that a Ctrl-C meant for us does not end it first.
+        """Start the guard before the child, to keep the unguarded moment short."""
+        # In a session of its own, so that Ctrl-C does not end it.
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _SCRIPT], stdin=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
         )
@@ -28,26 +27,24 @@ class Guard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def watch(self, group: int) -> None:
-        """Name the process group that must not outlive us."""
-        self._say(f"{group}\n")
+        """Set the process group that must not outlive this process."""
+        self._write(f"{group}\n")
 
     def release(self) -> None:
-        """End the watch without harm to the group; a second call does nothing."""
-        self._say("done\n")
+        """End the guard without killing the group; a second call does nothing."""
+        self._write("done\n")
         if self._shell.stdin is not None:
             self._shell.stdin.close()
         self._shell.wait()
 
-    def _say(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._shell.stdin is None or self._shell.stdin.closed:
             return
         try:
             self._shell.stdin.write(line)
         except BrokenPipeError:
-            return  # the shell has ended: there is nobody to tell
+            return  # the shell has already ended

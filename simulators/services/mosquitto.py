@@ -1,17 +1,15 @@
-"""Run a mosquitto broker (MQTT) as a local process, to be stopped, killed, paused and started again at will."""
+"""A mosquitto broker (MQTT) as a local process."""
 
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from simulators.services import ports
 from simulators.services.install import programs
 from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
 
 START_SECONDS_MAX = 60.0
 _SETTINGS = (
@@ -19,10 +17,10 @@ _SETTINGS = (
     "autosave_interval 1",
     "max_queued_messages 0",
 )
-"""So that a broker loses nothing that it has acknowledged, but what came in the last second before a kill."""
+"""With these a killed broker loses only messages that it acknowledged within the last second."""
 
 
-class Mosquitto:
+class Mosquitto(ProcessService):
     """A broker with its data, settings and log under one folder; `settings` are lines of mosquitto.conf."""
 
     def __init__(self, folder: Path, settings: Sequence[str] = ("allow_anonymous true",)) -> None:
@@ -38,44 +36,15 @@ class Mosquitto:
             )
         )
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
     def start(self) -> None:
-        """Start the broker, and return once it listens."""
+        """Start the broker and return once it listens."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "mosquitto.conf").write_text("\n".join(self._lines()) + "\n")
         self.process.start()
-        self.process.wait_until(self._listens, f"listens on port {self.port}", START_SECONDS_MAX)
-
-    def stop(self) -> None:
-        """End the broker by SIGTERM: it saves what it holds."""
-        self.process.terminate()
-
-    def kill(self) -> None:
-        """End the broker by SIGKILL; one that does not run is no error."""
-        self.process.kill()
-
-    def pause(self) -> None:
-        """Pause the broker, its connections open (SIGSTOP)."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """Resume the broker (SIGCONT)."""
-        self.process.resume()
+        self.process.wait_for_port(self.port, START_SECONDS_MAX)
 
     def _lines(self) -> list[str]:
-        # As root it would become another user, who cannot write into our folder.
+        # Started by root, it would switch to a user that cannot write into the folder.
         user = ["user root"] if os.geteuid() == 0 else []
         data = [f"persistence_location {self._folder}/", "log_dest stderr", "connection_messages true"]
         return [*user, *_SETTINGS, *data, f"listener {self.port} 127.0.0.1", *self._settings]
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0

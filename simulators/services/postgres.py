@@ -1,4 +1,4 @@
-"""Run a private PostgreSQL server as a local process, to be stopped, killed and started again at will."""
+"""A private PostgreSQL server as a local process."""
 
 from __future__ import annotations
 
@@ -6,76 +6,59 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from simulators.services import ports
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import programs
 from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
 
 START_SECONDS_MAX = 60.0
 INITDB_SECONDS_MAX = 120
 USER = "oncegate"
 DATABASE = "postgres"
 _SERVER_USERS = ("postgres", "nobody")
-"""Who may run the server where we are root: it refuses root itself."""
+"""The users that may run the server for root: it refuses to run as root."""
 
 
-class Postgres:
+class Postgres(ProcessService):
     """A server on a free port of 127.0.0.1, its log under the folder, its data in a folder of its own.
 
-    What it has committed survives `kill` and the next `start`, which uses the same port and data.
+    Committed data survives `kill` and the next `start`, which uses the same port and data.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         (self.port,) = ports.free(1)
-        # Not under `folder`: the server's user may not reach it.
+        # Not under `folder`, which the server's user may be unable to access.
         self._data = Path(tempfile.mkdtemp(prefix="oncegate-postgres-"))
+        self._cluster = self._data / "cluster"
         self._password = secrets.token_urlsafe(16)
         self.process = Process(Command("postgres", self._command(), self._folder / "postgres.log", self._data))
 
-    def __enter__(self) -> Self:
-        try:
-            self._initialise()
-            self.start()
-        except BaseException:  # a Ctrl-C, too: nobody holds the process yet
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def start(self) -> None:
-        """Start the server, and return once it takes connections."""
+        """Start the server and return once it accepts connections."""
+        if not self._cluster.exists():
+            self._initialise()
         self.process.start()
         self.process.wait_for_log("database system is ready to accept connections", START_SECONDS_MAX)
-        self.process.wait_until(self._listens, f"listens on port {self.port}", START_SECONDS_MAX)
-
-    def kill(self) -> None:
-        """End the server by SIGKILL, all its processes together; one that does not run is no error."""
-        self.process.kill()
+        self.process.wait_for_port(self.port, START_SECONDS_MAX)
 
     def close(self) -> None:
-        """End the server and remove its data."""
-        self.kill()
+        """Kill the server and remove its data."""
+        super().close()
         shutil.rmtree(self._data, ignore_errors=True)
 
     @property
     def connection(self) -> str:
-        """Libpq's connection string, password included."""
+        """The libpq connection string, including the password."""
         return f"host=127.0.0.1 port={self.port} dbname={DATABASE} user={USER} password={self._password}"
 
     def write_connection(self, file: Path) -> Path:
-        """Write a connection file and the password file that it names, readable by us alone."""
+        """Write a connection file and the password file that it names, readable by their owner only."""
         passwords = file.with_name(f"{file.name}.pgpass")
         _write_private(passwords, f"127.0.0.1:{self.port}:*:{USER}:{self._password}\n")
         _write_private(
@@ -89,7 +72,7 @@ class Postgres:
         for path in (self._data, password_file):
             if (user := _server_user()) is not None:
                 os.chown(path, user.pw_uid, user.pw_gid)
-        command = [programs.require("initdb"), "-D", str(self._data / "cluster"), "-U", USER, "-E", "UTF8"]
+        command = [programs.require("initdb"), "-D", str(self._cluster), "-U", USER, "-E", "UTF8"]
         command += ["--no-locale", "-A", "scram-sha-256", f"--pwfile={password_file}", "--no-sync"]
         done = subprocess.run(
             [*_as_server_user(), *command],
@@ -100,7 +83,7 @@ class Postgres:
             cwd=self._data,
         )
         if done.returncode != 0:
-            raise PartError(f"initdb: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+            raise ServiceError(f"initdb: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
 
     def _command(self) -> tuple[str, ...]:
         settings = {
@@ -111,16 +94,12 @@ class Postgres:
             "max_wal_size": "1GB",
         }
         options = [text for name, value in settings.items() for text in ("-c", f"{name}={value}")]
-        server = (programs.require("postgres"), "-D", str(self._data / "cluster"), *options)
+        server = (programs.require("postgres"), "-D", str(self._cluster), *options)
         return (*_as_server_user(), *server)
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """Return whom the server has to run as; None where that is us."""
+    """Return the user that the server has to run as; None for the current user."""
     if os.geteuid() != 0:
         return None
     known = {user.pw_name: user for user in pwd.getpwall()}

@@ -1,4 +1,4 @@
-"""Run a child process with a log file, wait for what it does, and leave nothing of it behind."""
+"""A child process with a log file, whose session is always cleaned up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from simulators.services import session
-from simulators.services.error import PartError, PartTimeoutError
+from simulators.services import ports, session
+from simulators.services.error import ServiceError, ServiceTimeoutError
 from simulators.services.guard import Guard
 
 POLL_SECONDS = 0.02
@@ -25,20 +25,20 @@ _LOG_TAIL_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: a name for messages, the arguments, where the output goes, the folder to run in."""
+    """A command: its name in messages, the arguments, the log file, the working folder."""
 
     name: str
     arguments: tuple[str, ...]
     log_file: Path
     folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Set on top of this process's own environment."""
+    """Variables in addition to the environment of this process."""
 
 
 class Process:
-    """Hold one child process and all of its children: a session of their own, which dies with us at the latest.
+    """One child process with all of its children, in a session of its own that never outlives this process.
 
-    It may be started again after it has ended; the log goes on in the same file.
+    It may be started again after it has ended; the log continues in the same file.
     """
 
     def __init__(self, command: Command) -> None:
@@ -61,25 +61,25 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The child's pid, which is also its group and its session."""
+        """The child's pid, which is also its process group and session id."""
         if self._child is None:
-            raise PartError(f"{self.command.name}: not started yet")
+            raise ServiceError(f"{self.command.name}: not started yet")
         return self._child.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the child runs, or stands still after `pause`."""
+        """Whether the child runs or is paused."""
         return self._child is not None and self._child.poll() is None
 
     @property
     def exit_status(self) -> int | None:
-        """The child's exit status, negative for a signal; None before its end."""
+        """The child's exit status, negative for a signal; None while it runs."""
         return None if self._child is None else self._child.poll()
 
     def start(self) -> None:
-        """Start the child; one that still runs is an error."""
+        """Start the child; raise ServiceError where it still runs."""
         if self.alive:
-            raise PartError(f"{self.command.name}: runs already, pid={self.pid}")
+            raise ServiceError(f"{self.command.name}: runs already, pid={self.pid}")
         self._clear_away()
         log_file = self.command.log_file
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,46 +89,50 @@ class Process:
             self._child = self._spawn(log_file)
         except OSError as error:
             self._guard.release()
-            raise PartError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
+            raise ServiceError(f"{self.command.name}: cannot start {self.command.arguments[0]}: {error}") from error
         self._guard.watch(self._child.pid)
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS_MAX) -> None:
-        """Wait until the condition holds; the child's end and the time's end are errors that show the log's tail."""
+        """Wait until the condition holds; raise ServiceError with the log's end where the child ends or time is up."""
         deadline = time.monotonic() + seconds
         while not condition():
             self.require_alive(what)
             if time.monotonic() > deadline:
-                raise PartTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
+                raise ServiceTimeoutError(self._message(f"not within {seconds:g} s: {what}"))
             time.sleep(POLL_SECONDS)
 
     def require_alive(self, what: str) -> None:
-        """Raise an error that shows the log's tail where the child has ended before something came."""
+        """Raise ServiceError with the log's end where the child has ended."""
         if not self.alive:
-            raise PartError(self._message(f"ended with status {self.exit_status} before {what}"))
+            raise ServiceError(self._message(f"ended with status {self.exit_status} before {what}"))
 
     def wait_for_log(self, text: str, seconds: float = START_SECONDS_MAX) -> None:
-        """Wait until the text stands in what the child has logged since its latest start."""
+        """Wait until the child's log since its latest start contains the text."""
         self.wait_until(lambda: text in self.log(), f"{text!r} in the log", seconds)
 
+    def wait_for_port(self, port: int, seconds: float = START_SECONDS_MAX) -> None:
+        """Wait until something accepts connections on this port of 127.0.0.1."""
+        self.wait_until(lambda: ports.is_listening(port), f"listens on port {port}", seconds)
+
     def wait(self, seconds: float) -> int:
-        """Wait for the child's own end, and return its exit status."""
+        """Wait for the child to end by itself, and return its exit status."""
         if self._child is None:
-            raise PartError(f"{self.command.name}: not started yet")
+            raise ServiceError(f"{self.command.name}: not started yet")
         try:
             status = self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
-            raise PartTimeoutError(self._message(f"has not ended within {seconds:g} s")) from error
+            raise ServiceTimeoutError(self._message(f"has not ended within {seconds:g} s")) from error
         self._clear_away()
         return status
 
     def request_end(self) -> None:
-        """Ask the child to end (SIGTERM), and return at once; one that is paused goes on for it."""
+        """Ask the child to end (SIGTERM), resuming it if paused, and return at once."""
         if self._child is not None and self.alive:
             self.resume()
             self._child.terminate()
 
     def terminate(self, seconds: float = TERMINATE_SECONDS_MAX) -> int | None:
-        """Ask the child to end (SIGTERM), kill it when it does not in time, and return its exit status."""
+        """Ask the child to end (SIGTERM), kill it after `seconds`, and return its exit status."""
         if self._child is None:
             return None
         if self.alive:
@@ -141,7 +145,7 @@ class Process:
         return self.exit_status
 
     def kill(self) -> None:
-        """Kill the child and all of its children (SIGKILL); none is left on return."""
+        """Kill the child and all of its children (SIGKILL); return once none is left."""
         self._clear_away()
 
     def pause(self) -> None:
@@ -153,7 +157,7 @@ class Process:
         session.send(self.pid, signal.SIGCONT)
 
     def log(self) -> str:
-        """Return what the child has logged since its latest start."""
+        """Return the child's log since its latest start."""
         try:
             with self.command.log_file.open("rb") as file:
                 file.seek(self._log_start)
@@ -162,7 +166,7 @@ class Process:
             return ""
 
     def log_tail(self) -> str:
-        """Return the end of what the child has logged since its latest start, with the name of the file."""
+        """Return the end of the child's log since its latest start, with the file's name."""
         lines = self.log()[-_LOG_TAIL_BYTES:].splitlines()[-LOG_TAIL_LINES:]
         tail = "\n  ".join(lines) if lines else "(empty)"
         return f"the end of {self.command.log_file}:\n  {tail}"
@@ -180,7 +184,7 @@ class Process:
             )
 
     def _clear_away(self) -> None:
-        """End whatever is left of the latest child, and the watch over it."""
+        """Kill what is left of the latest child's session, and release its guard."""
         if self._guard is None or self._child is None:
             return
         session.kill(self._child.pid)

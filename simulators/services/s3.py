@@ -1,21 +1,19 @@
-"""Run a private S3 server (S3Proxy over a folder) as a local process, to be killed and started again at will."""
+"""A private S3 server (S3Proxy over a folder) as a local process."""
 
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from simulators.services import ports
 from simulators.services.install import jars, java
 from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
 
 BUCKET = "oncegate"
 START_SECONDS_MAX = 120.0
-# Anonymous, on 127.0.0.1: no secret is needed, so none can leak.
+# Anonymous access on 127.0.0.1: no secret is needed.
 _PROPERTIES = """\
 s3proxy.authorization=none
 s3proxy.endpoint=http://127.0.0.1:{port}
@@ -26,7 +24,7 @@ jclouds.filesystem.basedir={objects}
 """
 
 
-class S3:
+class S3(ProcessService):
     """A server on a free port of 127.0.0.1 with one bucket, its log and its objects under the folder.
 
     The objects survive `kill` and the next `start`, which uses the same port.
@@ -38,57 +36,40 @@ class S3:
         (self.port,) = ports.free(1)
         self.process = Process(Command("s3", self._command(), self._folder / "s3.log", self._folder))
 
-    def __enter__(self) -> Self:
-        (self._objects / BUCKET).mkdir(parents=True)
-        (self._folder / "s3proxy.properties").write_text(_PROPERTIES.format(port=self.port, objects=self._objects))
-        try:
-            self.start()
-        except BaseException:  # a Ctrl-C, too: nobody holds the process yet
-            self.kill()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
     def start(self) -> None:
-        """Start the server, and return once it takes connections."""
+        """Start the server and return once it accepts connections."""
+        (self._objects / BUCKET).mkdir(parents=True, exist_ok=True)
+        (self._folder / "s3proxy.properties").write_text(_PROPERTIES.format(port=self.port, objects=self._objects))
         self.process.start()
-        self.process.wait_until(self._listens, f"listens on port {self.port}", START_SECONDS_MAX)
-
-    def kill(self) -> None:
-        """End the server by SIGKILL."""
-        self.process.kill()
+        self.process.wait_for_port(self.port, START_SECONDS_MAX)
 
     def remove(self, folder: str) -> None:
-        """Remove all objects below a folder of the bucket, past the server."""
+        """Remove all objects below a folder of the bucket, bypassing the server."""
         shutil.rmtree(self._objects / BUCKET / folder)
 
     def uri(self, folder: str) -> str:
-        """Return the address of a folder of the bucket, for Spark."""
+        """Return the URI of a folder of the bucket for Spark."""
         return f"s3a://{BUCKET}/{folder}"
 
     @property
     def endpoint(self) -> str:
-        """Where the server listens."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def spark_settings(self) -> Mapping[str, str]:
-        """Return what Spark needs to reach the server; the jars are the set `jars.S3A`."""
+        """Return the Spark settings for the server; the jars are the set `jars.S3A`."""
         options = {
             "endpoint": self.endpoint,
             "endpoint.region": "us-east-1",
             "path.style.access": "true",
-            "attempts.maximum": "2",  # a server that is gone is to be noticed within seconds
+            "attempts.maximum": "2",  # detect a dead server within seconds
             "retry.limit": "2",
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
         }
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in options.items()}
 
     def delta_options(self) -> dict[str, str]:
-        """Return what the Python package `deltalake` needs to reach the server."""
+        """Return the storage options of the Python package `deltalake` for the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": "us-east-1",
@@ -98,10 +79,6 @@ class S3:
 
     def _command(self) -> tuple[str, ...]:
         classpath = ":".join(str(jar) for jar in jars.paths(jars.S3))
-        logging = "-Dorg.slf4j.simpleLogger.logFile=System.out"  # it redirects its own standard error to the log
+        logging = "-Dorg.slf4j.simpleLogger.logFile=System.out"  # standard output goes to the log
         main = ("org.gaul.s3proxy.Main", "--properties", str(self._folder / "s3proxy.properties"))
         return (str(java.require()), "-Xmx256m", "-XX:+UseSerialGC", logging, "-cp", classpath, *main)
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0

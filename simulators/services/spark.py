@@ -1,4 +1,4 @@
-"""Build the spark-submit command line of a job, from the pyspark of this environment and the cached jars."""
+"""Start jobs by spark-submit, from the pyspark of this environment and the cached jars."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How much of this machine a job may use, and Spark's settings beside those that `submit` gives itself."""
+class SparkOptions:
+    """The resources of a job, and Spark settings in addition to those that `submit` sets."""
 
     cores: int = 2
     master: str | None = None
-    """A cluster's; None for so many cores of this machine, in one process."""
+    """URL of a cluster; None for local mode with `cores` cores."""
     driver_megabytes: int = 1024
     settings: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[str, ...] = (jars.SPARK,)
     packages: tuple[str, ...] = ("contract", "cloud")
-    """Our own packages that travel with the job."""
+    """This project's packages that are sent with the job."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: Options | None = None) -> Process:
-    """Start the job in the folder, which holds its log, its temporary files and whatever it leaves; return at once.
+def submit(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkOptions | None = None) -> Process:
+    """Start the job in the folder, which holds its log and temporary files, and return at once.
 
     `Process.kill` ends the JVM and the driver's Python together.
     """
-    process = Process(command(job, arguments, folder.absolute(), options or Options()))
+    process = Process(command(job, arguments, folder.absolute(), options or SparkOptions()))
     process.start()
     return process
 
 
-def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Options) -> Command:
-    """Return the whole command, after writing the archive of our own packages into the folder."""
+def command(job: Path, arguments: tuple[str, ...], folder: Path, options: SparkOptions) -> Command:
+    """Return the command, after writing the archive of the packages into the folder."""
     temporary = folder / "temporary"
     temporary.mkdir(parents=True, exist_ok=True)
     archive = pack(options.packages, folder / "packages.zip")
@@ -66,7 +66,7 @@ def command(job: Path, arguments: tuple[str, ...], folder: Path, options: Option
 
 
 def pack(packages: tuple[str, ...], archive: Path) -> Path:
-    """Write the sources of our own packages into an archive, byte for byte the same for the same sources."""
+    """Write the sources of packages into an archive, reproducibly."""
     with ZipFile(archive, "w") as opened:
         for package in packages:
             for source in sorted((_ROOT / package).rglob("*.py")):
@@ -75,7 +75,7 @@ def pack(packages: tuple[str, ...], archive: Path) -> Path:
 
 
 def _settings() -> dict[str, str]:
-    # Everything stays on this machine, and what nobody looks at does not run.
+    # Everything stays on this machine, and the web UI, which nobody reads, is off.
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -91,7 +91,7 @@ def _environment(temporary: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        # What a killed job leaves behind is removed with its folder.
+        # The temporary files of a killed job are removed with its folder.
         "SPARK_LOCAL_DIRS": str(temporary),
         "TMPDIR": str(temporary),
     }

@@ -1,25 +1,24 @@
-"""Run a standalone Spark cluster as local processes: a master and workers, whose executors can be killed."""
+"""A standalone Spark cluster as local processes: a master and workers, whose executors can be killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from simulators.services import ports, session
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import ivy, java
 from simulators.services.process import Command, Process
+from simulators.services.service import Service
 
 START_SECONDS_MAX = 120.0
 WORKER_MEGABYTES = 1024
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
-class SparkCluster:
-    """A master and workers of one core each; everything is on 127.0.0.1, logs and work under one folder."""
+class SparkCluster(Service):
+    """A master and workers of one core each on 127.0.0.1, with logs and work folders under one folder."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self._folder = folder.absolute()
@@ -32,40 +31,31 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """What `--master` takes."""
+        """The value for `--master`."""
         return f"spark://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> Self:
-        try:
-            self.master.start()
-            self.master.wait_for_log("I have been elected leader", START_SECONDS_MAX)
-            for worker in self.workers:
-                worker.start()
-            for worker in self.workers:
-                worker.wait_for_log("Successfully registered with master", START_SECONDS_MAX)
-        except BaseException:  # a Ctrl-C, too
-            self.close()
-            raise
-        return self
+    def start(self) -> None:
+        """Start the master, then the workers, and return once all workers are registered."""
+        self.master.start()
+        self.master.wait_for_log("I have been elected leader", START_SECONDS_MAX)
+        for worker in self.workers:
+            worker.start()
+        for worker in self.workers:
+            worker.wait_for_log("Successfully registered with master", START_SECONDS_MAX)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all of it."""
+    def kill(self) -> None:
+        """End all processes by SIGKILL."""
         for process in (*self.workers, self.master):
             process.kill()
 
     def kill_an_executor(self) -> int:
-        """End one executor by SIGKILL, and give its pid; the worker starts another."""
+        """Kill one executor (SIGKILL) and return its pid; the worker starts another."""
         for worker in self.workers:
             for pid in session.members(worker.pid):
                 if _EXECUTOR in _command_line(pid):
                     os.kill(pid, signal.SIGKILL)
                     return pid
-        raise PartError("spark cluster: no executor runs")
+        raise ServiceError("spark cluster: no executor runs")
 
     def _command(self, name: str, web_port: int, *arguments: str) -> Command:
         folder = self._folder / name

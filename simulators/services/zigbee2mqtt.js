@@ -1,5 +1,5 @@
-// Preloaded into Zigbee2MQTT: an adapter without a radio, which emits real ZCL frames when the process gets SIGUSR2.
-// What it emits takes the real way: herdsman, converters, publisher. See zigbee2mqtt.py.
+// Preloaded into Zigbee2MQTT: an adapter without a radio, which emits real ZCL frames on SIGUSR2. They pass through
+// herdsman, converters and publisher as usual. Started by zigbee2mqtt.py.
 'use strict';
 
 const path = require('path');

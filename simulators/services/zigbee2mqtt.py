@@ -1,68 +1,34 @@
-"""Run the real Zigbee2MQTT without a radio: its adapter is replaced by one that emits real ZCL frames on demand."""
+"""The real Zigbee2MQTT without a radio: its adapter is replaced by one that emits real ZCL frames on demand."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from simulators.services.error import PartError
-from simulators.services.install import cache
+from simulators.services.install import npm
 from simulators.services.process import Command, Process
+from simulators.services.service import ProcessService
 
 VERSION = "2.14.1"
 NODE_VERSION = "22.23.3"
-"""Zigbee2MQTT wants 22.2 or newer; it comes as an npm package, too."""
+"""Zigbee2MQTT needs 22.2 or newer; npm installs this one."""
 START_SECONDS_MAX = 90.0
-INSTALL_SECONDS_MAX = 600
 FIRST_TEMPERATURE = 10.0
 _PRELOADED = Path(__file__).with_suffix(".js")
 _FIRST_ADDRESS = 0x1234
 _FIRST_IEEE_ADDRESS = 0x00158D0001234567
 
 
-def npm() -> str | None:
-    """Find npm, which is not installed by our setup: Debian's package brings 500 others."""
-    return shutil.which("npm")
-
-
 def ieee_address(device: int) -> str:
-    """Return the address of the n-th device, as Zigbee2MQTT writes it."""
+    """Return the IEEE address of the n-th device, as Zigbee2MQTT writes it."""
     return f"0x{_FIRST_IEEE_ADDRESS + device:016x}"
 
 
-def install() -> Path:
-    """Return the folder of the node modules; fetch them once, by npm."""
-    folder = cache.folder() / f"zigbee2mqtt-{VERSION}"
-    if folder.exists():
-        return folder / "node_modules"
-    program = npm()
-    if program is None:
-        raise PartError("no npm, which fetches Zigbee2MQTT; run: sudo apt-get install npm")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
-        fetched = Path(name) / "fetched"
-        fetched.mkdir()
-        command = [program, "install", "--no-audit", "--no-fund", "--prefix", str(fetched)]
-        packages = [f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"]
-        done = subprocess.run(
-            [*command, *packages], capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX
-        )
-        if done.returncode != 0:
-            raise PartError(f"zigbee2mqtt: npm install ended with status {done.returncode}\n{done.stderr}")
-        fetched.rename(folder)
-    return folder / "node_modules"
-
-
-class Zigbee2Mqtt:
-    """A Zigbee2MQTT with some thermometers, named t0, t1 …; `settings` go over our own, section by section."""
+class Zigbee2Mqtt(ProcessService):
+    """A Zigbee2MQTT with thermometers t0, t1 …; `settings` override the default ones, section by section."""
 
     def __init__(
         self,
@@ -78,9 +44,9 @@ class Zigbee2Mqtt:
         self._port = port
         self._devices = devices
         self._settings = settings or {}
-        modules = install()
+        modules = npm.install(f"zigbee2mqtt-{VERSION}", (f"node@{NODE_VERSION}", f"zigbee2mqtt@{VERSION}"))
         environment = {
-            "GIT_DIR": str(self._folder / "none"),  # in a checkout of another commit it would build itself anew
+            "GIT_DIR": str(self._folder / "none"),  # inside a Git checkout it would rebuild itself
             "ZIGBEE2MQTT_DATA": str(self._folder),
             "ONCEGATE_NODE_MODULES": str(modules),
             "ONCEGATE_REPORTS": str(reports),
@@ -93,17 +59,8 @@ class Zigbee2Mqtt:
             Command("zigbee2mqtt", arguments, self._folder / "zigbee2mqtt.log", environment=environment)
         )
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.kill()
-
     def start(self) -> None:
-        """Start it, and return once it serves its devices."""
+        """Start Zigbee2MQTT and return once it serves its devices."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if not (self._folder / "configuration.yaml").exists():
             (self._folder / "configuration.yaml").write_text(json.dumps(self._configuration()))  # JSON is YAML
@@ -114,11 +71,11 @@ class Zigbee2Mqtt:
 
     @property
     def devices(self) -> dict[str, str]:
-        """Return each thermometer's identity by its name."""
+        """The thermometers' URNs by name."""
         return {f"t{device}": f"urn:dev:mac:{ieee_address(device)[2:]}" for device in range(self._devices)}
 
     def report(self) -> None:
-        """Have the thermometers report: each its next temperatures, from 10.00 degrees on by a hundredth."""
+        """Trigger reports of all thermometers; temperatures start at 10.00 degrees and grow by a hundredth."""
         os.kill(self.process.pid, signal.SIGUSR2)
 
     def _configuration(self) -> dict[str, object]:

@@ -21,7 +21,7 @@ from simulators.services.install import jars
 from simulators.services.postgres import Postgres
 from simulators.services.process import Process
 from simulators.services.s3 import S3
-from simulators.services.spark import Options, submit
+from simulators.services.spark import SparkOptions, submit
 from tests.cloud.gateway import Record, send
 from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 
@@ -84,9 +84,9 @@ class CloudSide:
         folder.mkdir(exist_ok=True)
         return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
 
-    def spark_options(self) -> Options:
+    def spark_options(self) -> SparkOptions:
         """Return what Spark needs to reach the table."""
-        options = Options(settings=_SETTINGS, master=self.master, environment=self.environment)
+        options = SparkOptions(settings=_SETTINGS, master=self.master, environment=self.environment)
         if self.s3 is None:
             return options
         return replace(

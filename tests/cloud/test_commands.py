@@ -8,7 +8,7 @@ import pytest
 
 from cloud import maintenance
 from simulators.services.process import Process
-from simulators.services.spark import Options, submit
+from simulators.services.spark import SparkOptions, submit
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
 
@@ -47,7 +47,7 @@ def test_the_audit_finds_nothing_amiss_and_maintenance_changes_nothing(cloud: Cl
 
 
 def run(cloud: CloudSide, script: str, *arguments: str) -> Process:
-    process = submit(CLOUD / script, arguments, cloud.folder / script, Options())
+    process = submit(CLOUD / script, arguments, cloud.folder / script, SparkOptions())
     cloud.jobs.append(process)
     return process
 

@@ -1,4 +1,4 @@
-"""The project's documents, as the tests read them."""
+"""Access to the project's documents."""
 
 import re
 from pathlib import Path
@@ -12,5 +12,5 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Give the fenced blocks of one language."""
+    """Return the fenced code blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)

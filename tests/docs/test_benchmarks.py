@@ -1,4 +1,4 @@
-"""Each figure in the tables of docs/benchmarks.md is one that the benchmarks have kept."""
+"""Each figure in the tables of docs/benchmarks.md is in the benchmarks' JSON files."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ TABLES = [
 
 
 def rows(head: str, text: str) -> list[list[str]]:
-    """Return the cells of all tables with this head."""
+    """Return the cells of all tables with this header."""
     tables = [part.split("\n\n")[0] for part in text.split(f"{head}\n")[1:]]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for table in tables for line in table.splitlines()[1:]]
 
 
 def leaves(kept: object) -> Iterator[float]:
-    """Yield all numbers that a file keeps."""
+    """Yield all numbers of a JSON file."""
     if isinstance(kept, dict):
         kept = list(kept.values())
     if isinstance(kept, list):

@@ -1,4 +1,4 @@
-"""What the documents claim and no other test holds."""
+"""Claims of the documents that no other test covers."""
 
 import re
 import tomllib

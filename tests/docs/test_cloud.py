@@ -1,4 +1,4 @@
-"""The page on the cloud's side says what the job does."""
+"""docs/cloud.md agrees with the job."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""docs/field-test.md says all that a scenario may hold."""
+"""docs/field-test.md describes every key of a scenario."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from simulators.oracle.verdict import BROKEN, DECLARED
 from simulators.scenario import (
     Bug,
     Fault,
+    FaultKind,
+    FaultTarget,
     FleetPlan,
     GatewayPlan,
+    LinkOutage,
     LinkPlan,
-    Outage,
-    Part,
     Scenario,
-    Sort,
-    What,
+    SensorKind,
     shipped,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "field-test.md").read_text()
 
 
-@pytest.mark.parametrize("schema", [Scenario, FleetPlan, LinkPlan, Outage, GatewayPlan, Fault])
+@pytest.mark.parametrize("schema", [Scenario, FleetPlan, LinkPlan, LinkOutage, GatewayPlan, Fault])
 def test_every_key_is_explained(schema: type) -> None:
     sections = {"fleets", "link", "gateway", "faults"}
     assert {f"`{field.name}`" for field in fields(schema) if field.name not in sections} <= set(
@@ -36,7 +36,7 @@ def test_every_key_is_explained(schema: type) -> None:
 
 
 def test_every_choice_is_explained() -> None:
-    words = [*Sort, *Bug, *Part, *What, *shipped(), *DECLARED]
+    words = [*SensorKind, *Bug, *FaultTarget, *FaultKind, *shipped(), *DECLARED]
     assert [word for word in words if f"`{word}`" not in PAGE] == []
     assert [word for word in BROKEN if f"**{word}**" not in PAGE] == []
 

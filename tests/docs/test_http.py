@@ -1,4 +1,4 @@
-"""The page on HTTP says what the server does."""
+"""docs/http.md agrees with the server."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The page on Kafka says what the agent says, and its arithmetic is right."""
+"""docs/kafka.md agrees with the agent's messages, and its arithmetic is right."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What the documents point at is there."""
+"""The targets of the documents' links exist."""
 
 import re
 from collections import defaultdict
@@ -64,7 +64,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Give the anchors that a renderer makes of the headings."""
+    """Return the anchors of the headings, as a renderer creates them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

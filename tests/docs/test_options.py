@@ -1,4 +1,4 @@
-"""No option silently does nothing: each names the test that shows its effect.
+"""Every option has an effect, which the test named here shows.
 
 An option without a test is an error here; so is a test that is gone, or that never mentions what it is to show.
 """

@@ -1,4 +1,4 @@
-"""The first sensor of the README works as it stands there."""
+"""The first sensor of the README works as printed."""
 
 import os
 import re

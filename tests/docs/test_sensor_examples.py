@@ -1,4 +1,4 @@
-"""The example sensors, compiled and run against a real agent, over a link that loses datagrams."""
+"""The example sensors, compiled and run against an agent over a link that loses datagrams."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
 
 @contextmanager
 def link(agent: Process, lose: Lose) -> Iterator[int]:
-    """Carry datagrams between one sensor and the agent; `lose` gets each one's number and whether it is an answer."""
+    """Forward datagrams between one sensor and the agent; `lose` gets each one's number and whether it is an answer."""
     (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
     over = threading.Event()
     with (

@@ -1,4 +1,4 @@
-"""The examples for people who write firmware say what the gateway does."""
+"""The examples for firmware developers agree with the gateway."""
 
 import argparse
 import json

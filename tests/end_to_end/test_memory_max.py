@@ -1,4 +1,4 @@
-"""The agent under the service's own memory bound while strangers send all they can by every way in at once."""
+"""The agent under the service's memory limit while unknown clients flood every input at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _datagrams(port: int, body: Callable[[int], bytes]) -> Callable[[threading.E
             number = 0
             while not stop.is_set():
                 number += 1
-                with suppress(OSError):  # the kernel may refuse for want of room
+                with suppress(OSError):  # the kernel may refuse for lack of buffer space
                     stranger.send(wire.Request(body(number), 50).datagram(number % 65_536, number.to_bytes(4, "big")))
 
     return flood
@@ -82,7 +82,7 @@ def _dense(number: int) -> bytes:
 
 
 def _held_open(stack: ExitStack, port: int, address: str, count: int, asked: bytes) -> None:
-    """Ask from an address of this machine, and read nothing."""
+    """Send requests from an address of this machine, and read no answers."""
     for _ in range(count):
         client = stack.enter_context(socket.socket())
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)

@@ -1,4 +1,4 @@
-"""The whole path on real parts: sensors, radio, agent, Kafka, Spark, table, receipts, with kills in the middle."""
+"""The whole path on real services: sensors, radio, agent, Kafka, Spark, table, receipts, with kills."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from simulators import ledger
 from simulators.evidence import delta
 from simulators.evidence.row import Row
-from simulators.ledger import Line, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Line, Reported
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Kind, kind_of
+from simulators.payloads import KnownBy, identified_by
 from tests.support.waiting import wait_until
 
 RUN_SECONDS_MAX = 400
@@ -32,7 +32,7 @@ def _demo(folder: Path, *arguments: str) -> list[str]:
 
 
 def _left_behind(folder: Path) -> list[str]:
-    """Return the command lines of the processes that have to do with the folder."""
+    """Return the command lines of the processes that mention the folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -48,7 +48,7 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
     folder = tmp_path / "demo"
     command = _demo(folder, "--events", "3000", "--kills", "1")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
-    print(done.stdout)  # the seed, for whoever has to run it again
+    print(done.stdout)  # includes the seed, for a repetition
     assert done.returncode == 0, done.stdout + done.stderr
     assert _left_behind(folder) == []
 
@@ -61,27 +61,27 @@ def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) 
     assert sorted(kill["process"] for kill in figures["kills"]) == ["agent", "job"]
     assert all(kill["unacked"] > 0 and kill["outbox_rows"] > 0 for kill in figures["kills"])
 
-    _check_the_truth(folder)
+    _judge_again(folder)
 
 
-def _check_the_truth(folder: Path) -> None:
-    """Compare ledger and table once more, and check that the oracle finds rows that are missing or doubled."""
+def _judge_again(folder: Path) -> None:
+    """Judge ledger and table again, and check that the oracle finds missing and doubled rows."""
     lines = list(ledger.read(folder / "ledger.jsonl"))
-    events = [line.event for line in lines if isinstance(line, Told)]
+    events = [line.event for line in lines if isinstance(line, Reported)]
     rows = list(delta.read(folder / "cloud" / "table"))
     verdict = _audit(lines, rows)
     assert verdict.kept
-    assert {kind_of(event) for event in events} == set(Kind)
+    assert {identified_by(event) for event in events} == set(KnownBy)
     assert _audit(lines, rows[1:]).lost == 1
     assert _audit(lines, [*rows, rows[0]]).doubled == 1
     assert _audit(lines, _by_content(rows)).lost >= 0.3 * verdict.events
 
 
 def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
-    with Casebook() as casebook:
-        casebook.add_ledger(lines)
-        casebook.add_rows(rows)
-        return judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(lines)
+        evidence.add_rows(rows)
+        return judge(evidence)
 
 
 def _by_content(rows: list[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""One package and one clean system for all tests of this folder."""
+"""Fixtures: one package and one clean system for all tests of this folder."""
 
 import subprocess
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A Debian system that boots: systemd in a container, whose network is this machine's."""
+"""A Debian system that boots: systemd in a container with this machine's network."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BOOT_SECONDS_MAX = 180.0
 STATE_MEGABYTES = 64
 _UNIT = "oncegate.service"
 _AGAIN = 133
-"""What systemd-nspawn ends with where its machine reboots: with --keep-unit it leaves the next start to its caller."""
+"""Exit status of systemd-nspawn at a reboot: with --keep-unit it leaves the next start to its caller."""
 
 
 class Machine:
-    """Boots a root with a small disk of its own for the agent's state, which outlives reboots."""
+    """Boots a root with a small disk for the agent's state, which survives reboots."""
 
     def __init__(self, root: Root, folder: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Machine:
         self.end()
 
     def end(self) -> None:
-        """Cut the power."""
+        """Kill the machine, as a power cut would."""
         leader = self.leader()
         if leader is not None:
             subprocess.run(["kill", "-KILL", str(leader)], check=False)  # its processes end with it
@@ -81,7 +81,7 @@ class Machine:
         return self.run("systemctl", "show", "--value", "--property", name, _UNIT, check=False).strip()
 
     def main_pid(self) -> int:
-        """Return the agent's process as this machine sees it."""
+        """Return the agent's pid in this machine's namespace."""
         inner = self.show("MainPID")
         for status in Path("/proc").glob("[0-9]*/status"):
             try:
@@ -98,7 +98,7 @@ class Machine:
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(self.main_pid())], check=True)
 
     def wait_until_up(self) -> None:
-        """Wait until the agent says that it is ready."""
+        """Wait until the agent is ready."""
         wait_until(self._is_up, "the agent is up on the machine", BOOT_SECONDS_MAX)
 
     def reboot(self) -> None:
@@ -109,7 +109,7 @@ class Machine:
         self.wait_until_up()
 
     def leader(self) -> int | None:
-        """Return the machine's first process: systemd, below systemd-nspawn, below the shell that starts it again."""
+        """Return the machine's first process: systemd, below systemd-nspawn, below the shell that restarts it."""
         for nspawn in _children(self.process.pid, "systemd-nspawn"):
             for leader in _children(nspawn, "systemd"):
                 return leader
@@ -121,7 +121,7 @@ class Machine:
 
 
 def _children(parent: int, name: str) -> Iterator[int]:
-    """Return the processes of a name that another has started."""
+    """Yield the children of a process with this name."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             inside, _, fields = entry.read_text().rpartition(")")

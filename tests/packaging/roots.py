@@ -1,4 +1,4 @@
-"""Clean Debian systems in folders, to install the package into."""
+"""Clean Debian systems in folders, for the installation of the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import programs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ BUILD_SECONDS_MAX = 1_800
 COMMAND_SECONDS_MAX = 1_200
 _SOURCES = Path("/etc/apt")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Of root on Debian."""
+"""PATH of root on Debian."""
 
 
 class Root:
@@ -29,7 +29,7 @@ class Root:
     def run(
         self, *command: str, environment: dict[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in it."""
+        """Run a command in the system."""
         given = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         done = subprocess.run(
             ["chroot", str(self.folder), *command],
@@ -44,7 +44,7 @@ class Root:
         return done
 
     def path(self, place: str) -> Path:
-        """Return where a place of the system lies."""
+        """Return the path of a file of the system on this machine."""
         return self.folder / place.lstrip("/")
 
     def install(self, package: Path, *options: str) -> str:
@@ -54,14 +54,14 @@ class Root:
         return done.stdout + done.stderr
 
     def configure(self, text: str = "") -> None:
-        """Write the two settings that have no default into the installed configuration, and more."""
+        """Write the two settings without default, and `text`, into the installed configuration."""
         file = self.path("/etc/oncegate/oncegate.toml")
         written = file.read_text().replace('# id = "gw1"', 'id = "gw1"')
         file.write_text(written.replace("# bootstrap_servers =", "bootstrap_servers =") + text)
 
 
 def build(archive: Path) -> None:
-    """Make an archive of a clean system, from where this machine gets its own packages."""
+    """Create an archive of a clean system from this machine's package sources."""
     command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={INCLUDED}"]
     done = subprocess.run(
         [*command, SUITE, str(archive), "-"],
@@ -72,7 +72,7 @@ def build(archive: Path) -> None:
         timeout=BUILD_SECONDS_MAX,
     )
     if done.returncode != 0:
-        raise PartError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
+        raise ServiceError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
 
 
 def unpack(archive: Path, folder: Path) -> Root:
@@ -83,14 +83,14 @@ def unpack(archive: Path, folder: Path) -> Root:
 
 
 def may_build() -> bool:
-    """Whether we may make systems at all."""
+    """Whether this process may create systems."""
     return os.geteuid() == 0
 
 
 def _sources() -> str:
-    """Return this machine's sources of Debian itself; others would bring what no gateway has."""
+    """Return this machine's sources of Debian itself, without third-party ones."""
     for file in (*sorted((_SOURCES / "sources.list.d").glob("*.sources")), _SOURCES / "sources.list"):
         text = file.read_text() if file.exists() else ""
         if SUITE in text and "debian" in text and "main" in text:
             return text
-    raise PartError(f"no sources of Debian {SUITE} in {_SOURCES}")
+    raise ServiceError(f"no sources of Debian {SUITE} in {_SOURCES}")

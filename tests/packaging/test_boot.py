@@ -1,4 +1,4 @@
-"""The package on a machine that boots: killed, hung, with a full disk, rebooted; no acked event is missing."""
+"""The package on a booted machine: killed, hung, with a full disk, rebooted; no acked event is missing."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ STATE = "/var/lib/oncegate"
 
 
 class Sensor:
-    """Sends events one after the other, and notes which were acked."""
+    """Sends events one after the other, and records which were acked."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -40,7 +40,7 @@ class Sensor:
         self._socket.close()
 
     def send(self, size: int = 0) -> str:
-        """Send an event and give the answer's code; empty without one."""
+        """Send an event and return the answer's code; empty without one."""
         number, self.next = self.next, self.next + 1
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"x":"%s"}}' % (number, b"x" * size)
         try:
@@ -89,7 +89,7 @@ def prepare(root: Root, package: Path, coap_port: int, http_port: int) -> None:
 
 
 def stored_ids(machine: Machine, copy: Path) -> list[int]:
-    """Copy the store out of the machine, and read it."""
+    """Copy the store out of the machine, and return the ids of its events."""
     copy.mkdir()
     for name in machine.run("ls", STATE).split():
         if name.startswith("events.db"):
@@ -125,7 +125,7 @@ def test_whatever_happens_to_a_booted_gateway_no_acked_event_is_missing(
 
 
 def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
-    """Go through what may happen in years."""
+    """Kill, hang, fill and reboot the gateway, with events in between."""
     _send(sensor, 10)
     assert (post(http_port, TOKEN), post(http_port, "another")) == (200, 401)
     assert "gateway=gw1" in machine.run("journalctl", "--output=cat", "ONCEGATE_AGENT=ready")
@@ -137,7 +137,7 @@ def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
 
     with hung(machine.main_pid(), "store-writer"):
         wait_until(lambda: machine.show("Result") == "watchdog", "the watchdog ends the hung agent", 300)
-    # Only now can it die: whoever hangs it holds it.
+    # Only after the detach can it die: a traced process cannot end.
     wait_until(lambda: machine.show("NRestarts") == "2", "the hung agent is started again", 300)
     machine.wait_until_up()
     assert "watchdog" in machine.run("journalctl", "--unit=oncegate.service", "--output=cat").lower()

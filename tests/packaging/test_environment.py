@@ -16,7 +16,7 @@ BUILD_SECONDS_MAX = 280
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Make an environment that stands for the installed agent."""
+    """Create an environment in place of the installed agent."""
     folder = tmp_path / "opt" / "oncegate"
     venv.create(folder)
     (folder / "bin" / "oncegate").write_text("the installed agent\n")

@@ -1,4 +1,4 @@
-"""The Debian package: built, looked through, installed, upgraded, removed and purged in a clean system."""
+"""The Debian package: built, checked, installed, upgraded, removed and purged in a clean system."""
 
 import asyncio
 import os
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.heavy
 INSTALLED_MEGABYTES_MAX = 120
 STATE = "/var/lib/oncegate"
 AARCH64 = 183
-"""Of ELF's e_machine."""
+"""A value of ELF's e_machine."""
 
 
 def fill(root: Root, *, processed: bool) -> None:
-    """Make a store of two events, as the installed agent's user."""
+    """Create a store of two events, owned by the installed agent's user."""
 
     async def serve() -> None:
         clock = HandClock()
@@ -41,7 +41,7 @@ def events(root: Root) -> list[str]:
 
 
 def version_up(package: Path, folder: Path) -> Path:
-    """Make the next version's package: another version, and another default in the configuration."""
+    """Create the next version's package, with another version and another default configuration."""
     unpacked, following = folder / "unpacked", folder / "following.deb"
     subprocess.run(["dpkg-deb", "-R", str(package), str(unpacked)], check=True)
     control = unpacked / "DEBIAN" / "control"
@@ -165,7 +165,7 @@ def test_a_processor_without_wheels_is_refused(tmp_path: Path) -> None:
 def test_make_install_from_a_checkout_makes_a_gateway(root: Root) -> None:
     skipped = shutil.ignore_patterns(".git", ".venv", "build", "dist", ".*_cache", ".hypothesis", "__pycache__")
     shutil.copytree(CHECKOUT, root.path("/root/checkout"), ignore=skipped, symlinks=True)
-    # What this machine needs to fetch packages; the system itself is not to know of it.
+    # The variables that this machine needs to download packages; the system itself does not have them.
     names = ("PIP_", "SSL_CERT", "REQUESTS_CA", "HTTP", "http", "no_proxy")
     fetching = {name: value for name, value in os.environ.items() if name.startswith(names)}
     for place in ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf"):

@@ -1,6 +1,6 @@
-"""Agents and jobs with one mistake each, made by exchanging a function in the real process (simulators/launch.py).
+"""Mutants: agents and jobs with one bug each, made by replacing a function in their process (simulators/launch.py).
 
-Each is a mistake that somebody could make in earnest; the whole path has to show it.
+Each is a realistic bug, which the field test must reveal.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ BEFORE_SECONDS = 5.0
 
 
 def ack_before_commit() -> None:
-    """Ack at once, and commit a while later."""
+    """Ack at once, and commit later."""
     from agent.store.event_store import EventStore
     from agent.store.port import Outcome, Submission
 
     def submit(self: EventStore, submission: Submission) -> None:
         submission.done(Outcome(accepted=len(submission.candidates)))
-        unheard = submission._replace(done=lambda _: None)
-        asyncio.get_running_loop().call_later(LATE_SECONDS, self._writer.put, unheard)
+        silent = submission._replace(done=lambda _: None)
+        asyncio.get_running_loop().call_later(LATE_SECONDS, self._writer.put, silent)
 
     EventStore.submit = submit  # type: ignore[method-assign]
 
 
 def fingerprint_forgotten() -> None:
-    """Recognise no event that is on disk."""
+    """Recognise no stored event."""
     from agent.store.fingerprints.index import Fingerprints
 
     Fingerprints.position = lambda *_: None  # type: ignore[method-assign]
 
 
 def fingerprint_remembered_before_commit() -> None:
-    """Remember an event before its commit, on a disk some of whose commits fail."""
+    """Remember an event before its commit, with some commits failing."""
     from agent.store.port import Outcome, Submission
     from agent.store.write.committer import Committer
     from agent.store.write.decision import Decision
@@ -66,7 +66,7 @@ def fingerprint_remembered_before_commit() -> None:
 
 
 def sequence_reused() -> None:
-    """Go on in the epoch that the store knows, so that an older copy of it gives its labels again."""
+    """Continue the stored epoch, so that an older copy of the store assigns the same labels again."""
     from agent.store.write.committer import Committer
 
     opened = Committer.open
@@ -82,7 +82,7 @@ def sequence_reused() -> None:
 
 
 def key_too_wide() -> None:
-    """Put the moment of receipt into the fingerprint."""
+    """Include the time of receipt in the fingerprint."""
     from hashlib import blake2b
 
     from agent.identity import identify
@@ -112,7 +112,7 @@ def last_of_pack_dropped() -> None:
 
 
 def late_event_dropped() -> None:
-    """Write what is fresh, and forget what would have to be looked up."""
+    """Write fresh events, and drop those that need a look-up."""
     from pyspark.sql import functions as F
 
     from cloud.table import lookup
@@ -121,7 +121,7 @@ def late_event_dropped() -> None:
 
 
 def receipt_before_commit() -> None:
-    """Commit the receipts of a batch, and then write it."""
+    """Commit the receipts of a batch before writing it."""
     from cloud.stream import batch
 
     write = batch.BatchWriter._write
@@ -135,7 +135,7 @@ def receipt_before_commit() -> None:
 
 
 def copies_not_dropped_in_the_cloud() -> None:
-    """Write every record that comes."""
+    """Write every record."""
     from cloud import job
     from cloud.table import id_reuse, lookup
 

@@ -1,4 +1,4 @@
-// Runs before everything else in a report within a frame: notes what goes wrong, plays a reader, tells what it saw.
+// Runs first in a report within a frame: records errors, acts as a reader, and posts its observations.
 'use strict';
 const wrong = [];
 addEventListener('error', event => wrong.push(String(event.message || event.target)), true);

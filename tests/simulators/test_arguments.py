@@ -1,4 +1,4 @@
-"""What the commands share on their command lines means the same to each of them."""
+"""The options that the commands share."""
 
 from __future__ import annotations
 

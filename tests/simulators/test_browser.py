@@ -1,4 +1,4 @@
-"""The report in a real browser: light, dark, and as wide as a phone."""
+"""The report in a browser: light, dark, and at the width of a phone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from contract.event import Event
-from simulators.judge.place import Place
-from simulators.judge.there import judge_there
+from simulators.judge.remote import judge_remote_run
+from simulators.judge.sink import Sink
 from simulators.ledger import Ledger
 from simulators.report import page
 from simulators.report.page import Arrivals
@@ -33,7 +33,7 @@ FRAME = """<!doctype html><title>frame</title>
   seen.textContent = event.data;
   document.body.append(seen);
 }});</script><iframe src="{report}" width="{width}" height="900"></iframe>"""
-"""A window is never as narrow as a phone; a frame can be."""
+"""A frame, since a window cannot be as narrow as a phone."""
 PROBE = Path(__file__).with_name("probe.js")
 BEGIN = 1_763_706_000_000
 SENSORS = 1_000
@@ -46,7 +46,7 @@ FLAGS = (
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the report of a long and eventful run, with the probe in its head."""
+    """Write the report of a long run with many faults, with the probe script in its head."""
     folder = tmp_path_factory.mktemp("report")
     random = Random(7)
     now = BEGIN
@@ -55,7 +55,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         written.begin({"seed": 7, "scenario": {"name": "long", "shows": "All.", "fleets": fleets}, "targets": "here"})
         for number in range(20_000):
             now += random.randrange(12)
-            mark = written.tell(Event(f"urn:dev:mac:{number % SENSORS:016x}", id=number, data={"a": 1}))
+            mark = written.reported(Event(f"urn:dev:mac:{number % SENSORS:016x}", id=number, data={"a": 1}))
             for again in range(min(25, 1 + int(random.expovariate(0.6)))):
                 written.sent(mark, again=again > 0)
                 now += 1 << random.randrange(3)
@@ -67,7 +67,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         written.sample({"accepted": 20_000})
         written.end()
     write_table(folder / "table", ())
-    verdict = judge_there(folder / "ledger.jsonl", Place(table=folder / "table"))
+    verdict = judge_remote_run(folder / "ledger.jsonl", Sink(table=folder / "table"))
     verdict = replace(verdict, rows=19_950, records=21_000, declared={"equal-events": 3})
     arrivals = [(moment, 100) for moment in range(BEGIN, now, 1_000)]
     page.write(folder / "ledger.jsonl", verdict, Arrivals(arrivals, arrivals), folder / "report.html")

@@ -1,4 +1,4 @@
-"""What `compare` draws, and that the patches still fit the product."""
+"""The figures and the chart of `compare`, and that the patches match the product."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulators.test_mutants import MUTANTS
 
 SECONDS_MAX = 120
 PATCHES = sorted(
-    {patch for variant in VARIANTS for patch in (*variant.seams.agent_patches, *variant.seams.job_patches)}
+    {patch for variant in VARIANTS for patch in (*variant.overrides.agent_patches, *variant.overrides.job_patches)}
 )
 
 

@@ -16,10 +16,10 @@ from rich.console import Console
 
 from contract.event import Event
 from simulators.demo import command, options, report
-from simulators.demo.run import Evidence, complete
-from simulators.demo.summary import Kill, Outage, Summary
-from simulators.ledger import Acked, Ledger, Line, Sent, Told, read
-from simulators.oracle.evidence_database import Casebook
+from simulators.demo.run import DemoResult, complete
+from simulators.demo.summary import BrokerOutage, Kill, Summary
+from simulators.ledger import Acked, Ledger, Line, Reported, Sent, read
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import BROKEN, Verdict
 from simulators.report.timeline import timeline, transmissions_per_event
@@ -37,7 +37,7 @@ GOOD = Summary(
     seconds=12.3,
     seed=7,
     kills=(Kill("agent", "2025-11-21T06:20:01.500Z", 4, 5, "batch 3: <write>"),),
-    outages=(Outage("2025-11-21T06:20:02.000Z", "2025-11-21T06:20:04.000Z"),),
+    outages=(BrokerOutage("2025-11-21T06:20:02.000Z", "2025-11-21T06:20:04.000Z"),),
 )
 
 
@@ -46,13 +46,13 @@ def _broken(name: str) -> Summary:
     return replace(GOOD, verdict=replace(VERDICT, **counts))
 
 
-def _concluded(evidence: Evidence, folder: Path) -> tuple[int, str]:
-    """Return the demo's exit status, and what it prints."""
+def _concluded(evidence: DemoResult, folder: Path) -> tuple[int, str]:
+    """Return the demo's exit status and its output."""
     console = Console(record=True, width=140, file=io.StringIO())
-    return command._conclude(evidence, options.Options(7, folder=folder), console), console.export_text()
+    return command._conclude(evidence, options.DemoOptions(7, folder=folder), console), console.export_text()
 
 
-def test_a_run_without_a_fault_ends_with_status_0(tmp_path: Path, evidence: Evidence) -> None:
+def test_a_run_without_a_fault_ends_with_status_0(tmp_path: Path, evidence: DemoResult) -> None:
     status, printed = _concluded(evidence, tmp_path)
     assert status == 0
     assert "Nothing was lost, nothing was doubled" in printed
@@ -61,7 +61,7 @@ def test_a_run_without_a_fault_ends_with_status_0(tmp_path: Path, evidence: Evid
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
-    tmp_path: Path, evidence: Evidence, name: str
+    tmp_path: Path, evidence: DemoResult, name: str
 ) -> None:
     status, printed = _concluded(replace(evidence, summary=_broken(name)), tmp_path)
     assert status == 1
@@ -74,14 +74,16 @@ def test_each_fault_fails_the_demo_and_stands_in_table_summary_and_report(
     assert f"<td>{html.escape(BROKEN[name])}</td><td class=number>2</td>" in page
 
 
-def test_a_run_in_which_nothing_was_acked_and_nothing_stored_fails_the_demo(tmp_path: Path, evidence: Evidence) -> None:
+def test_a_run_in_which_nothing_was_acked_and_nothing_stored_fails_the_demo(
+    tmp_path: Path, evidence: DemoResult
+) -> None:
     nothing = replace(GOOD, verdict=replace(VERDICT, acked=0, rows=0))
     status, printed = _concluded(replace(evidence, summary=nothing), tmp_path)
     assert status == 1
     assert "No verdict: of 3 events none was acked" in printed
 
 
-def test_declared_limits_stand_in_table_summary_and_report(tmp_path: Path, evidence: Evidence) -> None:
+def test_declared_limits_stand_in_table_summary_and_report(tmp_path: Path, evidence: DemoResult) -> None:
     limited = replace(GOOD, verdict=replace(VERDICT, declared={"equal-events": 4}))
     status, printed = _concluded(replace(evidence, summary=limited), tmp_path)
     assert status == 0
@@ -116,10 +118,15 @@ def test_the_summary_is_written_with_the_keys_that_others_read(tmp_path: Path) -
 
 def test_the_time_line_counts_what_had_arrived() -> None:
     event = Event("d", id=1)
-    lines: list[Line] = [Told(BEGIN, 1, event), Sent(BEGIN, 1), Told(BEGIN + 600, 2, event), Acked(BEGIN + 700, 1)]
+    lines: list[Line] = [
+        Reported(BEGIN, 1, event),
+        Sent(BEGIN, 1),
+        Reported(BEGIN + 600, 2, event),
+        Acked(BEGIN + 700, 1),
+    ]
     line = timeline(lines, [BEGIN + 800], [(BEGIN + 1000, 2), (BEGIN + 1000, 0)])
     assert line.seconds == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
-    assert line.told == [0, 1, 1, 2, 2, 2]
+    assert line.reported == [0, 1, 1, 2, 2, 2]
     assert line.acked == [0, 0, 0, 1, 1, 1]
     assert line.in_kafka == [0, 0, 0, 0, 1, 1]
     assert line.in_table == [0, 0, 0, 0, 0, 2]
@@ -142,22 +149,22 @@ class _Outline(HTMLParser):
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> Evidence:
+def evidence(tmp_path: Path) -> DemoResult:
     moments = iter(range(BEGIN, BEGIN + 100_000, 500))
     with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
         for number in range(3):
-            mark = ledger.tell(Event("d", id=number, data={"<b>": number}))
+            mark = ledger.reported(Event("d", id=number, data={"<b>": number}))
             ledger.sent(mark)
             ledger.acked(mark)
-    with Casebook() as casebook:
-        casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
-        verdict = judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(read(tmp_path / "ledger.jsonl"))
+        verdict = judge(evidence)
     first_times = [BEGIN + 1000, BEGIN + 2000, BEGIN + 3000]
     summary = replace(GOOD, verdict=replace(VERDICT, violations=verdict.violations))
-    return Evidence(summary, tmp_path / "ledger.jsonl", first_times, [(BEGIN + 4000, 3)])
+    return DemoResult(summary, tmp_path / "ledger.jsonl", first_times, [(BEGIN + 4000, 3)])
 
 
-def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: Evidence) -> None:
+def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: DemoResult) -> None:
     report.write(evidence, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     outline = _Outline()
@@ -169,7 +176,7 @@ def test_the_report_needs_nothing_but_itself(tmp_path: Path, evidence: Evidence)
     assert "script" not in outline.tags
 
 
-def test_the_report_says_what_happened(tmp_path: Path, evidence: Evidence) -> None:
+def test_the_report_says_what_happened(tmp_path: Path, evidence: DemoResult) -> None:
     report.write(evidence, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "Nothing was lost" in page
@@ -178,7 +185,7 @@ def test_the_report_says_what_happened(tmp_path: Path, evidence: Evidence) -> No
     assert "lost: d reading id=0" in page
 
 
-def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence: Evidence) -> None:
+def test_the_pictures_take_their_colours_from_the_page(tmp_path: Path, evidence: DemoResult) -> None:
     report.write(evidence, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     pictures = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL))
@@ -205,7 +212,7 @@ def test_the_job_is_followed_by_its_log(tmp_path: Path) -> None:
 
 def test_a_random_seed_is_chosen_where_none_is_given() -> None:
     assert options.parse([], "demo").seed != options.parse([], "demo").seed
-    assert options.parse(["--seed", "7", "--events", "50", "--kills", "0"], "demo") == options.Options(7, 50, 0)
+    assert options.parse(["--seed", "7", "--events", "50", "--kills", "0"], "demo") == options.DemoOptions(7, 50, 0)
 
 
 @pytest.mark.parametrize("wrong", [["--events", "0"], ["--events", "-1"], ["--seed", "x"], ["--kill", "1"], ["more"]])

@@ -1,4 +1,4 @@
-"""What a run shows people: each text as it is, on a terminal and elsewhere."""
+"""The progress display: each text is printed unchanged, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from simulators.display import Display
 from simulators.oracle.verdict import Verdict, Violation
 from simulators.run.options import parse
-from simulators.run.run import targets
+from simulators.run.run import target_urls
 from simulators.terminal import show
 
 NAMES = ("coap://[fd00::1]:5683", "urn:dev:[/bold]:7", "[red]")
@@ -44,4 +44,4 @@ def test_the_brackets_in_a_name_are_shown_and_no_markup(name: str, terminal: boo
 
 def test_an_address_of_ipv6_is_shown_in_its_brackets() -> None:
     options = parse(["lost-acks", "--target", "coap://[fd00::1]"], "oncegate-sim run")
-    assert targets(options) == "coap://[fd00::1]:5683"
+    assert target_urls(options) == "coap://[fd00::1]:5683"

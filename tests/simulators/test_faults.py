@@ -1,4 +1,4 @@
-"""Each fault alone, and the laws of their composition."""
+"""Each link fault alone, and the laws of their composition."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from simulators.link.faults import (
     HELD_BACK_SECONDS,
-    Bursts,
-    Channel,
+    BurstLoss,
     Corrupt,
-    Dead,
     Duplicate,
-    Fault,
-    Flight,
+    LinkDown,
+    LinkFault,
     Loss,
+    MtuLimit,
+    Packet,
     Reorder,
-    TooLarge,
-    play,
+    SharedChannel,
+    apply_all,
 )
-from simulators.link.profile import weather
-from simulators.scenario import LinkPlan, Outage
+from simulators.link.profile import link_profile
+from simulators.scenario import LinkOutage, LinkPlan
 
 MANY = 20_000
 
 
-def _arrived(fault: Fault, datagram: bytes = b"x") -> list[bool]:
-    return [bool(fault.play(Flight(datagram))) for _ in range(MANY)]
+def _arrived(fault: LinkFault, datagram: bytes = b"x") -> list[bool]:
+    return [bool(fault.apply(Packet(datagram))) for _ in range(MANY)]
 
 
 def test_one_lost_frame_loses_the_whole_datagram() -> None:
@@ -38,7 +38,7 @@ def test_one_lost_frame_loses_the_whole_datagram() -> None:
 
 
 def test_bursts_have_their_length_and_share() -> None:
-    arrived = _arrived(Bursts(loss=1.0, begins=0.02, ends=0.2, random=Random(1)))
+    arrived = _arrived(BurstLoss(loss=1.0, begins=0.02, ends=0.2, random=Random(1)))
     lost = arrived.count(False)
     bursts = sum(not now and before for before, now in pairwise(arrived))
     assert abs(lost / MANY - 0.02 / 0.22) < 0.02
@@ -46,41 +46,48 @@ def test_bursts_have_their_length_and_share() -> None:
 
 
 def test_airtime_is_shared_and_heeds_the_duty_cycle() -> None:
-    channel = Channel(bits_per_second=8_000, duty_cycle=0.5, frame_bytes=0)
-    flights = [channel.play(Flight(bytes(69), now=0.0))[0] for _ in range(3)]  # with overhead 100 bytes: 0.1 s
-    assert [round(flight.seconds, 6) for flight in flights] == [0.1, 0.3, 0.5]
-    (later,) = channel.play(Flight(bytes(69), now=10.0))
+    channel = SharedChannel(bits_per_second=8_000, duty_cycle=0.5, frame_bytes=0)
+    packets = [channel.apply(Packet(bytes(69), now=0.0))[0] for _ in range(3)]  # with overhead 100 bytes: 0.1 s
+    assert [round(packet.seconds, 6) for packet in packets] == [0.1, 0.3, 0.5]
+    (later,) = channel.apply(Packet(bytes(69), now=10.0))
     assert round(later.seconds, 6) == 0.1
 
 
 def test_a_datagram_above_the_mtu_is_dropped() -> None:
-    assert TooLarge(1280).play(Flight(bytes(1280)))
-    assert not TooLarge(1280).play(Flight(bytes(1281)))
+    assert MtuLimit(1280).apply(Packet(bytes(1280)))
+    assert not MtuLimit(1280).apply(Packet(bytes(1281)))
 
 
 def test_an_outage_has_its_span() -> None:
-    dead = Dead([(1.0, 2.0), (5.0, 6.0)])
+    dead = LinkDown([(1.0, 2.0), (5.0, 6.0)])
     moments = (0.0, 1.0, 1.9, 2.0, 5.5, 6.0)
-    assert [bool(dead.play(Flight(b"x", now=now))) for now in moments] == [True, False, False, True, False, True]
+    assert [bool(dead.apply(Packet(b"x", now=now))) for now in moments] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_answers_alone_may_be_lost_by_schedule() -> None:
-    sky = weather(LinkPlan(outages=(Outage(1.0, 2.0, answers_only=True),)))
-    flight = Flight(b"x", now=1.5)
-    assert play(sky.requests(Random(1)), flight)
-    assert not play(sky.answers(Random(1)), flight)
+    profile = link_profile(LinkPlan(outages=(LinkOutage(1.0, 2.0, answers_only=True),)))
+    packet = Packet(b"x", now=1.5)
+    assert apply_all(profile.requests(Random(1)), packet)
+    assert not apply_all(profile.answers(Random(1)), packet)
 
 
 def test_noise_never_holds_the_datagram() -> None:
     corrupt, datagram = Corrupt(1.0, Random(1)), bytes(range(100))
-    damaged = [corrupt.play(Flight(datagram))[0].datagram for _ in range(500)]
+    damaged = [corrupt.apply(Packet(datagram))[0].datagram for _ in range(500)]
     assert all(len(one) <= 4 or (len(one) == 100 and one != datagram) for one in damaged)
 
 
 def test_some_are_held_back_and_some_come_twice() -> None:
-    held = [Reorder(0.3, Random(seed)).play(Flight(b"x"))[0].seconds for seed in range(500)]
+    held = [Reorder(0.3, Random(seed)).apply(Packet(b"x"))[0].seconds for seed in range(500)]
     assert set(held) == {0.0, HELD_BACK_SECONDS}
-    copies = [len(Duplicate(0.3, Random(seed)).play(Flight(b"x"))) for seed in range(500)]
+    copies = [len(Duplicate(0.3, Random(seed)).apply(Packet(b"x"))) for seed in range(500)]
     assert set(copies) == {1, 2}
     assert 100 < copies.count(2) < 200
 
@@ -104,14 +111,14 @@ RATES = st.floats(0, 1)
     datagrams=st.lists(st.binary(max_size=200), max_size=30),
 )
 def test_the_same_seed_gives_the_same_fates(plan: LinkPlan, seed: int, datagrams: list[bytes]) -> None:
-    def fates() -> list[list[Flight]]:
-        faults = weather(plan).requests(Random(seed))
-        return [list(play(faults, Flight(datagram, now=float(n)))) for n, datagram in enumerate(datagrams)]
+    def fates() -> list[list[Packet]]:
+        faults = link_profile(plan).requests(Random(seed))
+        return [list(apply_all(faults, Packet(datagram, now=float(n)))) for n, datagram in enumerate(datagrams)]
 
     first = fates()
     assert first == fates()
-    assert all(flight.seconds >= 0 for flights in first for flight in flights)
+    assert all(packet.seconds >= 0 for packets in first for packet in packets)
     if not plan.corrupted:
         assert all(
-            flight.datagram == said for said, flights in zip(datagrams, first, strict=True) for flight in flights
+            packet.datagram == said for said, packets in zip(datagrams, first, strict=True) for packet in packets
         )

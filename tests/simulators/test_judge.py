@@ -1,4 +1,4 @@
-"""A run is judged once its rows stand still, and again whenever somebody wants."""
+"""A run is judged once no more rows arrive, and can be judged again later."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ import pytest
 from contract.event import Event
 from simulators import cli, ledger
 from simulators.evidence.row import Row
-from simulators.judge.standstill import WAIT_SECONDS_MAX, Passing, stands_still
+from simulators.judge.standstill import WAIT_SECONDS_MAX, Clock, stands_still
 from simulators.ledger import Ledger
 from simulators.payloads import device_name, devices_of
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of, rows_of
-from tests.simulators.run.minimal_gateway import tiny_gateway
+from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.support.waiting import until
 
 EVENTS = [Event(device_name(0, 7), id=number) for number in range(3)]
 ROWS = [row_of(event, number) for number, event in enumerate(EVENTS, start=1)]
 
 
-class Hand:
-    """A clock that stands still but while somebody sleeps, and the rows that there are by it."""
+class HandDrivenClock:
+    """A clock that advances only during sleeps, and the number of rows at its time."""
 
     def __init__(self, *counts: int) -> None:
         self.now = 0.0
         self.counts = counts
-        self.looks = 0
+        self.reads = 0
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
     async def count(self) -> int:
-        self.looks += 1
+        self.reads += 1
         return self.counts[min(int(self.now), len(self.counts) - 1)]
 
     @property
-    def passing(self) -> Passing:
-        return Passing(lambda: self.now, self.sleep)
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.sleep)
 
 
 async def test_rows_stand_still_once_none_has_come_for_so_long() -> None:
-    hand = Hand(*range(20))
-    assert await stands_still(hand.count, 30, passing=hand.passing)
-    assert 19 + 30 <= hand.now < 19 + 35
+    driven = HandDrivenClock(*range(20))
+    assert await stands_still(driven.count, 30, clock=driven.clock)
+    assert 19 + 30 <= driven.now < 19 + 35
 
 
 async def test_rows_that_never_stand_still_are_not_waited_for_for_ever() -> None:
-    hand = Hand(*range(100_000))
-    assert not await stands_still(hand.count, 30, passing=hand.passing)
-    assert WAIT_SECONDS_MAX <= hand.now < WAIT_SECONDS_MAX + 5
+    driven = HandDrivenClock(*range(100_000))
+    assert not await stands_still(driven.count, 30, clock=driven.clock)
+    assert WAIT_SECONDS_MAX <= driven.now < WAIT_SECONDS_MAX + 5
 
 
 async def test_a_look_that_takes_longer_than_the_standstill_is_followed_by_another() -> None:
-    hand = Hand(0, 1, 2, 3)
+    driven = HandDrivenClock(0, 1, 2, 3)
 
     async def slow() -> int:
-        await hand.sleep(100)
-        return await hand.count()
+        await driven.sleep(100)
+        return await driven.count()
 
-    assert await stands_still(slow, 30, passing=hand.passing)
-    assert hand.looks >= 2
+    assert await stands_still(slow, 30, clock=driven.clock)
+    assert driven.reads >= 2
 
 
 async def test_who_is_stopped_has_not_seen_a_standstill() -> None:
-    hand = Hand(1)
-    assert not await stands_still(hand.count, 30, lambda: hand.now > 3, hand.passing)
+    driven = HandDrivenClock(1)
+    assert not await stands_still(driven.count, 30, lambda: driven.now > 3, driven.clock)
 
 
 async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
-    hand = Hand(1)
-    assert await stands_still(hand.count, 0, passing=hand.passing)
-    assert hand.now == 0
+    driven = HandDrivenClock(1)
+    assert await stands_still(driven.count, 0, clock=driven.clock)
+    assert driven.now == 0
 
 
 def _played(folder: Path, *, ended: bool = True) -> Path:
     with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
         written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "shows": "It."}})
         for event in EVENTS:
-            mark = written.tell(event)
+            mark = written.reported(event)
             written.sent(mark)
             written.acked(mark)
         if ended:
@@ -189,7 +189,7 @@ async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_pa
     (tmp_path / "small.toml").write_text(SMALL)
     table, folder = tmp_path / "table", tmp_path / "run"
     ledger_file = folder / "ledger.jsonl"
-    async with tiny_gateway() as gateway:
+    async with minimal_gateway() as gateway:
         target = ("--target", f"coap://[::1]:{gateway.address[1]}", "--table", str(table), "--standstill", "5")
         command = (sys.executable, "-m", "simulators.cli", "run", str(tmp_path / "small.toml"))
         process = await asyncio.create_subprocess_exec(
@@ -197,11 +197,11 @@ async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_pa
         )
         try:
             await until(lambda: ledger_file.exists() and b'"end"' in ledger_file.read_bytes(), "the sensors have ended")
-            told = rows_of(ledger.read(ledger_file))
-            write_table(table, told)
+            reported = rows_of(ledger.read(ledger_file))
+            write_table(table, reported)
             output, _ = await asyncio.wait_for(process.communicate(), 120)
         finally:
             if process.returncode is None:
                 process.kill()
     assert process.returncode == 0, output.decode()
-    assert _verdict(folder)["rows"] == len(told) > 5
+    assert _verdict(folder)["rows"] == len(reported) > 5

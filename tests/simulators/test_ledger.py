@@ -19,9 +19,9 @@ from simulators.ledger import (
     Ledger,
     LedgerError,
     Refused,
+    Reported,
     Sampled,
     Sent,
-    Told,
     read,
 )
 
@@ -32,7 +32,11 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
     moments = iter(range(100, 200))
     with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
         ledger.begin({"seed": 7})
-        first, second, third = ledger.tell(EVENT), ledger.tell(Event("d", time=5)), ledger.tell(Event("d", data={}))
+        first, second, third = (
+            ledger.reported(EVENT),
+            ledger.reported(Event("d", time=5)),
+            ledger.reported(Event("d", data={})),
+        )
         ledger.sent(first)
         ledger.sent(second, third)
         ledger.sent(second, again=True, time=9)
@@ -44,9 +48,9 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
 
     assert list(read(tmp_path / "ledger.jsonl")) == [
         Begun(100, {"seed": 7}),
-        Told(101, 1, EVENT),
-        Told(102, 2, Event("d", time=5)),
-        Told(103, 3, Event("d", data={})),
+        Reported(101, 1, EVENT),
+        Reported(102, 2, Event("d", time=5)),
+        Reported(103, 3, Event("d", data={})),
         Sent(104, 1),
         Sent(105, 2),
         Sent(105, 3),
@@ -61,7 +65,7 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
 
 def test_counts_follow_what_is_in_flight(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        first, second = ledger.tell(EVENT), ledger.tell(Event("d", id=1))
+        first, second = ledger.reported(EVENT), ledger.reported(Event("d", id=1))
         assert (ledger.counts.in_flight, ledger.counts.open) == (0, 2)
         ledger.sent(first)
         ledger.sent(first, again=True)
@@ -83,9 +87,9 @@ def test_the_truth_of_another_run_is_never_touched(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger(path, lambda: 0) as ledger:
-        ledger.sent(ledger.tell(EVENT))
+        ledger.sent(ledger.reported(EVENT))
     path.write_bytes(path.read_bytes()[:-3])
-    assert list(read(path)) == [Told(0, 1, EVENT)]
+    assert list(read(path)) == [Reported(0, 1, EVENT)]
 
 
 @pytest.mark.parametrize("line", ["{}", '{"at":1}', '{"at":1,"sold":3}', '{"event":1,"at":0}', "nonsense"])
@@ -99,7 +103,7 @@ def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
 def test_memory_does_not_grow_with_the_ledger(tmp_path: Path) -> None:
     def play(events: int) -> None:
         for _ in range(events):
-            mark = ledger.tell(EVENT)
+            mark = ledger.reported(EVENT)
             ledger.sent(mark)
             ledger.acked(mark)
 
@@ -121,7 +125,7 @@ def test_a_killed_simulator_leaves_what_it_has_done(tmp_path: Path) -> None:
         from simulators.ledger import Ledger
         with Ledger(Path({str(path)!r}), lambda: 0) as ledger:
             while True:
-                ledger.sent(ledger.tell(Event("d", id=1)))
+                ledger.sent(ledger.reported(Event("d", id=1)))
                 print(ledger.counts.transmissions, flush=True)
     """)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as simulator:

@@ -1,4 +1,4 @@
-"""Real agents and jobs with one mistake each, through the whole path: the oracle catches every one of them."""
+"""Mutants of agent and job on the whole path: the oracle catches every one of them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rich.console import Console
 
 from simulators.display import Display
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Kind
-from simulators.run.options import Options
+from simulators.payloads import KnownBy
+from simulators.run.options import RunOptions
 from simulators.run.play import Stop
 from simulators.run.run import run
-from simulators.run.services import Seams
-from simulators.scenario import Fault, FleetPlan, LinkPlan, Part, Scenario, Sort, What
+from simulators.run.services import Overrides
+from simulators.scenario import Fault, FaultKind, FaultTarget, FleetPlan, LinkPlan, Scenario, SensorKind
 
 pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
 
-KILLS = (Fault(5.0, Part.AGENT, What.KILL, 0.5), Fault(9.0, Part.AGENT, What.KILL, 0.5))
-RESTORED_CARD = (Fault(3.0, Part.AGENT, What.BACKUP), Fault(9.0, Part.AGENT, What.RESTORE))
-JOB_KILLED = tuple(Fault(at, Part.JOB, What.KILL, 0.0) for at in (4.0, 10.0))
+KILLS = (Fault(5.0, FaultTarget.AGENT, FaultKind.KILL, 0.5), Fault(9.0, FaultTarget.AGENT, FaultKind.KILL, 0.5))
+RESTORED_CARD = (Fault(3.0, FaultTarget.AGENT, FaultKind.BACKUP), Fault(9.0, FaultTarget.AGENT, FaultKind.RESTORE))
+JOB_KILLED = tuple(Fault(at, FaultTarget.JOB, FaultKind.KILL, 0.0) for at in (4.0, 10.0))
 
 MUTANTS = {
     "ack_before_commit": ("agent", KILLS, "lost"),
@@ -36,21 +36,21 @@ MUTANTS = {
 }
 
 
-def _judged(folder: Path, faults: tuple[Fault, ...], seams: Seams) -> Verdict:
+def _judged(folder: Path, faults: tuple[Fault, ...], overrides: Overrides) -> Verdict:
     scenario = Scenario(
         name="mutant",
         shows="Whether a mistake is seen.",
         seconds=max(14.0, *(fault.at + 4 for fault in faults)) if faults else 14.0,
         fleets=(
-            FleetPlan(Sort.COAP, sensors=40, every_seconds=1.0, known_by=tuple(Kind)),
-            FleetPlan(Sort.MOTE, sensors=6, every_seconds=0.3, pack_max=8),
+            FleetPlan(SensorKind.COAP, sensors=40, every_seconds=1.0, known_by=tuple(KnownBy)),
+            FleetPlan(SensorKind.STORE_AND_FORWARD, sensors=6, every_seconds=0.3, pack_max=8),
         ),
         speed=10,
         settle_seconds=60,
         link=LinkPlan(request_loss=0.05, answer_loss=0.4, delay_seconds=0.002, jitter_seconds=0.02),
         faults=faults,
     )
-    options = Options(scenario, seed=7, folder=folder, seams=seams)
+    options = RunOptions(scenario, seed=7, folder=folder, overrides=overrides)
     verdict = asyncio.run(run(options, Display(Console()), Stop()))
     print(verdict)
     return verdict
@@ -58,7 +58,7 @@ def _judged(folder: Path, faults: tuple[Fault, ...], seams: Seams) -> Verdict:
 
 @pytest.mark.parametrize("faults", [KILLS, RESTORED_CARD, JOB_KILLED], ids=["kills", "restored-card", "job-killed"])
 def test_the_product_as_it_is_keeps_the_promise(tmp_path: Path, faults: tuple[Fault, ...]) -> None:
-    verdict = _judged(tmp_path / "run", faults, Seams())
+    verdict = _judged(tmp_path / "run", faults, Overrides())
     assert verdict.faults == {}
     assert verdict.rows is not None
     assert verdict.acked > 300
@@ -68,8 +68,8 @@ def test_the_product_as_it_is_keeps_the_promise(tmp_path: Path, faults: tuple[Fa
 def test_a_mutant_is_caught(tmp_path: Path, mutant: str) -> None:
     program, faults, expected = MUTANTS[mutant]
     patch = (f"tests.simulators.mutants:{mutant}",)
-    seams = Seams(agent_patches=patch) if program == "agent" else Seams(job_patches=patch)
-    verdict = _judged(tmp_path / "run", faults, seams)
+    overrides = Overrides(agent_patches=patch) if program == "agent" else Overrides(job_patches=patch)
+    verdict = _judged(tmp_path / "run", faults, overrides)
     assert expected in verdict.faults
     caught = [violation for violation in verdict.violations if violation.what == expected]
     assert caught or expected == "premature"

@@ -8,43 +8,45 @@ from agent.decode import decode
 from agent.delivery import Delivery, Media
 from contract.event import Event
 from simulators.oracle.statement import canonical
-from simulators.payloads import Form, Kind, Voice, kind_of, nature
+from simulators.payloads import KnownBy, PayloadFormat, PayloadGenerator, device_profile, identified_by
 
 NOW = 1_763_706_000_123
 SENSORS = 12
 
 
 def test_all_kinds_speak_all_forms() -> None:
-    assert len({(nature(index).kind, nature(index).form) for index in range(SENSORS)}) == len(Kind) * len(Form)
-    assert len({nature(index).device for index in range(5_000)}) == 5_000
+    assert len({(device_profile(index).known_by, device_profile(index).form) for index in range(SENSORS)}) == len(
+        KnownBy
+    ) * len(PayloadFormat)
+    assert len({device_profile(index).device for index in range(5_000)}) == 5_000
 
 
 @pytest.mark.parametrize("index", range(SENSORS))
-def test_what_a_voice_says_is_what_is_understood(index: int) -> None:
-    voice = Voice(nature(index), Random(index))
+def test_what_a_generator_encodes_is_what_is_understood(index: int) -> None:
+    generator = PayloadGenerator(device_profile(index), Random(index))
     for _ in range(50):
-        event = voice.next_event(NOW)
-        request = voice.request(event)
+        event = generator.next_event(NOW)
+        request = generator.request(event)
         query = dict(word.split("=", 1) for word in request.query)
         delivery = Delivery(request.payload, Media(request.content_format), "coap", "coap://[::1]", query=query)
         (understood,) = decode(delivery).events
         assert _said(understood) == _said(event)
-        assert kind_of(event) is voice.nature.kind
+        assert identified_by(event) is generator.profile.known_by
 
 
 @pytest.mark.parametrize("index", range(SENSORS))
 def test_most_readings_are_equal_to_an_earlier_one(index: int) -> None:
-    voice = Voice(nature(index), Random(index))
-    events = [voice.next_event(NOW) for _ in range(40)]
+    generator = PayloadGenerator(device_profile(index), Random(index))
+    events = [generator.next_event(NOW) for _ in range(40)]
     distinct = {(event.type, canonical(event.data)) for event in events}
     assert 1 - len(distinct) / len(events) >= 0.3
 
 
 def test_no_two_events_share_an_id_or_a_time() -> None:
     for index in range(SENSORS):
-        voice = Voice(nature(index), Random(index))
-        events = [voice.next_event(NOW) for _ in range(100)]
-        if voice.nature.kind is not Kind.NEITHER:
+        generator = PayloadGenerator(device_profile(index), Random(index))
+        events = [generator.next_event(NOW) for _ in range(100)]
+        if generator.profile.known_by is not KnownBy.NEITHER:
             assert len({(event.id, event.time) for event in events}) == 100
 
 

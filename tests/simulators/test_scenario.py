@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from simulators import strict_toml
-from simulators.scenario import Bug, Part, Scenario, Sort, What, find, shipped
+from simulators.scenario import Bug, FaultKind, FaultTarget, Scenario, SensorKind, find, shipped
 from simulators.sensors import zigbee_network
 from simulators.strict_toml import TomlError
 
@@ -38,17 +38,17 @@ def test_the_scenarios_come_along_under_their_own_names() -> None:
 def test_together_they_play_every_sort_bug_part_and_fault() -> None:
     scenarios = shipped().values()
     fleets = [fleet for scenario in scenarios for fleet in scenario.fleets]
-    assert {fleet.sort for fleet in fleets} == set(Sort)
+    assert {fleet.sort for fleet in fleets} == set(SensorKind)
     assert {bug for fleet in fleets for bug in fleet.bugs} == set(Bug)
     faults = [fault for scenario in scenarios for fault in scenario.faults]
-    assert {fault.what for fault in faults} == set(What)
-    assert {fault.part for fault in faults} == set(Part)
+    assert {fault.what for fault in faults} == set(FaultKind)
+    assert {fault.part for fault in faults} == set(FaultTarget)
 
 
-def test_the_house_has_thirty_real_models() -> None:
-    house = find("zigbee-house").fleets[0]
+def test_the_zigbee_network_has_thirty_real_models() -> None:
+    fleet = find("zigbee-house").fleets[0]
     models = {model["model"] for model in zigbee_network.models()}
-    assert min(house.sensors, len(models)) >= 30
+    assert min(fleet.sensors, len(models)) >= 30
 
 
 def test_what_is_not_given_has_its_default() -> None:

@@ -1,4 +1,4 @@
-"""Every sort of sensor before a gateway of a few lines: what it sends, when it stops, what its ledger says."""
+"""Every kind of sensor with a minimal gateway: its requests, its end, its ledger."""
 
 from __future__ import annotations
 
@@ -16,51 +16,55 @@ import pytest
 
 from contract.event import Event
 from simulators import fleet
-from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
-from simulators.link.profile import weather
+from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
+from simulators.link.profile import link_profile
 from simulators.link.udp import Link
-from simulators.payloads import Form, Kind, Nature, Voice
-from simulators.scenario import Bug, FleetPlan, LinkPlan, Sort
+from simulators.payloads import DeviceProfile, KnownBy, PayloadFormat, PayloadGenerator
+from simulators.scenario import Bug, FleetPlan, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Ways
+from simulators.sensors.field import Field, Targets
 from simulators.sensors.reporter import Reporter
 from simulators.services import ports
 from tests.simulators.run.minimal_gateway import (
     BAD_REQUEST,
     UNAVAILABLE,
     Answer,
-    TinyGateway,
+    MinimalGateway,
     acked,
+    minimal_gateway,
     separate,
-    tiny_gateway,
 )
 
 QUICK = Timing().faster(200)
-PLAN = FleetPlan(Sort.COAP, sensors=1, every_seconds=0.05)
+PLAN = FleetPlan(SensorKind.COAP, sensors=1, every_seconds=0.05)
 CONTINUE = 0x5F
 
 
 def _field(
     ledger: Ledger, address: tuple[str, int], seconds: float = 0.5, timing: Timing = QUICK, seed: int = 1
 ) -> Field:
-    return Field(ledger, seed, Ways(coap=address), timing, lambda moment: moment >= seconds, lambda: 1_763_706_000_000)
+    return Field(
+        ledger, seed, Targets(coap=address), timing, lambda moment: moment >= seconds, lambda: 1_763_706_000_000
+    )
 
 
 @asynccontextmanager
 async def reporter(
-    tmp_path: Path, kind: Kind, answer: Answer, timing: Timing = QUICK, plan: FleetPlan = PLAN
-) -> AsyncIterator[tuple[Reporter, TinyGateway, Ledger]]:
+    tmp_path: Path, kind: KnownBy, answer: Answer, timing: Timing = QUICK, plan: FleetPlan = PLAN
+) -> AsyncIterator[tuple[Reporter, MinimalGateway, Ledger]]:
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        async with tiny_gateway(answer) as gateway:
-            voice = Voice(Nature("urn:dev:mac:02005e0000000001", kind, Form.JSON), Random(1))
-            sensor = Reporter(_field(ledger, gateway.address, timing=timing), voice, plan, Random(1))
+        async with minimal_gateway(answer) as gateway:
+            generator = PayloadGenerator(
+                DeviceProfile("urn:dev:mac:02005e0000000001", kind, PayloadFormat.JSON), Random(1)
+            )
+            sensor = Reporter(_field(ledger, gateway.address, timing=timing), generator, plan, Random(1))
             await sensor.endpoint.open(gateway.address)
             yield sensor, gateway, ledger
             sensor.endpoint.close()
 
 
 class Deaf:
-    """Hear nothing of the first requests."""
+    """Answers none of the first requests."""
 
     def __init__(self, count: int, then: Answer = acked) -> None:
         self._left = count
@@ -76,25 +80,25 @@ def _lines(tmp_path: Path) -> list[Line]:
 
 
 async def test_an_ack_ends_the_event(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.ID, acked) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, acked) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
         assert len(gateway.requests) == 1
 
 
 async def test_a_retransmission_is_the_same_datagram(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.ID, Deaf(4)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, Deaf(4)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert len(gateway.requests) == 5
         assert len({datagram for _, datagram in gateway.requests}) == 1
         assert (ledger.counts.transmissions, ledger.counts.acked) == (5, 1)
     assert [line.again for line in _lines(tmp_path) if isinstance(line, Sent)] == [False, True, True, True, True]
 
 
-@pytest.mark.parametrize("kind", [Kind.ID, Kind.TIME])
-async def test_after_max_retransmit_the_event_is_sent_anew(tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [KnownBy.ID, KnownBy.TIME])
+async def test_after_max_retransmit_the_event_is_sent_anew(tmp_path: Path, kind: KnownBy) -> None:
     async with reporter(tmp_path, kind, Deaf(5)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+        await sensor.report(sensor.generator.next_event(0))
         first, again = gateway.requests[0][1], gateway.requests[5][1]
         assert first[2:4] != again[2:4]
         assert first[8:] == again[8:]
@@ -102,8 +106,8 @@ async def test_after_max_retransmit_the_event_is_sent_anew(tmp_path: Path, kind:
 
 
 async def test_an_event_with_neither_id_nor_time_keeps_its_datagram(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.NEITHER, Deaf(12)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.NEITHER, Deaf(12)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert len(gateway.requests) == 13
         assert len({datagram for _, datagram in gateway.requests}) == 1
         assert ledger.counts.acked == 1
@@ -111,8 +115,8 @@ async def test_an_event_with_neither_id_nor_time_keeps_its_datagram(tmp_path: Pa
 
 
 async def test_two_equal_events_with_neither_are_two_requests(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.NEITHER, acked) as (sensor, gateway, _):
-        event = Event(sensor.voice.nature.device, data={"temperature": 21.0})
+    async with reporter(tmp_path, KnownBy.NEITHER, acked) as (sensor, gateway, _):
+        event = Event(sensor.generator.profile.device, data={"temperature": 21.0})
         await sensor.report(event)
         await sensor.report(event)
         (_, first), (_, second) = gateway.requests
@@ -122,14 +126,14 @@ async def test_two_equal_events_with_neither_are_two_requests(tmp_path: Path) ->
 
 async def test_an_event_with_neither_is_given_up_when_its_message_id_expires(tmp_path: Path) -> None:
     timing = replace(QUICK, exchange_lifetime_seconds=0.2)
-    async with reporter(tmp_path, Kind.NEITHER, lambda _: (), timing) as (sensor, _, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.NEITHER, lambda _: (), timing) as (sensor, _, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert (ledger.counts.given_up, ledger.counts.acked) == (1, 0)
 
 
 async def test_an_application_gives_up_after_its_tries(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.ID, lambda _: (), plan=replace(PLAN, tries=2)) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, lambda _: (), plan=replace(PLAN, tries=2)) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert (ledger.counts.given_up, len(gateway.requests)) == (1, 10)
 
 
@@ -137,8 +141,8 @@ async def test_a_refusal_ends_the_event_and_a_full_store_does_not(tmp_path: Path
     def busy(request: bytes) -> Sequence[bytes]:
         return acked(request, UNAVAILABLE)
 
-    async with reporter(tmp_path, Kind.ID, lambda request: acked(request, BAD_REQUEST)) as (sensor, _, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, lambda request: acked(request, BAD_REQUEST)) as (sensor, _, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert ledger.counts.refused == 1
     (tmp_path / "ledger.jsonl").unlink()
 
@@ -149,14 +153,14 @@ async def test_a_refusal_ends_the_event_and_a_full_store_does_not(tmp_path: Path
             self.left -= 1
             return busy(request) if self.left >= 0 else acked(request)
 
-    async with reporter(tmp_path, Kind.ID, BusyFirst()) as (sensor, _, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, BusyFirst()) as (sensor, _, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert (ledger.counts.refused, ledger.counts.acked) == (0, 1)
 
 
 async def test_a_separate_answer_counts_and_is_acked(tmp_path: Path) -> None:
-    async with reporter(tmp_path, Kind.ID, separate) as (sensor, gateway, ledger):
-        await sensor.report(sensor.voice.next_event(0))
+    async with reporter(tmp_path, KnownBy.ID, separate) as (sensor, gateway, ledger):
+        await sensor.report(sensor.generator.next_event(0))
         assert ledger.counts.acked == 1
         async with asyncio.timeout(60):
             while not gateway.acks:  # noqa: ASYNC110 (nobody signals)
@@ -171,11 +175,11 @@ async def test_a_large_body_goes_block_by_block_and_counts_once(tmp_path: Path) 
         bodies.append(request.split(b"\xff", 1)[1])
         return acked(request, CONTINUE if len(bodies[-1]) == 64 else 0x44)
 
-    nature = Nature("urn:dev:mac:02005e0000000001", Kind.ID, Form.JSON, talkative=True)
+    profile = DeviceProfile("urn:dev:mac:02005e0000000001", KnownBy.ID, PayloadFormat.JSON, large_payloads=True)
     plan = replace(PLAN, block_bytes=64)
-    async with reporter(tmp_path, Kind.ID, blockwise, plan=plan) as (sensor, _, ledger):
-        sensor.voice = Voice(nature, Random(1))
-        event = sensor.voice.next_event(0)
+    async with reporter(tmp_path, KnownBy.ID, blockwise, plan=plan) as (sensor, _, ledger):
+        sensor.generator = PayloadGenerator(profile, Random(1))
+        event = sensor.generator.next_event(0)
         await sensor.report(event)
         assert (ledger.counts.transmissions, ledger.counts.acked) == (1, 1)
     assert len(bodies) > 2
@@ -184,12 +188,15 @@ async def test_a_large_body_goes_block_by_block_and_counts_once(tmp_path: Path) 
 
 async def _play(
     tmp_path: Path, plan: FleetPlan, answer: Answer, seconds: float = 0.5, link: LinkPlan | None = None, seed: int = 1
-) -> tuple[TinyGateway, list[Line]]:
+) -> tuple[MinimalGateway, list[Line]]:
     file = tmp_path / f"{uuid4()}.jsonl"
     with Ledger(file, lambda: 0) as ledger:
-        async with tiny_gateway(answer) as gateway, Link([gateway.address], weather(link or LinkPlan()), seed) as radio:
+        async with (
+            minimal_gateway(answer) as gateway,
+            Link([gateway.address], link_profile(link or LinkPlan()), seed) as radio,
+        ):
             field = _field(ledger, radio.address, seconds, seed=seed)
-            field.ways = Ways(coap=radio.address, introduce=radio.introduce)
+            field.targets = Targets(coap=radio.address, register_peer=radio.register_peer)
             async with asyncio.timeout(60):
                 await fleet.play([plan], field)
     return gateway, list(read(file))
@@ -197,36 +204,46 @@ async def _play(
 
 async def test_a_relay_that_hears_nothing_gives_up_what_is_left_and_says_so(tmp_path: Path) -> None:
     (nobody,) = ports.free(1)
-    plan = FleetPlan(Sort.HTTP, sensors=1, every_seconds=0.02, tries=3)
+    plan = FleetPlan(SensorKind.HTTP, sensors=1, every_seconds=0.02, tries=3)
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        field = replace(_field(ledger, ("::1", 9)), ways=Ways(http=("127.0.0.1", nobody)))
+        field = replace(_field(ledger, ("::1", 9)), targets=Targets(http=("127.0.0.1", nobody)))
         await fleet.play([plan], field)
         assert ledger.counts.given_up == ledger.counts.events > 5
         assert (ledger.counts.open, ledger.counts.in_flight) == (0, 0)
 
 
-async def test_a_mote_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=0.01, pack_max=10, forms=(Form.CBOR,))
+async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:
+    plan = replace(
+        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=0.01, pack_max=10, forms=(PayloadFormat.CBOR,)
+    )
     gateway, lines = await _play(tmp_path, plan, Deaf(25), seconds=0.3)
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
     sizes = [len(pack) if isinstance(pack, list) else 1 for pack in packs]
     assert len(set(sizes)) > 1
-    told = [line.mark for line in lines if isinstance(line, Told)]
-    assert sorted(line.mark for line in lines if isinstance(line, Acked)) == told
-    assert sum(sizes) == sum(isinstance(line, Sent) for line in lines) > len(told)
+    reported = [line.mark for line in lines if isinstance(line, Reported)]
+    assert sorted(line.mark for line in lines if isinstance(line, Acked)) == reported
+    assert sum(sizes) == sum(isinstance(line, Sent) for line in lines) > len(reported)
 
 
-async def test_a_mote_begins_with_what_it_has_stored(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=60, backlog_seconds=3_600, known_by=(Kind.TIME,))
+async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_path: Path) -> None:
+    plan = replace(
+        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,)
+    )
     _, lines = await _play(tmp_path, plan, acked, seconds=0.01)
-    times = [line.event.time or 0 for line in lines if isinstance(line, Told)]
+    times = [line.event.time or 0 for line in lines if isinstance(line, Reported)]
     assert len(times) >= 60
     assert times == sorted(times)
     assert times[0] == 1_763_706_000_000 - 3_600_000
 
 
 async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.MOTE, every_seconds=0.01, forms=(Form.CBOR,), bugs=(Bug.NAN_IN_PACK,))
+    plan = replace(
+        PLAN,
+        sort=SensorKind.STORE_AND_FORWARD,
+        every_seconds=0.01,
+        forms=(PayloadFormat.CBOR,),
+        bugs=(Bug.NAN_IN_PACK,),
+    )
     gateway, _ = await _play(tmp_path, plan, acked)
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
     dead = [
@@ -238,47 +255,47 @@ async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
     assert all(len(pack) > 1 for pack in dead)
 
 
-async def test_a_chirper_says_an_event_a_few_times_and_never_comes_back_to_it(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.CHIRPER, repeats=3)
+async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_comes_back_to_it(tmp_path: Path) -> None:
+    plan = replace(PLAN, sort=SensorKind.NON_CONFIRMABLE, repeats=3)
     gateway, lines = await _play(tmp_path, plan, lambda _: ())
     assert all(datagram[0] >> 4 == 0b0101 for _, datagram in gateway.requests)
-    told = sum(isinstance(line, Told) for line in lines)
-    assert len(gateway.requests) == 3 * told
-    assert sum(isinstance(line, GivenUp) for line in lines) == told > 0
+    reported = sum(isinstance(line, Reported) for line in lines)
+    assert len(gateway.requests) == 3 * reported
+    assert sum(isinstance(line, GivenUp) for line in lines) == reported > 0
 
 
 async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=Sort.SLEEPY, known_by=(Kind.ID,), forms=(Form.JSON,), boot=True)
+    plan = replace(PLAN, sort=SensorKind.SLEEPY, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,), boot=True)
     gateway, lines = await _play(tmp_path, plan, acked)
     assert len(gateway.requests) > 2
     assert len({datagram[:8] for _, datagram in gateway.requests}) == 1
-    boots = [line.event.boot for line in lines if isinstance(line, Told)]
+    boots = [line.event.boot for line in lines if isinstance(line, Reported)]
     assert boots == list(range(1, len(boots) + 1))
 
 
 async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
-    quick = replace(PLAN, every_seconds=0.005, known_by=(Kind.ID,), forms=(Form.JSON,))
+    quick = replace(PLAN, every_seconds=0.005, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,))
     _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.COUNTER_RESTARTS,)), acked)
-    ids = [line.event.id for line in lines if isinstance(line, Told)]
+    ids = [line.event.id for line in lines if isinstance(line, Reported)]
     assert ids.count(1) > 2
     _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.IDS_REPEATED,)), acked)
-    events = [line.event for line in lines if isinstance(line, Told)]
+    events = [line.event for line in lines if isinstance(line, Reported)]
     assert len({event.id for event in events}) < len(events) == len({(event.id, str(event.data)) for event in events})
-    restamping = replace(quick, known_by=(Kind.TIME,), bugs=(Bug.RESTAMPED_RESENDS,))
+    restamping = replace(quick, known_by=(KnownBy.TIME,), bugs=(Bug.RESTAMPED_RESENDS,))
     _, lines = await _play(tmp_path, restamping, Deaf(5), seconds=0.1)
     assert any(line.time is not None for line in lines if isinstance(line, Sent))
 
 
 async def test_the_same_seed_gives_the_same_field_test(tmp_path: Path) -> None:
-    """What sensors say and when follows from the seed alone; so do the radio's fates (test_link.py)."""
-    plan = FleetPlan(Sort.COAP, sensors=12, every_seconds=0.1, known_by=tuple(Kind))
+    """Events and their times follow from the seed alone; so do the link's faults (test_link.py)."""
+    plan = FleetPlan(SensorKind.COAP, sensors=12, every_seconds=0.1, known_by=tuple(KnownBy))
     radio = LinkPlan(request_loss=0.3, answer_loss=0.3)
 
-    async def told(seed: int) -> dict[str, list[Event]]:
+    async def reported(seed: int) -> dict[str, list[Event]]:
         _, lines = await _play(tmp_path, plan, acked, link=radio, seed=seed)
-        events = [line.event for line in lines if isinstance(line, Told)]
+        events = [line.event for line in lines if isinstance(line, Reported)]
         return {device: [one for one in events if one.device == device] for device in {one.device for one in events}}
 
-    first, again, other = await told(7), await told(7), await told(8)
+    first, again, other = await reported(7), await reported(7), await reported(8)
     assert first == again
     assert first != other

@@ -1,4 +1,4 @@
-"""The agent as a real process, to be started by the test and killed at its end."""
+"""The agent as a process that a test starts and that is killed at its end."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from simulators.services.process import Command, Process
 
 @contextmanager
 def agent_process(configuration: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """Make an agent with this configuration file; its log stands beside the file."""
+    """Yield an agent that is not started yet; its log is beside the configuration file."""
     command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
     process = Process(Command("agent", command, configuration.parent / "agent.log", environment=environment or {}))
     try:

@@ -1,4 +1,4 @@
-/* LD_PRELOAD: of the file with the inode $BAD_INODE the bytes from $BAD_FIRST to $BAD_LAST cannot be read. */
+/* LD_PRELOAD: makes the bytes from $BAD_FIRST to $BAD_LAST of the file with the inode $BAD_INODE unreadable. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

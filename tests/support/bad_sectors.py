@@ -1,4 +1,4 @@
-"""A file of which another process cannot read some bytes, as at a bad sector."""
+"""A file with bytes that another process cannot read, as in bad sectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOURCE = Path(__file__).with_suffix(".c")
 
 @dataclass(frozen=True, slots=True)
 class BadSectors:
-    """The bytes of one file, whatever its name becomes, that cannot be read."""
+    """Unreadable bytes of one file, identified by its inode."""
 
     library: Path
     inode: int
@@ -23,14 +23,14 @@ class BadSectors:
 
     @classmethod
     def of(cls, file: Path, first: int, last: int, folder: Path) -> BadSectors:
-        """Build what makes them unreadable in a folder."""
+        """Build the library that makes the bytes unreadable."""
         library = folder / "bad_sectors.so"
         subprocess.run([programs.require("cc"), "-O2", "-shared", "-fPIC", "-o", library, _SOURCE], check=True)
         return cls(library, file.stat().st_ino, first, last)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the process needs in its environment."""
+        """The environment that activates the library."""
         return {
             "LD_PRELOAD": str(self.library),
             "BAD_INODE": str(self.inode),

@@ -1,4 +1,4 @@
-"""Which tests pytest collects, and which of them only the long run runs."""
+"""The tests that pytest collects, and which of them only the long run runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECT_SECONDS_MAX = 240
 _MARK = "collected="
 COLLECTED = pytest.StashKey[list["Collected"]]()
-"""All that this session has collected, before any is deselected."""
+"""All collected tests of this session, before deselection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """One test as pytest runs it: a function with its parameters."""
+    """One collected test: a function with its parameters."""
 
     id: str
     name: str
-    """File and function, as docs/guarantees.md names them."""
+    """File and function, as in docs/guarantees.md."""
     heavy: bool
     skipped: bool
-    """Whether it is skipped wherever it runs."""
+    """Whether it is always skipped."""
 
 
 def describe(items: Iterable[pytest.Item]) -> list[Collected]:
-    """Return what pytest has collected."""
+    """Return descriptions of collected tests."""
     return [
         Collected(
             item.nodeid,
@@ -45,7 +45,7 @@ def describe(items: Iterable[pytest.Item]) -> list[Collected]:
 
 
 def collect(files: Collection[str]) -> list[Collected]:
-    """Have pytest collect these files, in a process of its own."""
+    """Return the tests that pytest collects from these files, in a process of its own."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-qs", "-p", __name__, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COLLECT_SECONDS_MAX, cwd=ROOT)
     if done.returncode != pytest.ExitCode.OK:
@@ -55,5 +55,5 @@ def collect(files: Collection[str]) -> list[Collected]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Print what was collected; only where this module is a plugin."""
+    """Print the collected tests, where this module is loaded as a plugin."""
     print(_MARK + json.dumps([asdict(one) for one in session.config.stash[COLLECTED]]))

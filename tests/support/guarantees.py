@@ -13,7 +13,7 @@ _TEST = re.compile(rf"`(tests/[\w/]+\.py::\w+)`({re.escape(LONG_RUN)})?")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A test by file and function, and whether the page says that only the long run has it."""
+    """A named test: file and function, and whether the page marks it as part of the long run."""
 
     name: str
     long: bool

@@ -1,4 +1,4 @@
-"""Let one thread of a process stand still while the others go on."""
+"""Stops one thread of a process while the others continue."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _WALL = 0x40000000
 
 @contextmanager
 def hung(pid: int, thread: str) -> Iterator[None]:
-    """Let one thread of a process stand still, as one that waits for a disk that never answers."""
+    """Stop one thread of a process, as if it waited for a disk that never answers."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     number = next(int(task.name) for task in tasks if (task / "comm").read_text().strip() == thread)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -28,6 +28,6 @@ def hung(pid: int, thread: str) -> Iterator[None]:
         yield
     finally:
         if libc.ptrace(_PTRACE_DETACH, number, None, None) != 0:
-            # Somebody has ended it meanwhile. A dead thread stays until its tracer has asked, and its process with it.
+            # It has ended meanwhile. A dead thread and its process remain until the tracer has waited for it.
             with suppress(ChildProcessError):
                 os.waitpid(number, _WALL)

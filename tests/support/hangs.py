@@ -1,8 +1,8 @@
-"""A plugin for pytest: a test that hangs fails under its name, whoever takes the error that its time limit raises.
+"""A pytest plugin: a test that hangs fails under its name, even where the timeout's error is swallowed.
 
-pytest-timeout raises it once, wherever the test is. asyncio takes whatever a callback raises, logs it and goes on: the
-test then passed, or hung for ever. Hypothesis takes it for the failure of an example, and tries that and simpler ones
-again: each hangs in turn. And of what hangs, one cleanup after another may hang, too.
+pytest-timeout raises the error once, in the running code. asyncio logs errors of callbacks and continues: the test then
+passed or hung for ever. Hypothesis treats it as a failing example, and repeats that and simpler ones, each of which
+hangs again. And after a hang one cleanup after another may hang, too.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 CLEANUP_SECONDS_MAX = 120.0
-"""How long the first cleanup of a test has once its time is over, unless the test has less."""
+"""Time limit of the first cleanup after a timeout, unless the test's own limit is lower."""
 CLEANUPS_SHARE = 0.1
-"""How much of that each cleanup after the first has."""
+"""Share of that limit for each further cleanup."""
 
 _TIMED_OUT = pytest.StashKey[str]()
 _RUNS = pytest.StashKey[bool]()
-"""Whether the test's own code runs, or that of its fixtures."""
+"""Whether code of the test or of its fixtures runs."""
 
 
 class HungExampleError(BaseException):
-    """The time of a property is over: an error that Hypothesis does not take for the failure of an example."""
+    """Timeout of a property test, which Hypothesis does not treat as a failing example."""
 
 
 class TimeoutSettings(Protocol):
-    """The part of pytest-timeout's settings that matters here."""
+    """The fields of pytest-timeout's settings that the plugin uses."""
 
     @property
     def timeout(self) -> float:
-        """Seconds that a test has."""
+        """The time limit of the test in seconds."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: TimeoutSettings) -> Generator[None, object, object]:
-    """Note that the time is over, and raise the error again each time that of a cleanup is over, too."""
+    """Record the timeout, and raise the error again at the timeout of each cleanup."""
     done = yield
     raising = signal.getsignal(signal.SIGALRM)
     if callable(raising):
@@ -49,7 +49,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: TimeoutSettings) -> Ge
             again_seconds = cleanup_seconds * (CLEANUPS_SHARE if _TIMED_OUT in item.stash else 1)
             signal.setitimer(signal.ITIMER_REAL, again_seconds)
             item.stash[_TIMED_OUT] = f"Timeout (>{settings.timeout}s), and the error was taken"
-            if item.stash.get(_RUNS, False):  # pytest itself may be at work on a report
+            if item.stash.get(_RUNS, False):  # otherwise pytest itself may be writing a report
                 _raise(item, lambda: raising(number, frame))
 
         signal.signal(signal.SIGALRM, note)
@@ -68,19 +68,19 @@ def _raise(item: pytest.Item, raising: Callable[[], object]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Allow the time limit to raise its error."""
+    """Allow the timeout to raise its error during this phase."""
     return (yield from _running(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Allow the time limit to raise its error."""
+    """Allow the timeout to raise its error during this phase."""
     return (yield from _running(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Allow the time limit to raise its error."""
+    """Allow the timeout to raise its error during this phase."""
     return (yield from _running(item))
 
 
@@ -94,7 +94,7 @@ def _running(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a phase whose time was over and that passed."""
+    """Fail a phase that passed in spite of a timeout."""
     report = yield
     timed_out = item.stash.get(_TIMED_OUT, None)
     if timed_out is not None:

@@ -1,4 +1,4 @@
-"""Counts what happens within one turn of the event loop."""
+"""Counts events per turn of the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class LoopTurns:
-    """`note` something; `most` is how much was noted within one turn, `total` all of it."""
+    """Counts calls of `note`: `most` is the largest number within one turn, `total` the sum."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,7 +23,7 @@ class LoopTurns:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Have a callback in each turn, which begins a new count."""
+        """Start a new count in each turn, by a callback."""
         self._next()
         try:
             yield

@@ -1,4 +1,4 @@
-"""A memory bound as systemd's MemoryMax sets it: a cgroup of its own, where this machine allows one."""
+"""A memory limit like systemd's MemoryMax: a cgroup of its own, where this machine permits one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class MemoryGroup:
     folder: Path
 
     def wrap(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a command that runs another one inside."""
+        """Return a command that runs another one in the group."""
         return ("sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command)
 
     def kills(self) -> int:
-        """Count the processes that the kernel has ended for their memory."""
+        """Return the number of processes that the kernel has killed for their memory."""
         for name in ("memory.events", "memory.oom_control"):
             if (file := self.folder / name).exists():
                 return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])
@@ -33,7 +33,7 @@ class MemoryGroup:
 
 @contextmanager
 def memory_group(bytes_max: int) -> Iterator[MemoryGroup]:
-    """Make a group with this bound; skip the test where that is not allowed."""
+    """Create a group with this limit; skip the test where that is not permitted."""
     first = _ROOT / "memory" if (_ROOT / "memory").is_dir() else None
     folder = (first or _ROOT) / f"oncegate-test-{os.getpid()}"
     try:

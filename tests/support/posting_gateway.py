@@ -1,4 +1,4 @@
-"""A gateway as a real process whose sensors post over HTTP: what was acked, and what is stored."""
+"""A gateway as a process, with sensors that post over HTTP: the acked and the stored events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_SECONDS_MAX = 30
 
 
 class PostingGateway:
-    """One state folder, and an agent that is started on it again and again."""
+    """One state folder, and an agent that can be restarted on it."""
 
     def __init__(self, folder: Path, state: Path, kafka: str = "127.0.0.1:1", store: str = "") -> None:
         self.store = state / FILE_NAME
@@ -44,14 +44,14 @@ class PostingGateway:
         self._port = int(self.agent.log().split("http=127.0.0.1:")[1].split()[0])
 
     def post(self, count: int = 20, text_bytes: int = 400) -> int:
-        """Post a pack of new events; return the answer's code."""
+        """Post a pack of new events; return the status code."""
         first = len(self._sent) + 1
         for number in range(first, first + count):
             self._sent[number] = self._chance.randbytes(text_bytes // 2).hex()
         return self.post_again(*range(first, first + count))
 
     def post_again(self, *numbers: int) -> int:
-        """Post what was posted before; return the answer's code."""
+        """Post events again; return the status code."""
         pack = [{"device": DEVICE, "id": number, "data": {"text": self._sent[number]}} for number in numbers]
         code = self._ask("POST", "/api/v1/events", json.dumps(pack))
         if code == 200:
@@ -59,11 +59,11 @@ class PostingGateway:
         return code
 
     def readiness(self) -> int:
-        """Return the code of the readiness probe."""
+        """Return the status code of the readiness probe."""
         return self._ask("GET", "/readyz")
 
     def stored(self) -> dict[int, bytes]:
-        """Read the sensors' events that are in the file, by their id."""
+        """Return the sensors' stored events by their id."""
         with closing(database.open_for_reading(self.store)) as connection:
             tails = [event.tail for event in read_packed(connection, 1, 1 << 40)]
         documents = [json.loads(b"{" + tail + b"}") for tail in tails]

@@ -1,4 +1,4 @@
-"""A file system of a few megabytes, in memory, that can really be full."""
+"""A file system of a few megabytes in memory, which tests can fill."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
-    """Mount a file system in memory; skip the test where that is not allowed."""
+    """Mount a file system in memory; skip the test where that is not permitted."""
     folder.mkdir(parents=True)
     settings = ",".join((f"size={megabytes}m", *options))
     mount = ("mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(folder))
@@ -23,7 +23,7 @@ def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Take all that is free."""
+    """Fill the free space; return the file that does."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(65_536)):

@@ -1,5 +1,5 @@
-/* LD_PRELOAD: the wall clock is off by the int64 at the start of the file $CLOCK_FILE, at any moment. Waits of condition
-   variables for a moment of the wall clock end when the stepped clock reaches it, as with the kernel's own clock. */
+/* LD_PRELOAD: offsets the wall clock by the int64 at the start of the file $CLOCK_FILE, which may change at any time.
+   Timed waits of condition variables on the wall clock end by the stepped clock, as with the kernel's own clock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""A wall clock for another process, to be set back and forth while it runs, its timed waits included."""
+"""A settable wall clock for another process, which also affects its timed waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOURCE = Path(__file__).with_suffix(".c")
 
 
 class SteppableClock:
-    """The difference between a process's wall clock and ours."""
+    """The offset of a process's wall clock."""
 
     def __init__(self, folder: Path) -> None:
         self._library = folder / "steppable_clock.so"
@@ -22,10 +22,10 @@ class SteppableClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the process needs in its environment."""
+        """The environment that activates the clock."""
         return {"LD_PRELOAD": str(self._library), "CLOCK_FILE": str(self._file)}
 
     def set(self, seconds: int) -> None:
-        """Let the process's clock be off by so many seconds from now on."""
+        """Set the offset of the process's clock, in seconds, from now on."""
         with self._file.open("r+b") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))

@@ -1,6 +1,6 @@
-"""Run the agent with a wall clock that is off by as many seconds as a file says, now.
+"""Run the agent with a wall clock whose offset in seconds is in a file that may change.
 
-libfaketime cannot: under it a timed wait of librdkafka lasts as long as the clock is set back.
+libfaketime is not used: under it a timed wait of librdkafka lasts as long as the clock is set back.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What pytest does with a test that fails once and with one that hangs, by the project's own settings."""
+"""Tests that fail once and tests that hang, under the project's pytest settings."""
 
 import os
 import subprocess
@@ -104,11 +104,11 @@ def test_that_no_signal_ends():
 
 
 def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of one file by the project's settings but for these."""
+    """Run the tests of one file with the project's settings, changed by `options`."""
     file.with_name("conftest.py").write_text('pytest_plugins = ["tests.support.hangs"]\n')
     changed = [argument for option in options for argument in ("-o", option)]
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *changed, str(file)]
-    # Wide lines: a summary that is cut off where a folder's name is long shows no reason. No options of the caller's.
+    # Wide lines, since a truncated summary shows no reason; without the caller's options.
     environment = {**os.environ, "COLUMNS": "300", "PYTEST_ADDOPTS": ""}
     return subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=120, cwd=file.parent, env=environment

@@ -1,4 +1,4 @@
-"""A wait for a count fails where the count stands still, never where it is slow."""
+"""A wait for a count fails where the count stands still, not where it is slow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.process import Command, Process
 from tests.support.waiting import (
+    Clock,
     Progress,
-    Time,
     log_bytes,
     until,
     until_count,
@@ -22,16 +22,16 @@ from tests.support.waiting import (
 )
 
 
-class Passing:
-    """Time that passes only while somebody sleeps, and a count that goes on by one after so many seconds."""
+class HandDrivenClock:
+    """A clock that advances only during sleeps, and a count that grows at a fixed interval."""
 
     def __init__(self, seconds_a_step: float, last: int) -> None:
         self.seconds = 0.0
         self._seconds_a_step = seconds_a_step
         self._last = last
 
-    def time(self) -> Time:
-        return Time(lambda: self.seconds, self._sleep)
+    def clock(self) -> Clock:
+        return Clock(lambda: self.seconds, self._sleep)
 
     def count(self) -> int:
         return min(self._last, int(self.seconds / self._seconds_a_step))
@@ -41,22 +41,22 @@ class Passing:
 
 
 def test_a_count_that_stops_short_fails_with_its_number() -> None:
-    passing = Passing(0.01, last=1_999)
+    driven = HandDrivenClock(0.01, last=1_999)
     with pytest.raises(AssertionError, match="stuck at 1999 of 2000: all are stored"):
-        wait_for_count(passing.count, 2_000, "all are stored", passing=passing.time())
-    assert 60 < passing.seconds - 19.99 < 61
+        wait_for_count(driven.count, 2_000, "all are stored", clock=driven.clock())
+    assert 60 < driven.seconds - 19.99 < 61
 
 
 def test_a_count_that_moves_slowly_may_take_longer_than_any_standstill() -> None:
-    passing = Passing(50, last=20)
-    wait_for_count(passing.count, 20, "all are stored", standstill_seconds=60, passing=passing.time())
-    assert passing.seconds > 900
+    driven = HandDrivenClock(50, last=20)
+    wait_for_count(driven.count, 20, "all are stored", standstill_seconds=60, clock=driven.clock())
+    assert driven.seconds > 900
 
 
 def test_a_count_down_that_stops_fails_with_what_is_left() -> None:
-    passing = Passing(0.01, last=7)
+    driven = HandDrivenClock(0.01, last=7)
     with pytest.raises(AssertionError, match="stuck at 3 left: all is forwarded"):
-        wait_for_count(lambda: 10 - passing.count(), 0, "all is forwarded", passing=passing.time())
+        wait_for_count(lambda: 10 - driven.count(), 0, "all is forwarded", clock=driven.clock())
 
 
 def test_a_count_beyond_its_goal_fails_at_once_unless_more_is_fine() -> None:
@@ -101,7 +101,7 @@ def test_a_process_that_stands_still_is_shown_with_its_log(worker: Process) -> N
 
 def test_a_process_that_has_ended_is_not_waited_for(worker: Process) -> None:
     worker.kill()
-    with pytest.raises(PartError, match="ended with status -9 before rows"):
+    with pytest.raises(ServiceError, match="ended with status -9 before rows"):
         wait_for_work(worker, lambda: 9, 10, "rows", 60)
 
 

@@ -1,7 +1,7 @@
 """Waits for conditions and for counts, never for time.
 
-A condition has a deadline. A count has none: it fails once it stands still, with the number at which it does. So a slow
-machine fails no test as long as something moves, and an event that is lost is called lost, not late.
+A condition has a deadline. A count has none: the wait fails once the count stands still, and reports its value. So a
+slow machine fails no test while there is progress, and a lost event is reported as lost, not as late.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from simulators.services.process import Process
 POLL_SECONDS = 0.01
 LOOP_POLL_SECONDS = 0.001
 STANDSTILL_SECONDS_MAX = 60.0
-"""Longer than what the product itself waits for: sessions, transactions, a back-off of 30 s."""
+"""Longer than the product's own waits: sessions, transactions, a back-off of 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """What passes while a test waits."""
+class Clock:
+    """The clock of a wait; tests of this module replace it."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
 
-REAL = Time()
+REAL_CLOCK = Clock()
 
 
 @dataclass(slots=True)
 class Progress:
-    """Follows a count to its goal: up, or down to 0."""
+    """Follows a count to its goal, up or down to 0."""
 
     goal: int
     what: str
     standstill_seconds: float = STANDSTILL_SECONDS_MAX
     or_more: bool = False
-    """Whether a count beyond the goal is fine, too."""
+    """Whether a count beyond the goal is accepted."""
     _latest: tuple[int, int] | None = None
     _moved: float = 0.0
 
     def reached(self, count: int, now: float, work: int = 0) -> bool:
-        """Whether the count is at its goal; fail where it stands still, and the work with it, or is beyond the goal."""
+        """Whether the count is at its goal; fail where count and work stand still, or the goal is exceeded."""
         if count == self.goal or (self.or_more and count > self.goal):
             return True
         place = f"{count} of {self.goal}" if self.goal else f"{count} left"
@@ -55,7 +55,7 @@ class Progress:
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; fail with what was awaited."""
+    """Wait until the condition holds; fail with its description."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
@@ -69,12 +69,12 @@ def wait_for_count(
     standstill_seconds: float = STANDSTILL_SECONDS_MAX,
     *,
     or_more: bool = False,
-    passing: Time = REAL,
+    clock: Clock = REAL_CLOCK,
 ) -> None:
-    """Wait until the count is at its goal; fail once it stands still or has passed it."""
+    """Wait until the count is at its goal; fail once it stands still or exceeds the goal."""
     progress = Progress(goal, what, standstill_seconds, or_more)
-    while not progress.reached(count(), passing.now()):
-        passing.sleep(POLL_SECONDS)
+    while not progress.reached(count(), clock.now()):
+        clock.sleep(POLL_SECONDS)
 
 
 def wait_for_work(
@@ -86,9 +86,9 @@ def wait_for_work(
     *,
     work: Callable[[], int] = lambda: 0,
 ) -> None:
-    """Wait until a process has moved the count to its goal or beyond; fail with its log's end if it has ended, too.
+    """Wait until a process has moved the count to its goal or beyond; fail with its log's end, also where it ends.
 
-    The count may stand still as long as another measure of the process's work moves, where one is given.
+    The count may stand still while another measure of the process's work, if given, changes.
     """
     try:
         progress = Progress(goal, what, standstill_seconds, or_more=True)
@@ -101,7 +101,7 @@ def wait_for_work(
 
 
 def wait_for_end(process: Process, standstill_seconds: float) -> int:
-    """Wait for a process's own end, and return its exit status; fail once its log stands still."""
+    """Wait for a process to end by itself, and return its exit status; fail once its log stands still."""
     progress = Progress(1, "the process has ended", standstill_seconds)
     try:
         while not progress.reached(int(not process.alive), time.monotonic(), log_bytes(process)):
@@ -113,12 +113,12 @@ def wait_for_end(process: Process, standstill_seconds: float) -> int:
 
 
 def log_bytes(process: Process) -> int:
-    """Return how long a process's log is: while it grows, the process works."""
+    """Return the size of a process's log in bytes, which grows while the process works."""
     return process.command.log_file.stat().st_size
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait until the condition holds, while the loop goes on; fail with what was awaited."""
+    """Wait on the loop until the condition holds; fail with its description."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"not within {seconds:g} s: {what}"
@@ -133,7 +133,7 @@ async def until_count(
     *,
     or_more: bool = False,
 ) -> None:
-    """Wait until the count is at its goal, while the loop goes on; fail once it stands still or has passed it."""
+    """Wait on the loop until the count is at its goal; fail once it stands still or exceeds the goal."""
     progress = Progress(goal, what, standstill_seconds, or_more)
     while not progress.reached(count(), asyncio.get_running_loop().time()):  # noqa: ASYNC110 (nobody signals a counter)
         await asyncio.sleep(LOOP_POLL_SECONDS)

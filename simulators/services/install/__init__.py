@@ -1,1 +1,1 @@
-"""Fetch and install what the services need."""
+"""Installation of what the services need."""

@@ -1,4 +1,4 @@
-"""Find the folder in which fetched parts are kept."""
+"""The cache folder of downloads."""
 
 from __future__ import annotations
 

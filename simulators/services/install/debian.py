@@ -1,4 +1,4 @@
-"""Install packages of Debian where we may, or name the command that does."""
+"""Installation of Debian packages where it is permitted."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache
 
 
 def install(*packages: str) -> None:
-    """Install packages, as root or by a sudo that asks nothing; where neither is had, say what to run."""
+    """Install packages as root or by sudo without a password; else raise ServiceError with the command to run."""
     apt, prefix = shutil.which("apt-get"), as_root()
     if apt is None or prefix is None:
-        raise PartError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
+        raise ServiceError(f"missing: {', '.join(packages)}; run: {by_hand(*packages)}")
     print(f"debian: installing {', '.join(packages)}", flush=True)
     for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
         command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", apt, *arguments]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
+            raise ServiceError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}".rstrip())
 
 
 def unpack(package: str) -> Path:
-    """Return the folder of a package's files, fetched and unpacked and nowhere installed: its services do not run."""
+    """Return the folder of a package's files, downloaded and unpacked but not installed, so no service starts."""
     folder = cache.folder() / f"debian-{package}"
     if folder.exists():
         return folder
@@ -35,7 +35,7 @@ def unpack(package: str) -> Path:
         for command in (["apt-get", "download", package], ["sh", "-c", "dpkg-deb -x *.deb files"]):
             done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                raise PartError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
+                raise ServiceError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
         (Path(name) / "files").rename(folder)
     return folder
 
@@ -46,7 +46,7 @@ def by_hand(*packages: str) -> str:
 
 
 def as_root() -> list[str] | None:
-    """Return what to put before a command that only root may run; None where we may not."""
+    """Return the prefix that runs a command as root; None where that is not permitted."""
     if os.geteuid() == 0:
         return []
     sudo = shutil.which("sudo")

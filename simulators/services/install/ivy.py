@@ -1,4 +1,4 @@
-"""Fetch jars by Apache Ivy, which pyspark ships, so that whoever has settings of their own for it can use them."""
+"""Download of jars by Apache Ivy, which pyspark includes; the user's own Ivy settings apply."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import java
 from simulators.services.install.jar import Coordinates, parse_coordinates
 
 SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
-# What a published jar's type may be called; tests, sources and documentation are none of them.
+# Ivy's types for jars; not those for tests, sources and documentation.
 _JAR_TYPES = ("jar", "bundle", "maven-plugin", "orbit")
 _RETRIEVED = "[organisation]:[artifact]:[revision].[ext]"
 _LOG_TAIL_LINES = 30
 
 
 def pyspark_folder() -> Path:
-    """Return the folder of the pyspark that is installed beside us, without importing it."""
+    """Return the folder of the installed pyspark, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise PartError("pyspark is not installed in this environment; run: make setup")
+        raise ServiceError("pyspark is not installed in this environment; run: make setup")
     return Path(spec.origin).parent
 
 
@@ -35,7 +35,7 @@ def fetch(
     on_jar: Callable[[], None],
     overrides: Iterable[Coordinates] | None = None,
 ) -> dict[Coordinates, Path]:
-    """Fetch the jars into the folder and call `on_jar` for each; with `overrides`, all that they need as well."""
+    """Download the jars into the folder and call `on_jar` for each; with `overrides`, their dependencies too."""
     folder.mkdir(parents=True, exist_ok=True)
     description = folder / "ivy.xml"
     description.write_text(_describe(wanted, overrides))
@@ -44,7 +44,7 @@ def fetch(
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the user's own settings: $ONCEGATE_IVY_SETTINGS, or else ~/.ivy2/ivysettings.xml; None without any."""
+    """Return the user's Ivy settings: $ONCEGATE_IVY_SETTINGS, or else ~/.ivy2/ivysettings.xml; None without any."""
     chosen = environment.get(SETTINGS_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -54,7 +54,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | None) -> str:
     transitive = "true" if overrides is not None else "false"
-    lines = ['<ivy-module version="2.0"><info organisation="oncegate" module="parts"/>']
+    lines = ['<ivy-module version="2.0"><info organisation="oncegate" module="services"/>']
     lines.append('<configurations><conf name="default"/></configurations><dependencies>')
     lines += [
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
@@ -72,12 +72,12 @@ def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | 
 def _command(description: Path, folder: Path) -> list[str]:
     ivy_jar = next(iter((pyspark_folder() / "jars").glob("ivy-*.jar")), None)
     if ivy_jar is None:
-        raise PartError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
+        raise ServiceError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
     command = [str(java.require()), "-jar", str(ivy_jar)]
     own_settings = settings()
     if own_settings is not None:
         command += ["-settings", str(own_settings)]
-    # A cache of our own, removed with the folder: a bad download must not come back from it.
+    # A separate cache, removed with the folder, so that a bad download is never reused.
     command += ["-cache", str(folder / "ivy-cache"), "-ivy", str(description)]
     return [*command, "-retrieve", str(folder / "jars" / _RETRIEVED), "-types", *_JAR_TYPES]
 
@@ -95,4 +95,4 @@ def _run(command: list[str], log_file: Path, on_jar: Callable[[], None]) -> None
                 on_jar()
     if ivy.returncode != 0:
         tail = "".join(lines[-_LOG_TAIL_LINES:])
-        raise PartError(f"fetching jars by Ivy: status {ivy.returncode}; the end of its output:\n{tail}")
+        raise ServiceError(f"fetching jars by Ivy: status {ivy.returncode}; the end of its output:\n{tail}")

@@ -1,4 +1,4 @@
-"""Describe a pinned jar, and read and write the lock that pins them."""
+"""Pinned jars, and the lock file that pins them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 _HEADER = "# Set, jar and SHA-256 of each jar that Kafka and Spark need; made from jars.toml by: make lock\n"
@@ -15,14 +15,14 @@ _HEADER = "# Set, jar and SHA-256 of each jar that Kafka and Spark need; made fr
 
 @dataclass(frozen=True, slots=True, order=True)
 class Coordinates:
-    """What names a jar: group, artifact and version."""
+    """The coordinates of a jar: group, artifact and version."""
 
     group: str
     artifact: str
     version: str
 
     def __str__(self) -> str:
-        """Write `group:artifact:version`."""
+        """Return `group:artifact:version`."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
     @property
@@ -40,10 +40,10 @@ class Jar:
 
 
 def parse_coordinates(text: str) -> Coordinates:
-    """Read `group:artifact:version`."""
+    """Parse `group:artifact:version`."""
     parts = text.split(":")
     if len(parts) != 3 or not all(parts):
-        raise PartError(f"{text!r} does not name a jar; expected group:artifact:version")
+        raise ServiceError(f"{text!r} does not name a jar; expected group:artifact:version")
     return Coordinates(*parts)
 
 
@@ -59,7 +59,7 @@ def read_lock(lock_file: Path = LOCK_FILE) -> dict[str, tuple[Jar, ...]]:
 
 
 def write_lock(sets: Mapping[str, Iterable[Jar]], lock_file: Path = LOCK_FILE) -> None:
-    """Pin the jars of each set."""
+    """Write the pinned jars of each set."""
     lines = [f"{of} {jar.coordinates} {jar.sha256}\n" for of, jars in sets.items() for jar in sorted(jars)]
     lock_file.write_text(_HEADER + "".join(lines))
 

@@ -1,4 +1,4 @@
-"""Keep the pinned jars in the cache: fetched once, checked, and there at once ever after."""
+"""The pinned jars in the cache: downloaded once, verified, then reused."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import cache, ivy
 from simulators.services.install.jar import Coordinates, Jar, read_lock, sha256_of
 
 BROKER = "broker"
 SPARK = "spark"
 S3A = "s3a"
-"""Spark's connector to S3, beside what pyspark ships."""
+"""Spark's connector to S3, in addition to the jars of pyspark."""
 S3 = "s3"
-"""A server of S3."""
+"""An S3 server."""
 STREAMS = "streams"
 """Kafka Streams, which only a benchmark needs."""
 
 
 class Fetch(Protocol):
-    """Bring jars, and nothing that they need, into a folder."""
+    """Downloads jars, without their dependencies, into a folder."""
 
     def __call__(
         self, wanted: Sequence[Coordinates], folder: Path, *, on_jar: Callable[[], None]
     ) -> Mapping[Coordinates, Path]:
-        """Return where each jar now lies; what could not be fetched is missing or an error."""
+        """Return the file of each jar; one that could not be downloaded is missing, or an error is raised."""
         ...
 
 
 def paths(of: str) -> tuple[Path, ...]:
-    """Return the jars of a set; what the cache lacks is fetched first."""
+    """Return the jars of a set, after downloading those that the cache lacks."""
     return ensure(read_lock()[of], cache.folder() / "jars", of)
 
 
 def ensure(jars: Sequence[Jar], folder: Path, label: str, fetch: Fetch = ivy.fetch) -> tuple[Path, ...]:
-    """Return where the jars lie in the folder, fetching and checking those that it lacks."""
+    """Return the files of the jars in the folder, after downloading and verifying those that it lacks."""
     missing = [jar for jar in jars if not place(jar, folder).exists()]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
-        # Each run fetches into a folder of its own: two at once may both fetch, and neither disturbs the other.
+        # Each run downloads into a folder of its own, so that concurrent runs do not disturb one another.
         with tempfile.TemporaryDirectory(dir=folder, prefix="fetching-") as temporary:
             fetched = _fetch_visibly(missing, Path(temporary), label, fetch)
             for jar in missing:
@@ -53,7 +53,7 @@ def ensure(jars: Sequence[Jar], folder: Path, label: str, fetch: Fetch = ivy.fet
 
 
 def place(jar: Jar, folder: Path) -> Path:
-    """Return where a jar belongs: its checksum is in the path, so that other bytes are another file."""
+    """Return the path of a jar; it contains the checksum, so that other content is another file."""
     return folder / jar.sha256[:16] / jar.coordinates.file_name
 
 
@@ -65,13 +65,13 @@ def _fetch_visibly(missing: Sequence[Jar], folder: Path, label: str, fetch: Fetc
 
 
 def _admit(jar: Jar, fetched: Path | None, target: Path) -> None:
-    """Move a fetched jar to its place when its bytes are the right ones; else remove and refuse it."""
+    """Move a downloaded jar into place where its checksum is right; else remove it and raise ServiceError."""
     if fetched is None:
-        raise PartError(f"{jar.coordinates}: was not fetched")
+        raise ServiceError(f"{jar.coordinates}: was not fetched")
     found = sha256_of(fetched)
     if found != jar.sha256:
         fetched.unlink()
-        raise PartError(f"{jar.coordinates}: refused and removed: its SHA-256 is {found}, pinned is {jar.sha256}")
+        raise ServiceError(f"{jar.coordinates}: refused and removed: its SHA-256 is {found}, pinned is {jar.sha256}")
     _flush(fetched)
     target.parent.mkdir(exist_ok=True)
     fetched.replace(target)
@@ -79,7 +79,7 @@ def _admit(jar: Jar, fetched: Path | None, target: Path) -> None:
 
 
 def _flush(file: Path) -> None:
-    """Bring a file, or a folder's entries, to disk: after a power cut a name in the cache means whole bytes."""
+    """Flush a file, or a folder's entries, to disk, so that after a power cut every cached file is complete."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)

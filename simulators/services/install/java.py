@@ -1,4 +1,4 @@
-"""Find a Java runtime that Kafka and Spark can use, or install one where we may."""
+"""The Java runtime that Kafka and Spark use: found, or installed where that is permitted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian
 
 VERSION_MIN = 17
@@ -21,7 +21,7 @@ _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the first `java` that is new enough: of $JAVA_HOME, of $PATH, of the system's own; None without any."""
+    """Return the first sufficiently new `java` of $JAVA_HOME, $PATH and the system's runtimes; None without any."""
     for java in _candidates(environment):
         if java.is_file() and (_version(java) or 0) >= VERSION_MIN:
             return java
@@ -29,15 +29,15 @@ def find(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def require(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return a `java`; without any it is an error that names the command which installs one."""
+    """Return a `java`; without any, raise ServiceError with the command that installs one."""
     java = find(environment)
     if java is None:
-        raise PartError(f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; run: {_install_by_hand()}")
+        raise ServiceError(f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; run: {_install_by_hand()}")
     return java
 
 
 def install() -> Path:
-    """Return a `java`; where there is none, install Debian's, as root or by a sudo that asks nothing."""
+    """Return a `java`; without any, install Debian's as root or by sudo without a password."""
     found = find()
     if found is not None:
         return found
@@ -48,7 +48,7 @@ def install() -> Path:
 
 
 def home(java: Path) -> Path:
-    """Return the JAVA_HOME to which a `java` belongs."""
+    """Return the JAVA_HOME of a `java`."""
     return java.resolve().parent.parent
 
 
@@ -64,7 +64,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version(java: Path) -> int | None:
-    """Return the major version; a look at the release file saves the start of a JVM."""
+    """Return the major version, from the release file where it exists, which avoids starting a JVM."""
     release = home(java) / "release"
     match = _RELEASE.search(release.read_text(errors="replace")) if release.is_file() else None
     return int(match[1]) if match else _version_by_running(java)
@@ -72,12 +72,12 @@ def _version(java: Path) -> int | None:
 
 def _version_by_running(java: Path) -> int | None:
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, check=False, timeout=_PROBE_SECONDS_MAX
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(told)
+    match = _VERSION.search(output)
     return int(match[1]) if match else None
 
 

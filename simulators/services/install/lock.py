@@ -1,4 +1,4 @@
-"""Pin the jars anew: `python -m simulators.services.install.lock` resolves jars.toml and writes jars.lock."""
+"""Pin the jars: `python -m simulators.services.install.lock` resolves jars.toml and writes jars.lock."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _VERSION = re.compile(r"-\d.*$")
 
 
 class Roots(TypedDict, total=False):
-    """What one set asks for, as jars.toml has it."""
+    """One set in jars.toml."""
 
     roots: list[str]
     alone: list[str]
-    """Taken without what they ask for."""
+    """Jars without their dependencies."""
     overrides: list[str]
     only: list[str]
-    """The groups that are kept; all, where none is named."""
+    """The groups that are kept; all, where absent."""
 
 
 def main() -> None:
-    """Resolve each set, leave out what pyspark ships, and write the lock."""
+    """Resolve each set, leave out the jars of pyspark, and write the lock file."""
     asked: dict[str, Roots] = tomllib.loads(ROOTS_FILE.read_text())
     shipped = {_VERSION.sub("", file.name) for file in (ivy.pyspark_folder() / "jars").glob("*.jar")}
     sets = {of: _resolve(roots) for of, roots in asked.items()}

@@ -1,4 +1,4 @@
-"""The programs of others that the tests run: which there are, and the Debian package that brings each."""
+"""The external programs that tests run, with their Debian packages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian
 
 PACKAGES = {
@@ -29,29 +29,29 @@ HEAVY_PACKAGES = {
     "npm": "npm",
     "cc": "build-essential",
 }
-"""Those that only heavy tests run."""
+"""Programs that only heavy tests run."""
 _PATH_MORE = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Where servers lie; not in everybody's PATH."""
+"""Folders of server programs, which may be missing in PATH."""
 _POSTGRESQL = Path("/usr/lib/postgresql")
-"""Debian keeps each version's programs in a folder of its own."""
+"""Debian's folder of each version's programs."""
 
 
 def find(program: str) -> str | None:
-    """Return a program's path, None without it."""
+    """Return a program's path; None where it is not installed."""
     more = ":".join([_PATH_MORE, *map(str, sorted(_POSTGRESQL.glob("*/bin"), reverse=True))])
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{more}")
 
 
 def require(program: str) -> str:
-    """Return a program's path; without it, the error names the command that installs it."""
+    """Return a program's path; raise ServiceError with the command that installs it where it is missing."""
     found = find(program)
     if found is None:
-        raise PartError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")
+        raise ServiceError(f"no {program}; run: {debian.by_hand({**HEAVY_PACKAGES, **PACKAGES}[program])}")
     return found
 
 
 def install(packages: Mapping[str, str] = PACKAGES) -> None:
-    """Install the packages whose program is missing."""
+    """Install the packages of missing programs."""
     missing = sorted({package for program, package in packages.items() if find(program) is None})
     if missing:
         debian.install(*missing)

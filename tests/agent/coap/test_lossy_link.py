@@ -10,7 +10,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
 from agent.coap.tuning import Tuning
-from simulators.link.profile import weather
+from simulators.link.profile import link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
 from tests.agent.coap.recorder import Recorder
@@ -43,10 +43,10 @@ async def _upload(port: int, body: bytes) -> Code:
 async def test_uploads_in_small_blocks_arrive_whole_over_a_lossy_link() -> None:
     recorder = Recorder()
     bodies = [bytes((65 + number,)) * (900 + 37 * number) for number in range(SENSORS)]
-    fair = weather(LinkPlan(request_loss=0.2, answer_loss=0.2, jitter_seconds=0.01))
+    profile = link_profile(LinkPlan(request_loss=0.2, answer_loss=0.2, jitter_seconds=0.01))
     async with (
         serving(recorder, Tuning(odd_per_second=1e9)) as server,
-        Link([("::1", server.port)], fair, SEED, "::1") as link,
+        Link([("::1", server.port)], profile, SEED, "::1") as link,
     ):
         codes = await asyncio.gather(*(_upload(link.address[1], body) for body in bodies))
         assert link.traffic.requests_lost > SENSORS, f"seed {SEED}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services import zigbee2mqtt
+from simulators.services.install import programs
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.zigbee2mqtt import FIRST_TEMPERATURE, Zigbee2Mqtt, ieee_address
 from tests.agent.mqtt.agents import accepted, agent, stored
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_for_count, wait_until
 
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.skipif(zigbee2mqtt.npm() is None, reason="npm fetches Zigbee2MQTT; run: sudo apt-get install npm"),
+    pytest.mark.skipif(programs.find("npm") is None, reason="npm fetches Zigbee2MQTT; run: sudo apt-get install npm"),
 ]
 REPORTS = 500
 SECONDS_MAX = 120.0

@@ -1,4 +1,4 @@
-"""A topic whose beginning retention has deleted: what is left is judged, and what is gone is neither lost nor fine."""
+"""A topic with first records deleted by retention: the rest is judged, the deleted records are unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contract.event import Event
 from simulators.evidence.row import Row
 from simulators.ledger import Line
-from simulators.oracle.evidence_database import Casebook
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict, sentence
@@ -26,10 +26,10 @@ STEPS = 150
 def audit(
     lines: Iterable[Line], topic: Sequence[Row], cut: Collection[int] = (), scope: Scope | None = None
 ) -> Verdict:
-    with Casebook() as casebook:
-        casebook.add_ledger(lines)
-        casebook.add_topic_as_rows(topic, cut)
-        return judge(casebook, scope)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(lines)
+        evidence.add_topic_as_rows(topic, cut)
+        return judge(evidence, scope)
 
 
 def test_what_retention_may_have_deleted_is_not_called_lost_and_the_promise_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""The table on disk, as the oracle reads it."""
+"""The evidence from a table on disk."""
 
 from __future__ import annotations
 

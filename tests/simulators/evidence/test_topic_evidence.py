@@ -1,4 +1,4 @@
-"""What the oracle reads of a real Kafka: records as they are, the run's own devices, and receipts beside the table."""
+"""The evidence from Kafka: records, the run's own devices, and receipts compared with the table."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from simulators.evidence import topic
 from simulators.evidence.receipts import GROUP, ahead
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic, TopicError
-from simulators.judge.place import Place
-from simulators.judge.there import judge_there, note_topic
+from simulators.judge.remote import judge_remote_run, note_topic
+from simulators.judge.sink import Sink
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import GAP
 from simulators.payloads import device_name, devices_of
@@ -42,7 +42,7 @@ DECLARED = Event("urn:oncegate:gateway:gw1", GAP, "x", data={"labels": [["e", 2,
 
 @pytest.fixture(scope="module")
 def broker_and_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int]]:
-    """Yield a broker with our records, and the port at which it asks for a password."""
+    """Yield a broker with records of the run, and the port of its listener with authentication."""
     (port,) = ports.free(1)
     module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     scram = {
@@ -84,7 +84,7 @@ def _played(folder: Path, events: Sequence[Event] = EVENTS_OF_THE_RUN, **noted: 
     with Ledger(folder / "ledger.jsonl", lambda: 0) as ledger:
         ledger.begin({"devices": devices_of(7), **noted})
         for event in events:
-            mark = ledger.tell(event)
+            mark = ledger.reported(event)
             ledger.sent(mark)
             ledger.acked(mark)
         ledger.end()
@@ -92,13 +92,13 @@ def _played(folder: Path, events: Sequence[Event] = EVENTS_OF_THE_RUN, **noted: 
 
 
 def test_a_run_is_judged_by_its_own_records_on_a_topic_in_use(broker: Broker, tmp_path: Path) -> None:
-    verdict = judge_there(_played(tmp_path), Place(topic=Topic(broker.bootstrap_servers)))
+    verdict = judge_remote_run(_played(tmp_path), Sink(topic=Topic(broker.bootstrap_servers)))
     assert (verdict.faults, verdict.rows, verdict.records) == ({}, 2, 2)
 
 
 @pytest.fixture
 def old(broker: Broker) -> Iterator[Topic]:
-    """Yield a topic of one partition from which the first two of four records are deleted: of others, and of ours."""
+    """Yield a topic of one partition whose first two of four records are deleted, one of them of the run."""
     topic_ = Topic(broker.bootstrap_servers, "old")
     broker.create_topics(topic_.name, partitions=1)
     admin = AdminClient({"bootstrap.servers": topic_.bootstrap_servers})
@@ -117,7 +117,7 @@ def test_what_is_left_of_a_topic_is_read_and_that_its_beginning_is_missing_is_sa
     with topic.reading(old) as opened:
         assert opened.cut == {0}
         assert [(record.device, record.offset) for record in opened.records] == [(OURS, 2), (OTHERS, 3)]
-    verdict = judge_there(_played(tmp_path, TWO_EVENTS), Place(topic=old))
+    verdict = judge_remote_run(_played(tmp_path, TWO_EVENTS), Sink(topic=old))
     assert (verdict.faults, verdict.kept, verdict.records, verdict.cut, verdict.unknown) == ({}, False, 1, (0,), 1)
     with pytest.raises(TopicError, match=r"retention has deleted the beginning of partitions \[0\]"):
         list(topic.read(old))
@@ -128,20 +128,20 @@ def test_what_was_deleted_from_before_the_run_is_nothing_of_the_run(old: Topic, 
         folder = tmp_path / str(end)
         folder.mkdir()
         ledger = _played(folder, TWO_EVENTS, topic={"name": old.name, "ends": {"0": end}})
-        verdict = judge_there(ledger, Place(topic=old))
+        verdict = judge_remote_run(ledger, Sink(topic=old))
         assert (verdict.cut, verdict.records) == (cut, 1)
         assert verdict.faults == ({} if cut else {"lost": 1})
 
 
 def test_where_the_topic_ended_when_the_run_began_is_noted(old: Topic) -> None:
-    assert note_topic(Place(topic=old)) == {"topic": {"name": "old", "ends": {"0": 4}}}
-    assert note_topic(Place()) == {}
+    assert note_topic(Sink(topic=old)) == {"topic": {"name": "old", "ends": {"0": 4}}}
+    assert note_topic(Sink()) == {}
 
 
 def test_a_topic_that_ends_before_the_run_began_is_another_one(old: Topic, tmp_path: Path) -> None:
     ledger = _played(tmp_path, topic={"name": old.name, "ends": {"0": 5}})
     with pytest.raises(TopicError, match="partition 0 ended at offset 5 before"):
-        judge_there(ledger, Place(topic=old))
+        judge_remote_run(ledger, Sink(topic=old))
 
 
 def test_records_that_are_deleted_while_they_are_read_are_no_end(old: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,17 +160,17 @@ def test_a_password_for_the_topic_comes_from_a_file_of_its_owner(
     for password, records in (("wrong", None), (PASSWORD, 2)):
         file.write_text("\n".join((*lines, f"sasl.password={password}")))
         file.chmod(0o600)
-        place = parse([*run, "--kafka-properties", str(file)], "oncegate-sim run").place
-        assert place.topic is not None
-        assert password not in repr(place)
+        sink = parse([*run, "--kafka-properties", str(file)], "oncegate-sim run").sink
+        assert sink.topic is not None
+        assert password not in repr(sink)
         if records is None:
             with pytest.raises(TopicError) as refused:
-                judge_there(_played(tmp_path), replace(place, topic=replace(place.topic, answer_seconds_max=2.0)))
+                judge_remote_run(_played(tmp_path), replace(sink, topic=replace(sink.topic, answer_seconds_max=2.0)))
             assert "wrong" not in str(refused.value)
             assert "uthentication failed" in str(refused.value)
             (tmp_path / "ledger.jsonl").unlink()
         else:
-            assert judge_there(_played(tmp_path), place).records == records
+            assert judge_remote_run(_played(tmp_path), sink).records == records
     file.chmod(0o640)
     with pytest.raises(SystemExit):
         parse([*run, "--kafka-properties", str(file)], "oncegate-sim run")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
-from simulators.link.faults import Delay, Flight, Loss
-from simulators.link.profile import CLEAR, Weather, weather
+from simulators.link.faults import Delay, Loss, Packet
+from simulators.link.profile import NO_FAULTS, LinkProfile, link_profile
 from simulators.link.udp import Link
 from simulators.scenario import LinkPlan
-from tests.simulators.run.minimal_gateway import tiny_gateway
+from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.support.waiting import until_count
 
 
@@ -27,19 +27,22 @@ async def _open_peer(target: tuple[str, int]) -> tuple[asyncio.DatagramTransport
 
 def test_loss_has_its_rate() -> None:
     loss = Loss(0.2, Random(1))
-    arrived = sum(len(loss.play(Flight(b"x"))) for _ in range(10_000))
+    arrived = sum(len(loss.apply(Packet(b"x"))) for _ in range(10_000))
     assert 7_850 < arrived < 8_150
 
 
 def test_delay_stays_within_its_bounds() -> None:
     delay = Delay(0.01, 0.02, Random(1))
-    seconds = [delay.play(Flight(b"x"))[0].seconds for _ in range(1_000)]
+    seconds = [delay.apply(Packet(b"x"))[0].seconds for _ in range(1_000)]
     assert 0.01 <= min(seconds) < 0.011
     assert 0.019 < max(seconds) <= 0.02
 
 
 async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], CLEAR, seed=1) as link:
+    async with (
+        minimal_gateway(lambda request: [request]) as gateway,
+        Link([gateway.address], NO_FAULTS, seed=1) as link,
+    ):
         peers = [await _open_peer(link.address) for _ in range(3)]
         for number in range(4):
             for index, (transport, _) in enumerate(peers):
@@ -55,9 +58,9 @@ async def test_each_peer_keeps_one_endpoint_at_the_target() -> None:
 
 
 async def _fates(seed: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Which of a peer's numbered datagrams reach the target, and which of the answers come back."""
-    sky = weather(LinkPlan(request_loss=0.3, answer_loss=0.3))
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed) as link:
+    """Return which of a peer's numbered datagrams reach the target, and which answers come back."""
+    profile = link_profile(LinkPlan(request_loss=0.3, answer_loss=0.3))
+    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed) as link:
         transport, peer = await _open_peer(link.address)
         traffic = link.traffic
         for number in range(200):
@@ -76,13 +79,16 @@ async def test_the_same_seed_gives_the_same_fate() -> None:
     assert 60 < len(first[1]) < len(first[0])
 
 
-async def test_whoever_is_introduced_has_the_fate_of_its_name_whenever_it_comes() -> None:
+async def test_whoever_is_registered_has_the_fate_of_its_name_whenever_it_comes() -> None:
     async def arrived(order: Sequence[str]) -> dict[str, list[int]]:
-        sky = weather(LinkPlan(request_loss=0.5))
-        async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
+        profile = link_profile(LinkPlan(request_loss=0.5))
+        async with (
+            minimal_gateway(lambda request: [request]) as gateway,
+            Link([gateway.address], profile, seed=1) as link,
+        ):
             for name in order:
                 transport, peer = await _open_peer(link.address)
-                link.introduce(transport.get_extra_info("sockname")[1], name)
+                link.register_peer(transport.get_extra_info("sockname")[1], name)
                 before = link.traffic.requests_lost
                 for number in range(1, 65):
                     transport.sendto(name.encode() + bytes((number,)))
@@ -102,7 +108,11 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
     def echo(request: bytes) -> Sequence[bytes]:
         return [request]
 
-    async with tiny_gateway(echo) as one, tiny_gateway(echo) as two, Link([one.address, two.address], CLEAR, 1) as link:
+    async with (
+        minimal_gateway(echo) as one,
+        minimal_gateway(echo) as two,
+        Link([one.address, two.address], NO_FAULTS, 1) as link,
+    ):
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
         await until_count(lambda: len(peer.heard), 2, "answers")
@@ -112,11 +122,11 @@ async def test_both_gateways_hear_a_sensor_and_both_are_heard() -> None:
 
 async def test_faults_compose_and_may_duplicate() -> None:
     class Twice:
-        def play(self, flight: Flight) -> Sequence[Flight]:
-            return (flight, flight)
+        def apply(self, packet: Packet) -> Sequence[Packet]:
+            return (packet, packet)
 
-    sky = Weather(lambda _: (Twice(), Twice()), lambda _: ())
-    async with tiny_gateway(lambda request: [request]) as gateway, Link([gateway.address], sky, seed=1) as link:
+    profile = LinkProfile(lambda _: (Twice(), Twice()), lambda _: ())
+    async with minimal_gateway(lambda request: [request]) as gateway, Link([gateway.address], profile, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"x\x01")
         await until_count(lambda: len(peer.heard), 4, "answers")
@@ -125,9 +135,9 @@ async def test_faults_compose_and_may_duplicate() -> None:
 
 
 async def test_a_target_that_is_away_is_only_a_loss() -> None:
-    async with tiny_gateway() as gateway:
+    async with minimal_gateway() as gateway:
         address = gateway.address
-    async with Link([address], CLEAR, seed=1) as link:
+    async with Link([address], NO_FAULTS, seed=1) as link:
         transport, peer = await _open_peer(link.address)
         transport.sendto(b"gone")
         await until_count(lambda: link.traffic.requests, 1, "requests")

@@ -1,4 +1,4 @@
-"""The TCP proxy: it carries, stalls and resets, and what a relay makes of it."""
+"""The TCP proxy: forwarding, stalls, resets, and a relay behind it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from simulators import fleet
-from simulators.ledger import Acked, Ledger, Sent, Told, read
-from simulators.link.profile import line
+from simulators.ledger import Acked, Ledger, Reported, Sent, read
+from simulators.link.profile import stream_profile
 from simulators.link.tcp import StreamLink
-from simulators.payloads import Form
-from simulators.scenario import FleetPlan, LinkPlan, Outage, Sort
+from simulators.payloads import PayloadFormat
+from simulators.scenario import FleetPlan, LinkOutage, LinkPlan, SensorKind
 from simulators.sensors.endpoint import Timing
-from simulators.sensors.field import Field, Ways
+from simulators.sensors.field import Field, Targets
 
 SECONDS_MAX = 60
 
@@ -28,7 +28,7 @@ async def close(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def server(answer: bytes, bodies: list[bytes]) -> AsyncIterator[tuple[str, int]]:
-    """Answer every HTTP request alike, and note its body."""
+    """Answers every HTTP request alike, and records its body."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -67,14 +67,14 @@ async def _post(address: tuple[str, int]) -> bytes:
 
 async def test_a_clear_line_carries_both_ways() -> None:
     bodies: list[bytes] = []
-    async with server(OK, bodies) as target, StreamLink(target, line(LinkPlan()), 0.0, 1) as link:
+    async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 0.0, 1) as link:
         assert await _post(link.address) == OK
     assert bodies == [b"body"]
 
 
 async def test_a_reset_takes_the_answer_of_a_request_that_has_arrived() -> None:
     bodies: list[bytes] = []
-    async with server(OK, bodies) as target, StreamLink(target, line(LinkPlan()), 1.0, 1) as link:
+    async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 1.0, 1) as link:
         assert await _post(link.address) == b""
         assert link.resets == 1
     assert bodies == [b"body"]
@@ -82,8 +82,8 @@ async def test_a_reset_takes_the_answer_of_a_request_that_has_arrived() -> None:
 
 async def test_a_dead_line_stalls_and_loses_nothing() -> None:
     bodies: list[bytes] = []
-    plan = LinkPlan(outages=(Outage(0.0, 0.5),))
-    async with server(OK, bodies) as target, StreamLink(target, line(plan), 0.0, 1) as link:
+    plan = LinkPlan(outages=(LinkOutage(0.0, 0.5),))
+    async with server(OK, bodies) as target, StreamLink(target, stream_profile(plan), 0.0, 1) as link:
         begin = asyncio.get_running_loop().time()
         assert await _post(link.address) == OK
         assert asyncio.get_running_loop().time() - begin >= 0.4
@@ -92,21 +92,21 @@ async def test_a_dead_line_stalls_and_loses_nothing() -> None:
 async def test_a_target_that_is_away_is_a_connection_that_ends() -> None:
     async with server(OK, []) as target:
         pass
-    async with StreamLink(target, line(LinkPlan()), 0.0, 1) as link:
+    async with StreamLink(target, stream_profile(LinkPlan()), 0.0, 1) as link:
         assert await _post(link.address) == b""
 
 
 async def test_a_relay_posts_again_what_has_no_answer(tmp_path: Path) -> None:
     bodies: list[bytes] = []
-    plan = FleetPlan(Sort.HTTP, sensors=2, every_seconds=0.02, forms=(Form.JSON,), pack_max=5)
+    plan = FleetPlan(SensorKind.HTTP, sensors=2, every_seconds=0.02, forms=(PayloadFormat.JSON,), pack_max=5)
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        async with server(OK, bodies) as target, StreamLink(target, line(LinkPlan()), 0.4, 1) as link:
+        async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 0.4, 1) as link:
             timing = Timing().faster(500)
-            field = Field(ledger, 1, Ways(http=link.address), timing, lambda moment: moment > 0.6, lambda: 1_000)
+            field = Field(ledger, 1, Targets(http=link.address), timing, lambda moment: moment > 0.6, lambda: 1_000)
             async with asyncio.timeout(SECONDS_MAX):
                 await fleet.play([plan], field)
             assert link.resets > 0
     lines = list(read(tmp_path / "ledger.jsonl"))
-    told = {one.mark for one in lines if isinstance(one, Told)}
-    assert {one.mark for one in lines if isinstance(one, Acked)} == told
-    assert sum(isinstance(one, Sent) for one in lines) > len(told)
+    reported = {one.mark for one in lines if isinstance(one, Reported)}
+    assert {one.mark for one in lines if isinstance(one, Acked)} == reported
+    assert sum(isinstance(one, Sent) for one in lines) > len(reported)

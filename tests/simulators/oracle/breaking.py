@@ -1,4 +1,4 @@
-"""Operators that make one thing wrong in a true history; each returns None where the history has nothing to break."""
+"""Operators that add one fault to a true history; each returns None where the history offers no occasion."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.simulators.oracle.changes import (
     is_of,
     marks_of_rows,
     replaced,
+    reported_events,
     swapped,
-    told_of,
     with_changed_row,
     with_row,
     without,
@@ -32,7 +32,7 @@ Broken: TypeAlias = Run | None
 Operator: TypeAlias = Callable[[Run, Random], Broken]
 
 OPERATORS: dict[str, tuple[Operator, frozenset[str]]] = {}
-"""By name: the operator, and the faults of which at least one must be named."""
+"""By name: the operator, and the faults of which the oracle must report at least one."""
 
 
 def _breaks(*faults: str) -> Callable[[Operator], Operator]:
@@ -44,7 +44,7 @@ def _breaks(*faults: str) -> Callable[[Operator], Operator]:
 
 
 def _enter(faults: str, change: Callable[..., Broken], name: str, **fields: object) -> None:
-    """Enter an operator that gives some fields other values."""
+    """Register an operator that changes some fields."""
     OPERATORS[name] = (lambda true, random: change(true, random, **fields)), frozenset(faults.split())
 
 
@@ -66,14 +66,14 @@ _enter("invented", with_changed_row, "process_before_it_was_in_kafka", at=0)
 
 @_breaks("lost")
 def lose(true: Run, random: Random) -> Broken:
-    """Take an event that must be there out of topic and table."""
+    """Remove an event that must exist from topic and table."""
     row = choose(due(true), random)
     return None if row is None else without(true, row)
 
 
 @_breaks("lost")
 def lose_in_the_job(true: Run, random: Random) -> Broken:
-    """Take an event that must be there out of the table."""
+    """Remove an event that must exist from the table."""
     row = choose(due(true), random)
     return None if row is None else replace(true, table=[one for one in true.table if one is not row])
 
@@ -101,7 +101,7 @@ def write_both_copies(true: Run, random: Random) -> Broken:
 
 @_breaks("changed")
 def take_an_integer_for_a_text(true: Run, random: Random) -> Broken:
-    """Write an integer id as a text."""
+    """Write an integer id as text."""
     record = choose([one for one in true.topic if isinstance(one.id, int)], random)
     if record is None:
         return None
@@ -113,7 +113,7 @@ def take_an_integer_for_a_text(true: Run, random: Random) -> Broken:
 
 @_breaks("invented", "doubled")
 def write_what_was_never_in_the_topic(true: Run, random: Random) -> Broken:
-    """Write a row that no record has brought."""
+    """Write a row without a record."""
     row = choose(true.table, random)
     if row is None:
         return None
@@ -122,14 +122,14 @@ def write_what_was_never_in_the_topic(true: Run, random: Random) -> Broken:
 
 @_breaks("invented", "mislabelled")
 def lose_the_record_of_a_row(true: Run, random: Random) -> Broken:
-    """Take a row's record out of the topic."""
+    """Remove a row's record from the topic."""
     row = choose(true.table, random)
     return None if row is None else replace(true, topic=[one for one in true.topic if not is_of(row, one)])
 
 
 @_breaks("mislabelled")
 def exchange_contents(true: Run, random: Random) -> Broken:
-    """Write what one record says under the label of another."""
+    """Write the contents of one record under the label of another."""
     first = choose(true.table, random)
     if first is None:
         return None
@@ -144,7 +144,7 @@ def exchange_contents(true: Run, random: Random) -> Broken:
 
 @_breaks("mislabelled")
 def give_a_label_to_two_events(true: Run, random: Random) -> Broken:
-    """Use a label again for an event that says something else."""
+    """Use a label again for an event with other contents."""
     first = choose(true.table, random)
     if first is None:
         return None
@@ -156,20 +156,20 @@ def give_a_label_to_two_events(true: Run, random: Random) -> Broken:
 
 @_breaks("mislabelled")
 def label_an_event_again(true: Run, random: Random) -> Broken:
-    """Forget an event that is known by id or time, and label it again in the same epoch."""
+    """Label an event with an id or a time a second time in the same epoch."""
     record = choose([one for one in true.topic if not (one.id is None and one.time is None)], random)
     return None if record is None else replace(true, topic=[*true.topic, record._replace(sequence=9_000, offset=9_000)])
 
 
 @_breaks("disordered")
 def swap_sequences(true: Run, random: Random) -> Broken:
-    """Exchange, of two events of a device that followed one another, their sequences."""
+    """Swap the sequences of two consecutive events of a device."""
     return swapped(true, random, "sequence")
 
 
 @_breaks("disordered")
 def swap_offsets(true: Run, random: Random) -> Broken:
-    """Exchange, of two events of a device that followed one another, their offsets."""
+    """Swap the offsets of two consecutive events of a device."""
     return swapped(true, random, "offset")
 
 
@@ -209,11 +209,11 @@ def store_what_was_never_sent(true: Run, random: Random) -> Broken:
 
 @_breaks("invented")
 def store_before_it_was_sent(true: Run, random: Random) -> Broken:
-    """Set an event's records and rows a moment before its first transmission."""
+    """Set the time of an event's records and rows before its first transmission."""
     mark = choose(marks_of_rows(true), random)
     if mark is None:
         return None
-    event = told_of(true)[mark].event
+    event = reported_events(true)[mark].event
     said = (event.device, event.id, event.time, event.data)
 
     def early(row: Row) -> Row:
@@ -224,7 +224,7 @@ def store_before_it_was_sent(true: Run, random: Random) -> Broken:
 
 @_breaks("premature")
 def give_receipts_too_soon(true: Run, random: Random) -> Broken:
-    """Add receipts for what the table does not have."""
+    """Add receipts for records that the table does not have."""
     return replace(true, lines=[*true.lines, Happened(0, "job", f"{AHEAD}{random.randint(1, 9)}")])
 
 

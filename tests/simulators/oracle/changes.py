@@ -1,4 +1,4 @@
-"""Find something in a run, and return the run with that changed; None where it has no such thing."""
+"""Changes of a run: each returns a changed copy, or None where the run offers no occasion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Sent, Told
+from simulators.ledger import Acked, Reported, Sent
 from tests.simulators.oracle.true_histories import Run
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ def is_of(row: Row, record: Row) -> bool:
     return (row.partition, row.offset) == (record.partition, record.offset)
 
 
-def told_of(true: Run) -> dict[int, Told]:
-    return {line.mark: line for line in true.lines if isinstance(line, Told)}
+def reported_events(true: Run) -> dict[int, Reported]:
+    return {line.mark: line for line in true.lines if isinstance(line, Reported)}
 
 
 def with_row(true: Run, row: Row, other: Row) -> Run:
@@ -52,7 +52,7 @@ def replaced(true: Run, random: Random, **fields: object) -> Run | None:
 
 
 def altered(true: Run, row: Row, **fields: object) -> Run:
-    """Change whatever has the row's label."""
+    """Change everything with the row's label."""
 
     def changed(one: Row) -> Row:
         return one._replace(**fields) if is_labelled_as(row, one) else one  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def altered(true: Run, row: Row, **fields: object) -> Run:
 
 
 def without(true: Run, row: Row) -> Run:
-    """Take a row out, and every record that says the same."""
+    """Remove a row and every record with its fingerprint."""
     return replace(
         true,
         topic=[one for one in true.topic if one.fingerprint != row.fingerprint],
@@ -70,12 +70,12 @@ def without(true: Run, row: Row) -> Run:
 
 
 def due(true: Run) -> list[Row]:
-    """Find rows whose loss can be seen: as many events of that content were acked as there are rows."""
-    told = told_of(true)
+    """Return rows whose loss is detectable: as many events of that content were acked as there are rows."""
+    reported = reported_events(true)
     acked: Counter[tuple[object, ...]] = Counter()
     for line in true.lines:
         if isinstance(line, Acked):
-            event = told[line.mark].event
+            event = reported[line.mark].event
             said = content(event)
             acked[said] = acked[said] + 1 if event.id is None and event.time is None else 1
     stored = Counter(map(content, true.table))
@@ -83,15 +83,15 @@ def due(true: Run) -> list[Row]:
 
 
 def unique_labels(true: Run) -> dict[int, Row]:
-    """Find the first records, by mark, of events that say what no other says, and that have one label."""
-    told = told_of(true)
-    said = Counter(content(one.event) for one in told.values())
+    """Return the first records, by mark, of events with unique contents and one label."""
+    reported = reported_events(true)
+    said = Counter(content(one.event) for one in reported.values())
     labels: dict[tuple[object, ...], set[object]] = defaultdict(set)
     first: dict[tuple[object, ...], Row] = {}
     for record in true.topic:
         labels[content(record)].add((record.epoch, record.sequence))
         first.setdefault(content(record), record)
-    contents = {mark: content(one.event) for mark, one in told.items()}
+    contents = {mark: content(one.event) for mark, one in reported.items()}
     return {mark: first[one] for mark, one in contents.items() if said[one] == 1 and len(labels[one]) == 1}
 
 
@@ -101,7 +101,7 @@ def marks_of_rows(true: Run) -> list[int]:
 
 
 def successions(true: Run) -> Iterator[tuple[Row, Row]]:
-    """Yield the first records of pairs of events of one device and epoch, sent once each and one after the other."""
+    """Yield the first records of pairs of consecutive events of one device and epoch, each sent once."""
     labels = unique_labels(true)
     requests = Counter(line.mark for line in true.lines if isinstance(line, Sent) and not line.again)
     sent: dict[int, int] = {}

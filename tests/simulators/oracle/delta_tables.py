@@ -19,7 +19,7 @@ def write_table(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def columns(rows: Sequence[Row]) -> Table:
-    """Lay rows out by columns; ids are texts there, and fingerprints are made of what stands for them."""
+    """Return rows as columns; ids become text, and fingerprints are derived from the rows' placeholders."""
     values: dict[str, Any] = {
         "device": _texts([row.device for row in rows]),
         "type": _texts([row.type for row in rows]),

@@ -1,4 +1,4 @@
-"""A field in which everything was sent twice and acked once, and what the oracle says of it."""
+"""A field whose events were all sent twice and acked once, and helpers that judge it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from random import Random
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Line, Sent, Told
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Acked, Line, Reported, Sent
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.judge import judge
 from simulators.oracle.verdict import Verdict
-from simulators.payloads import Voice, nature
+from simulators.payloads import PayloadGenerator, device_profile
 
 SENSORS = 12
 EVENTS_EACH = 25
@@ -22,13 +22,13 @@ NOW = 1_763_706_000_000
 def audit(
     ledger: Iterable[Line], table: Iterable[Row], topic: Iterable[Row] | None = None, scope: Scope | None = None
 ) -> Verdict:
-    """Judge a table, and the topic where there is one; ids are texts in a table."""
-    with Casebook() as casebook:
-        casebook.add_ledger(ledger)
-        casebook.add_rows(map(_of_table, table))
+    """Judge a table, and optionally the topic; ids become text in the table."""
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledger)
+        evidence.add_rows(map(_of_table, table))
         if topic is not None:
-            casebook.add_records(topic)
-        return judge(casebook, scope)
+            evidence.add_records(topic)
+        return judge(evidence, scope)
 
 
 def _of_table(record: Row) -> Row:
@@ -36,30 +36,30 @@ def _of_table(record: Row) -> Row:
     return record._replace(id=id_, boot=boot)
 
 
-def _truth() -> list[Line]:
-    """Play a field in which everything was sent twice and acked once."""
+def _ledger() -> list[Line]:
+    """Return the ledger of a field whose events were all sent twice and acked once."""
     lines: list[Line] = []
     mark = 0
     for index in range(SENSORS):
-        voice = Voice(nature(index), Random(index))
+        generator = PayloadGenerator(device_profile(index), Random(index))
         for _ in range(EVENTS_EACH):
             mark += 1
             again = Sent(2, mark, again=True)
-            lines += [Told(0, mark, voice.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
+            lines += [Reported(0, mark, generator.next_event(NOW)), Sent(1, mark), again, Acked(3, mark)]
     return lines
 
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
-    return rows(*(line.event for line in lines if isinstance(line, Told)))
+    return rows(*(line.event for line in lines if isinstance(line, Reported)))
 
 
 def rows(*events: Event) -> list[Row]:
-    """Label events one after the other, as one gateway does, in one partition."""
+    """Return records of events, labelled consecutively by one gateway in one partition."""
     return [row_of(event, sequence) for sequence, event in enumerate(events, start=1)]
 
 
 def row_of(event: Event, sequence: int = 1, epoch: str = "e", gateway: str = "gw1") -> Row:
-    """Return the record of an event under a label; its fingerprint is one that nobody else has."""
+    """Return the record of an event under a label, with a unique fingerprint."""
     label = (epoch, sequence, 0, sequence, f"{epoch} {sequence}", NOW)
     return Row(event.device, event.type, event.id, event.time, event.data, event.boot, *label, gateway)
 
@@ -68,10 +68,10 @@ def sent_and_acked(*events: Event) -> list[Line]:
     return [
         line
         for mark, event in enumerate(events, start=1)
-        for line in (Told(0, mark, event), Sent(0, mark), Acked(0, mark))
+        for line in (Reported(0, mark, event), Sent(0, mark), Acked(0, mark))
     ]
 
 
-TRUTH = _truth()
-TABLE = rows_of(TRUTH)
+LEDGER = _ledger()
+TABLE = rows_of(LEDGER)
 ALL = len(TABLE)

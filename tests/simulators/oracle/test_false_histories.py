@@ -1,4 +1,4 @@
-"""Histories that cannot be true: each has one thing wrong in it, and the oracle names it."""
+"""Histories with one fault each, which the oracle names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, Happened, Line, Refused, Sent, Told
+from simulators.ledger import Acked, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.oracle.findings import Scope
 from tests.simulators.oracle.judged_field import NOW, audit, row_of, rows, sent_and_acked
@@ -27,7 +27,7 @@ GAP = Row("urn:oncegate:gateway:g", "gateway.gap", "x", None, {"labels": [["e", 
 
 
 class History(NamedTuple):
-    """What is said of a run."""
+    """A run with the expected fault."""
 
     fault: str
     lines: Sequence[Line]
@@ -41,12 +41,12 @@ def _label(record: Row, sequence: int, offset: int | None = None) -> Row:
 
 
 def _both(fault: str, lines: Sequence[Line], topic: Sequence[Row], scope: Scope = Scope()) -> History:  # noqa: B008
-    """Make a history whose table is as the topic is."""
+    """Return a history whose table equals the topic."""
     return History(fault, lines, topic, topic, scope)
 
 
 def _single(event: Event, *more: Line) -> list[Line]:
-    return [Told(0, 1, event), Sent(0, 1), *more]
+    return [Reported(0, 1, event), Sent(0, 1), *more]
 
 
 TWICE_REQUESTED = _single(TWIN, Sent(1, 1), Acked(2, 1))
@@ -112,7 +112,7 @@ FALSE = {
     ),
     "an event has two labels, though it was sent only after the restore": History(
         "mislabelled",
-        [Told(0, 1, A), RESTORED_ONCE, Sent(1, 1), Acked(2, 1)],
+        [Reported(0, 1, A), RESTORED_ONCE, Sent(1, 1), Acked(2, 1)],
         TOPIC[:1],
         [TOPIC[0], row_of(A, 1, "f")._replace(offset=2)],
     ),
@@ -130,10 +130,10 @@ FALSE = {
     ),
     "a refused event is in the table": _both("invented", _single(A, Refused(3, 1, "4.00")), TOPIC[:1]),
     "a refused event with neither is in the table": _both("invented", _single(TWIN, Refused(3, 1, "4.00")), rows(TWIN)),
-    "an event that was never sent is in the table": _both("invented", [Told(0, 1, A)], TOPIC[:1]),
-    "an event is acked that was never sent": _both("invented", [Told(0, 1, A), Acked(1, 1)], TOPIC[:1]),
+    "an event that was never sent is in the table": _both("invented", [Reported(0, 1, A)], TOPIC[:1]),
+    "an event is acked that was never sent": _both("invented", [Reported(0, 1, A), Acked(1, 1)], TOPIC[:1]),
     "a record is older than the event": _both(
-        "invented", [Told(NOW, 1, A), Sent(NOW, 1), Acked(NOW, 1)], [TOPIC[0]._replace(at=NOW - 5_000)], ONE_CLOCK
+        "invented", [Reported(NOW, 1, A), Sent(NOW, 1), Acked(NOW, 1)], [TOPIC[0]._replace(at=NOW - 5_000)], ONE_CLOCK
     ),
     "a row is older than its record": History(
         "invented", LINES, [TOPIC[0]._replace(at=-(10**9)), *TOPIC[1:]], TOPIC, ONE_CLOCK

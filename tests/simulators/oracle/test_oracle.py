@@ -9,75 +9,75 @@ import pytest
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, GivenUp, Ledger, Line, Sent, Told, read
-from simulators.oracle.evidence_database import Casebook
+from simulators.ledger import Acked, GivenUp, Ledger, Line, Reported, Sent, read
+from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Scope
 from simulators.oracle.history import with_histories
 from simulators.oracle.judge import judge
 from simulators.oracle.statement import canonical
 from simulators.oracle.verdict import Verdict, from_document, sentence
-from simulators.payloads import Kind, kind_of
-from tests.simulators.oracle.judged_field import ALL, NOW, TABLE, TRUTH, audit, row_of, rows, sent_and_acked
+from simulators.payloads import KnownBy, identified_by
+from tests.simulators.oracle.judged_field import ALL, LEDGER, NOW, TABLE, audit, row_of, rows, sent_and_acked
 
 
 def _counts(verdict: Verdict) -> tuple[int, int, int, int]:
     return verdict.lost, verdict.doubled, verdict.invented, verdict.changed
 
 
-def _some(kind: Kind) -> int:
-    told = [line.event for line in TRUTH if isinstance(line, Told)]
-    return next(index for index, event in enumerate(told) if kind_of(event) is kind)
+def _some(kind: KnownBy) -> int:
+    reported = [line.event for line in LEDGER if isinstance(line, Reported)]
+    return next(index for index, event in enumerate(reported) if identified_by(event) is kind)
 
 
 def test_the_truth_is_kept() -> None:
-    verdict = audit(TRUTH, reversed(TABLE))
+    verdict = audit(LEDGER, reversed(TABLE))
     assert verdict.kept
     assert (verdict.events, verdict.acked, verdict.rows) == (ALL, ALL, ALL)
     assert (verdict.transmissions, verdict.declared) == (2 * ALL, {})
     assert verdict.violations == ()
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_lost_event_is_caught(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", KnownBy)
+def test_a_lost_event_is_caught(kind: KnownBy) -> None:
     gone = _some(kind)
-    verdict = audit(TRUTH, TABLE[:gone] + TABLE[gone + 1 :])
+    verdict = audit(LEDGER, TABLE[:gone] + TABLE[gone + 1 :])
     assert _counts(verdict) == (1, 0, 0, 0)
     assert not verdict.kept
     assert TABLE[gone].device in str(verdict.violations[0])
     assert str(verdict.violations[0]).startswith("lost: ")
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_doubled_event_is_caught(kind: Kind) -> None:
-    assert _counts(audit(TRUTH, [*TABLE, TABLE[_some(kind)]])) == (0, 1, 0, 0)
+@pytest.mark.parametrize("kind", KnownBy)
+def test_a_doubled_event_is_caught(kind: KnownBy) -> None:
+    assert _counts(audit(LEDGER, [*TABLE, TABLE[_some(kind)]])) == (0, 1, 0, 0)
 
 
 INVENTED = [
-    Event(TABLE[_some(Kind.ID)].device, id=10000, data={"temperature": 21}),
-    Event(TABLE[_some(Kind.TIME)].device, time=NOW - 1, data={"temperature": 21}),
-    Event(TABLE[_some(Kind.NEITHER)].device, data={"temperature": 99}),
+    Event(TABLE[_some(KnownBy.ID)].device, id=10000, data={"temperature": 21}),
+    Event(TABLE[_some(KnownBy.TIME)].device, time=NOW - 1, data={"temperature": 21}),
+    Event(TABLE[_some(KnownBy.NEITHER)].device, data={"temperature": 99}),
     Event("urn:dev:mac:02005effffffffff", id=1, data={"temperature": 21}),
 ]
 
 
 @pytest.mark.parametrize("event", INVENTED)
 def test_an_invented_event_is_caught(event: Event) -> None:
-    assert _counts(audit(TRUTH, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
+    assert _counts(audit(LEDGER, [*TABLE, row_of(event, ALL + 1)])) == (0, 0, 1, 0)
 
 
-@pytest.mark.parametrize("kind", [Kind.ID, Kind.TIME])
-def test_changed_data_is_caught(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [KnownBy.ID, KnownBy.TIME])
+def test_changed_data_is_caught(kind: KnownBy) -> None:
     rows = list(TABLE)
     row = rows[_some(kind)]
     rows[_some(kind)] = row._replace(data={"temperature": -40})
-    assert _counts(audit(TRUTH, rows)) == (0, 0, 0, 1)
+    assert _counts(audit(LEDGER, rows)) == (0, 0, 0, 1)
 
 
 def test_changed_data_of_an_event_with_neither_is_one_lost_and_one_invented() -> None:
     rows = list(TABLE)
-    row = rows[_some(Kind.NEITHER)]
-    rows[_some(Kind.NEITHER)] = row._replace(data={"temperature": -40})
-    assert _counts(audit(TRUTH, rows)) == (1, 0, 1, 0)
+    row = rows[_some(KnownBy.NEITHER)]
+    rows[_some(KnownBy.NEITHER)] = row._replace(data={"temperature": -40})
+    assert _counts(audit(LEDGER, rows)) == (1, 0, 1, 0)
 
 
 def _by(key: Callable[[Row], object]) -> list[Row]:
@@ -86,24 +86,24 @@ def _by(key: Callable[[Row], object]) -> list[Row]:
 
 def test_a_dedup_by_content_alone_is_caught() -> None:
     kept = _by(lambda row: (row.device, row.type, canonical(row.data)))
-    verdict = audit(TRUTH, kept)
+    verdict = audit(LEDGER, kept)
     assert verdict.lost == ALL - len(kept) > 0.3 * ALL
 
 
 def test_a_dedup_that_drops_equal_readings_without_id_and_time_is_caught() -> None:
     kept = _by(lambda row: (row.device, row.type, row.id, row.time, canonical(row.data)))
-    verdict = audit(TRUTH, kept)
+    verdict = audit(LEDGER, kept)
     assert verdict.lost == ALL - len(kept) > 0
     assert all("id=" not in one.said and "time=" not in one.said for one in verdict.violations)
 
 
 def test_no_dedup_at_all_is_caught() -> None:
-    assert _counts(audit(TRUTH, TABLE * 2)) == (0, ALL, 0, 0)
+    assert _counts(audit(LEDGER, TABLE * 2)) == (0, ALL, 0, 0)
 
 
 def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
     event = Event("d", id=1, data={"a": 1})
-    sent: list[Line] = [Told(0, 1, event), Sent(0, 1), GivenUp(0, 1)]
+    sent: list[Line] = [Reported(0, 1, event), Sent(0, 1), GivenUp(0, 1)]
     assert audit(sent, []).faults == {}
     assert audit(sent, [row_of(event)]).faults == {}
     assert audit(sent, [row_of(event)] * 2).doubled == 1
@@ -111,14 +111,14 @@ def test_an_unacked_event_may_be_there_once_or_not_at_all() -> None:
 
 def test_an_event_that_was_never_sent_may_not_be_there() -> None:
     event = Event("d", id=1)
-    assert audit([Told(0, 1, event)], [row_of(event)]).faults == {"invented": 1, "unacked": 1}
+    assert audit([Reported(0, 1, event)], [row_of(event)]).faults == {"invented": 1, "unacked": 1}
     twin = Event("d", data={"a": 1})
-    assert audit([Told(0, 1, twin)], [row_of(twin)]).faults == {"invented": 1, "unacked": 1}
+    assert audit([Reported(0, 1, twin)], [row_of(twin)]).faults == {"invented": 1, "unacked": 1}
 
 
 def test_unacked_twins_with_neither_are_counted() -> None:
     event = Event("d", data={"a": 1})
-    lines: list[Line] = [Told(0, 1, event), Told(0, 2, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
+    lines: list[Line] = [Reported(0, 1, event), Reported(0, 2, event), Sent(0, 1), Sent(0, 2), Acked(0, 2)]
     twins = rows(event, event, event)
     assert [_counts(audit(lines, twins[:count]))[:2] for count in range(4)] == [(1, 0), (0, 0), (0, 0), (0, 1)]
 
@@ -134,31 +134,53 @@ def test_a_device_whose_events_changed_places_is_caught() -> None:
 
 def test_an_ack_on_the_very_line_before_the_next_transmission_decides() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
-    lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Acked(1, 1), Sent(1, 2), Acked(2, 2)]
+    lines: list[Line] = [
+        Reported(0, 1, first),
+        Reported(0, 2, second),
+        Sent(0, 1),
+        Acked(1, 1),
+        Sent(1, 2),
+        Acked(2, 2),
+    ]
     assert audit(lines, rows(first, second)).kept
     assert audit(lines, rows(second, first)).disordered == 1
 
 
 def test_of_several_later_events_the_one_that_was_acked_first_decides() -> None:
     a, b, c = (Event("d", id=number) for number in range(3))
-    told: list[Line] = [Told(0, 1, a), Told(0, 2, b), Told(0, 3, c), Sent(0, 2), Acked(1, 2), Sent(1, 1), Sent(1, 3)]
-    lines: list[Line] = [*told, Acked(2, 3), Acked(2, 1)]
+    reported: list[Line] = [
+        Reported(0, 1, a),
+        Reported(0, 2, b),
+        Reported(0, 3, c),
+        Sent(0, 2),
+        Acked(1, 2),
+        Sent(1, 1),
+        Sent(1, 3),
+    ]
+    lines: list[Line] = [*reported, Acked(2, 3), Acked(2, 1)]
     assert audit(lines, rows(b, c, a)).kept
     assert audit(lines, rows(a, b, c)).disordered == 1
 
 
 def test_events_under_way_at_once_may_come_in_any_order() -> None:
     first, second = Event("d", id=1), Event("d", id=2)
-    lines: list[Line] = [Told(0, 1, first), Told(0, 2, second), Sent(0, 1), Sent(0, 2), Acked(1, 2), Acked(1, 1)]
+    lines: list[Line] = [
+        Reported(0, 1, first),
+        Reported(0, 2, second),
+        Sent(0, 1),
+        Sent(0, 2),
+        Acked(1, 2),
+        Acked(1, 1),
+    ]
     assert audit(lines, [row_of(first, 7), row_of(second, 4)]).kept
 
 
 def test_records_of_a_device_that_changed_places_in_kafka_are_caught() -> None:
     def records(*offsets: int) -> Verdict:
-        with Casebook() as casebook:
+        with EvidenceDatabase() as evidence:
             for sequence, offset in enumerate(offsets):
-                casebook.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
-            return judge(casebook)
+                evidence.add_records([row_of(Event("d", id=sequence), sequence)._replace(offset=offset)])
+            return judge(evidence)
 
     assert records(4, 5, 9).disordered == 0
     assert records(4, 9, 5).disordered == 1
@@ -174,14 +196,14 @@ def test_a_record_that_is_repeated_late_is_where_it_was_first() -> None:
 
 def test_a_topic_in_place_of_a_table_may_repeat_a_label() -> None:
     event = Event("d", id=1)
-    with Casebook() as casebook:
-        casebook.add_ledger(sent_and_acked(event))
-        casebook.add_topic_as_rows([row_of(event, 4), row_of(event, 4)._replace(offset=9)])
-        verdict = judge(casebook)
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(sent_and_acked(event))
+        evidence.add_topic_as_rows([row_of(event, 4), row_of(event, 4)._replace(offset=9)])
+        verdict = judge(evidence)
     assert (verdict.kept, verdict.rows, verdict.repeats) == (True, 1, 1)
 
 
-class Witness:
+class TracingGateway:
     def fingerprint(self, event: Event) -> str | None:
         return f"name of {event.id}"
 
@@ -193,20 +215,20 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
     moments = iter(range(NOW, NOW + 100))
     event = Event("d", id=1, data={"a": 1})
     with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as ledger:
-        mark = ledger.tell(event)
+        mark = ledger.reported(event)
         ledger.sent(mark)
         ledger.sent(mark, again=True)
         ledger.acked(mark)
     row = row_of(event, 4)._replace(partition=3, offset=17, fingerprint="00ff")
-    with Casebook() as casebook:
-        casebook.add_ledger(read(tmp_path / "ledger.jsonl"))
-        casebook.add_records([row])
-        casebook.add_rows([row, row])
-        verdict = with_histories(judge(casebook), casebook, tmp_path / "ledger.jsonl", [Witness()])
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(read(tmp_path / "ledger.jsonl"))
+        evidence.add_records([row])
+        evidence.add_rows([row, row])
+        verdict = with_histories(judge(evidence), evidence, tmp_path / "ledger.jsonl", [TracingGateway()])
     text = str(verdict.violations[0])
     assert text.startswith('doubled: d reading id=1 data={"a":1} (events sent 1, acked 1, rows 2)')
     for part in (
-        "told",
+        "reported",
         "sent in a new request",
         "byte for byte",
         "acked",
@@ -220,9 +242,9 @@ def test_a_violation_has_its_whole_history(tmp_path: Path) -> None:
 
 
 def test_without_a_table_nothing_is_claimed() -> None:
-    with Casebook() as casebook:
-        casebook.add_ledger(sent_and_acked(Event("d", id=1)))
-        verdict = judge(casebook, Scope(has_table=False))
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(sent_and_acked(Event("d", id=1)))
+        verdict = judge(evidence, Scope(has_table=False))
     assert (verdict.faults, verdict.kept, verdict.rows) == ({}, False, None)
     assert "No table was looked at" in sentence(verdict)
 
@@ -249,7 +271,7 @@ def test_an_interrupted_run_whose_gateway_has_all_its_receipts_is_judged_for_wha
 
 
 def test_an_interrupted_run_has_not_waited_for_acks() -> None:
-    lines = [*sent_and_acked(Event("d", id=1)), Told(0, 2, Event("d", id=2)), Sent(0, 2)]
+    lines = [*sent_and_acked(Event("d", id=1)), Reported(0, 2, Event("d", id=2)), Sent(0, 2)]
     stored = rows(Event("d", id=1))
     assert audit(lines, stored, scope=INTERRUPTED).faults == {}
     assert audit(lines, stored).faults == {"unacked": 1}

@@ -1,4 +1,4 @@
-"""Limits that are declared: counted by name, and no violations."""
+"""Declared limits are counted by name and are no violations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from contract.event import Event, Value
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, GivenUp, Happened, LedgerError, Line, Refused, Sent, Told
+from simulators.ledger import Acked, GivenUp, Happened, LedgerError, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
 from tests.simulators.oracle.judged_field import audit, row_of, rows, sent_and_acked
@@ -31,7 +31,7 @@ def test_two_events_that_say_the_same_are_one_and_declared() -> None:
 
 def test_a_resend_with_another_time_is_another_event_and_declared() -> None:
     event, later = Event("d", time=5, data={"a": 1}), Event("d", time=9, data={"a": 1})
-    lines: list[Line] = [Told(0, 1, event), Sent(0, 1), Sent(1, 1, time=9), Acked(2, 1)]
+    lines: list[Line] = [Reported(0, 1, event), Sent(0, 1), Sent(1, 1, time=9), Acked(2, 1)]
     assert audit(lines, rows(event, later)).declared == {"restamped-resends": 1}
     for stored in ([event], [later], [event, later]):
         assert audit(lines, rows(*stored)).kept
@@ -42,7 +42,7 @@ def test_a_resend_with_another_time_is_another_event_and_declared() -> None:
 
 def test_an_event_with_neither_that_is_sent_in_two_requests_may_be_two_rows() -> None:
     event = Event("d", data={"a": 1})
-    lines: list[Line] = [Told(0, 1, event), Sent(0, 1), Sent(1, 1, again=True), Sent(2, 1), Acked(3, 1)]
+    lines: list[Line] = [Reported(0, 1, event), Sent(0, 1), Sent(1, 1, again=True), Sent(2, 1), Acked(3, 1)]
     assert audit(lines, rows(event, event)).declared == {"resent-without-proof": 1}
     assert audit(lines, rows(event, event, event)).doubled == 1
 
@@ -57,14 +57,14 @@ def test_two_gateways_may_keep_what_has_neither_twice_and_nothing_else() -> None
 def test_a_restored_card_has_forgotten_the_proof_of_what_was_under_way() -> None:
     event = Event("d", data={"a": 1})
     restored = Happened(1, "agent", RESTORED)
-    lines: list[Line] = [Told(0, 1, event), Sent(0, 1), restored, Sent(2, 1, again=True), Acked(3, 1)]
+    lines: list[Line] = [Reported(0, 1, event), Sent(0, 1), restored, Sent(2, 1, again=True), Acked(3, 1)]
     assert audit(lines, rows(event, event)).declared == {"across-a-restored-card": 1}
     assert audit([restored, *sent_and_acked(event)], rows(event, event)).doubled == 1
 
 
 def test_a_second_label_is_no_fault_where_the_first_was_forgotten_with_a_card() -> None:
     event = Event("d", id=1)
-    lines: list[Line] = [Told(0, 1, event), Sent(0, 1), Happened(1, "agent", RESTORED), Sent(2, 1), Acked(3, 1)]
+    lines: list[Line] = [Reported(0, 1, event), Sent(0, 1), Happened(1, "agent", RESTORED), Sent(2, 1), Acked(3, 1)]
     topic = [row_of(event), row_of(event, 1, "f")._replace(offset=2)]
     assert audit(lines, topic[:1], topic).kept
 
@@ -97,35 +97,35 @@ def test_what_two_gateways_heard_may_be_late_at_the_one_that_did_not_ack() -> No
 
 def test_a_refused_pack_may_hold_what_an_earlier_one_has_brought() -> None:
     event = Event("d", id=1)
-    lines: list[Line] = [Told(0, 1, event), Sent(0, 1), Sent(1, 1), Refused(2, 1, "4.13")]
+    lines: list[Line] = [Reported(0, 1, event), Sent(0, 1), Sent(1, 1), Refused(2, 1, "4.13")]
     assert audit(lines, [row_of(event)]).faults == {}
-    refused: list[Line] = [Told(0, 1, event), Sent(0, 1), Refused(2, 1, "4.03")]
+    refused: list[Line] = [Reported(0, 1, event), Sent(0, 1), Refused(2, 1, "4.03")]
     assert audit(refused, [row_of(event)]).faults == {"invented": 1}
     assert audit(refused, [row_of(event)], scope=Scope(gateways=2)).faults == {}  # the other may have taken it
 
 
 def test_a_second_request_for_one_with_neither_may_be_labelled_after_the_ack() -> None:
     twin, other = Event("d", data={"a": 1}), Event("d", data={"a": 2})
-    twice: list[Line] = [Told(0, 1, twin), Sent(0, 1), Sent(1, 1), Acked(2, 1)]
-    lines: list[Line] = [*twice, Told(3, 2, other), Sent(3, 2), Acked(4, 2)]
+    twice: list[Line] = [Reported(0, 1, twin), Sent(0, 1), Sent(1, 1), Acked(2, 1)]
+    lines: list[Line] = [*twice, Reported(3, 2, other), Sent(3, 2), Acked(4, 2)]
     assert audit(lines, rows(twin, other, twin)).kept
 
 
 def test_a_restamped_resend_that_says_what_another_event_says_is_one_with_it_and_declared() -> None:
     event, later = Event("d", time=5, data={"a": 1}), Event("d", time=9, data={"a": 1})
-    restamped: list[Line] = [Told(0, 1, event), Sent(0, 1), Sent(1, 1, time=9), Acked(2, 1)]
-    verdict = audit([*restamped, Told(3, 2, later), Sent(3, 2), Acked(4, 2)], [row_of(later)])
+    restamped: list[Line] = [Reported(0, 1, event), Sent(0, 1), Sent(1, 1, time=9), Acked(2, 1)]
+    verdict = audit([*restamped, Reported(3, 2, later), Sent(3, 2), Acked(4, 2)], [row_of(later)])
     assert (verdict.kept, verdict.declared) == (True, {"equal-events": 1})
 
 
 def test_a_second_request_pays_for_an_equal_events_copy_since_nobody_can_tell_them_apart() -> None:
     twin = Event("d", data={"a": 1})
     lines: list[Line] = [
-        Told(0, 1, twin),
+        Reported(0, 1, twin),
         Sent(0, 1),
         Sent(1, 1),
         Acked(2, 1),
-        Told(3, 2, twin),
+        Reported(3, 2, twin),
         Sent(3, 2),
         Acked(4, 2),
     ]
@@ -145,4 +145,4 @@ def test_an_event_that_ends_twice_or_was_never_told_is_not_blamed_on_the_path() 
     with pytest.raises(LedgerError, match="line 1"):
         audit([Sent(0, 1)], [])
     with pytest.raises(LedgerError, match="line 3"):
-        audit([Told(0, 1, Event("d")), Acked(0, 1), GivenUp(0, 1)], [])
+        audit([Reported(0, 1, Event("d")), Acked(0, 1), GivenUp(0, 1)], [])

@@ -1,4 +1,4 @@
-"""The oracle never accuses a history that is true, and names whatever one wrong step makes of it."""
+"""The oracle finds no fault in a true history, and names every fault that an operator adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulators.oracle.judged_field import audit
 from tests.simulators.oracle.true_histories import Run, true_histories
 
 BROKEN_EACH = 8
-"""Histories for each operator: together more than two hundred."""
+"""Histories per operator: together more than two hundred."""
 
 
 @given(true_histories())

@@ -1,4 +1,4 @@
-"""What a verdict says, and when it is none."""
+"""The sentence of a verdict, and when there is no verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulators.oracle.verdict import BROKEN, Verdict, sentence
 
 GOOD = Verdict(events=3, acked=3, refused=0, given_up=0, transmissions=5, rows=3)
 FIGURES = {"events", "acked", "refused", "given_up", "transmissions", "rows", "records", "repeats"}
-"""Counts that are no fault, however large."""
+"""Counts that are never a fault."""
 NO_COUNTS = {"declared", "violations", "complete", "settled", "cut", "unknown"}
 
 

@@ -1,8 +1,7 @@
-"""True histories: what sensors, gateways that keep the promise, a topic and a table leave behind, by drawn choices.
+"""True histories: random runs of sensors and correct gateways, with their topic and table.
 
-The model shares nothing with the product and nothing with the oracle: a gateway labels what it does not know, forgets
-what an older copy of its card does not have, forwards in its own order and repeats the end of it; the table has each
-fingerprint once.
+The model shares no code with the product or the oracle: a gateway labels events that it does not know, loses the
+memory that an older copy of its card lacks, forwards in order and repeats the end; the table has each fingerprint once.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ from hypothesis import strategies as st
 
 from contract.event import Event
 from simulators.evidence.row import Row
-from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Sent, Told
+from simulators.ledger import Acked, GivenUp, Happened, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import RESTORED
 from simulators.oracle.findings import Scope
-from simulators.payloads import Kind, kind_of
+from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import NOW
 
-DEVICES = (Kind.ID, Kind.TIME, Kind.NEITHER, Kind.ID)
-"""What each device's events are known by; the last repeats its ids."""
+DEVICES = (KnownBy.ID, KnownBy.TIME, KnownBy.NEITHER, KnownBy.ID)
+"""The identification of each device's events; the last device repeats its ids."""
 VALUES = 3
-"""Readings that differ: most are equal to an earlier one."""
+"""Number of different readings: most are equal to an earlier one."""
 REPEATED = 3
-"""Most records that a forwarder sends again."""
+"""Largest number of records that a forwarder sends again."""
 STEP_MILLISECONDS = 2_000
 
 
 class Verb(StrEnum):
-    """What may happen next."""
+    """The next step of a run."""
 
-    TELL = "tell"
+    REPORT = "report"
     SEND = "send"
     SEND_AGAIN = "send again"
     END = "end"
@@ -45,8 +44,8 @@ class Verb(StrEnum):
 
 
 @dataclass(slots=True)
-class Under:
-    """An event whose sensor has not come to an end with it."""
+class PendingEvent:
+    """An event that is neither acked, refused nor given up."""
 
     mark: int
     event: Event
@@ -55,7 +54,7 @@ class Under:
 
 @dataclass(slots=True)
 class Card:
-    """What a gateway remembers: the events that it knows, and the requests that it can recognise."""
+    """The memory of a gateway: known events and recognisable requests."""
 
     known: set[object] = field(default_factory=set)
 
@@ -67,8 +66,8 @@ class Model:
     gateways: int
     lines: list[Line] = field(default_factory=list)
     topic: list[Row] = field(default_factory=list)
-    under: dict[int, Under] = field(default_factory=dict)
-    told: int = 0
+    pending: dict[int, PendingEvent] = field(default_factory=dict)
+    reported: int = 0
     now: int = NOW
     epochs: int = 0
     cards: list[Card] = field(default_factory=list)
@@ -85,12 +84,12 @@ class Model:
             self._begin_epoch(gateway)
 
     def play(self, verb: Verb, device: int, choice: int) -> None:
-        """Make something happen where it can; the choice decides how."""
+        """Take a step where it is possible; the choice decides its details."""
         self.now += STEP_MILLISECONDS
         gateway = choice % self.gateways
         match verb:
-            case Verb.TELL:
-                self._tell(device, choice)
+            case Verb.REPORT:
+                self._report(device, choice)
             case Verb.SEND | Verb.SEND_AGAIN:
                 self._send(device, choice, again=verb is Verb.SEND_AGAIN)
             case Verb.END:
@@ -106,7 +105,7 @@ class Model:
 
     def finish(self) -> list[Row]:
         """End sensors and forwarders, and return the table."""
-        for device in list(self.under):
+        for device in list(self.pending):
             self._end(device, 1)
         for gateway in range(self.gateways):
             self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
@@ -115,40 +114,40 @@ class Model:
             rows.setdefault(record.fingerprint, record._replace(at=self.now))
         return list(rows.values())
 
-    def _tell(self, device: int, choice: int) -> None:
-        if device in self.under:
+    def _report(self, device: int, choice: int) -> None:
+        if device in self.pending:
             return
-        self.told += 1
+        self.reported += 1
         kind = DEVICES[device]
-        count = self.told // 2 if device == len(DEVICES) - 1 else self.told
+        count = self.reported // 2 if device == len(DEVICES) - 1 else self.reported
         event = Event(
             f"urn:dev:{device}",
-            id=(str(count) if choice % 5 == 0 else count) if kind is Kind.ID else None,
-            time=self.now if kind is Kind.TIME else None,
-            data={"t": choice % VALUES, **({"n": self.told} if device == len(DEVICES) - 1 else {})},
+            id=(str(count) if choice % 5 == 0 else count) if kind is KnownBy.ID else None,
+            time=self.now if kind is KnownBy.TIME else None,
+            data={"t": choice % VALUES, **({"n": self.reported} if device == len(DEVICES) - 1 else {})},
         )
-        self.under[device] = Under(self.told, event)
-        self.lines.append(Told(self.now, self.told, event))
+        self.pending[device] = PendingEvent(self.reported, event)
+        self.lines.append(Reported(self.now, self.reported, event))
 
     def _send(self, device: int, choice: int, *, again: bool) -> None:
-        """Send; who hears it, and whether the sensor hears the ACK, is in the choice's bits."""
-        under = self.under.get(device)
-        if under is None:
+        """Send; the bits of the choice decide which gateways receive it, and whether the sensor receives the ACK."""
+        pending = self.pending.get(device)
+        if pending is None:
             return
-        again = again and under.requests > 0
-        under.requests += not again
-        self.lines.append(Sent(self.now, under.mark, again))
+        again = again and pending.requests > 0
+        pending.requests += not again
+        self.lines.append(Sent(self.now, pending.mark, again))
         heard = [gateway for gateway in range(self.gateways) if choice >> (gateway + 1) & 1]
         for gateway in heard:
-            self._receive(gateway, under)
+            self._receive(gateway, pending)
         if heard and choice & 1:
-            self.lines.append(Acked(self.now, under.mark))
-            del self.under[device]
+            self.lines.append(Acked(self.now, pending.mark))
+            del self.pending[device]
 
-    def _receive(self, gateway: int, under: Under) -> None:
-        event = under.event
-        is_neither = kind_of(event) is Kind.NEITHER
-        identity: object = (under.mark, under.requests) if is_neither else repr(event)
+    def _receive(self, gateway: int, pending: PendingEvent) -> None:
+        event = pending.event
+        is_neither = identified_by(event) is KnownBy.NEITHER
+        identity: object = (pending.mark, pending.requests) if is_neither else repr(event)
         known = self.cards[gateway].known
         if identity in known:
             return
@@ -161,17 +160,17 @@ class Model:
         self.outboxes[gateway].append(record)
 
     def _end(self, device: int, choice: int) -> None:
-        """Give up; or, where the sensor has not sent a second request and nobody heard the first, be refused."""
-        under = self.under.pop(device, None)
-        if under is None:
+        """Give the event up; or refuse it, where its only request reached no gateway."""
+        pending = self.pending.pop(device, None)
+        if pending is None:
             return
         forwarded = [*self.topic, *(record for outbox in self.outboxes for record in outbox)]
-        unheard = all(record.data != under.event.data or record.id != under.event.id for record in forwarded)
-        refused = unheard and under.requests == 1 and choice % 2 == 0
-        self.lines.append(Refused(self.now, under.mark, "4.00") if refused else GivenUp(self.now, under.mark))
+        unheard = all(record.data != pending.event.data or record.id != pending.event.id for record in forwarded)
+        refused = unheard and pending.requests == 1 and choice % 2 == 0
+        self.lines.append(Refused(self.now, pending.mark, "4.00") if refused else GivenUp(self.now, pending.mark))
 
     def _forward(self, gateway: int, choice: int) -> None:
-        """Send the head of the outbox, and perhaps the end of what was sent once more."""
+        """Forward the head of the outbox, after an optional repeat of the last records."""
         count = choice // self.gateways
         outbox = self.outboxes[gateway]
         sent, self.outboxes[gateway] = outbox[:count], outbox[count:]
@@ -195,7 +194,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run leaves: ledger, topic, table, and what is known of it."""
+    """The result of a run: ledger, topic, table, and scope."""
 
     lines: list[Line]
     topic: list[Row]
@@ -203,14 +202,14 @@ class Run:
     scope: Scope
 
 
-_COMMON = (Verb.TELL, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
+_COMMON = (Verb.REPORT, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
 _VERBS = (*_COMMON, *_COMMON, *_COMMON, *Verb)
 _STEPS_MAX = 150
 
 
 @st.composite
 def true_histories(draw: st.DrawFn) -> Run:
-    """Draw a history of one gateway or two."""
+    """Draw a history of one or two gateways."""
     model = Model(gateways=draw(st.integers(1, 2)))
     random = Random(draw(st.integers(0, 1 << 32)))
     for _ in range(draw(st.integers(20, _STEPS_MAX))):

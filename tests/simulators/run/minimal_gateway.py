@@ -1,4 +1,4 @@
-"""A CoAP server of a few lines that answers as it is told, over real UDP."""
+"""A minimal CoAP server over UDP with scripted answers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ BAD_REQUEST = 0x80
 UNAVAILABLE = 0xA3
 
 Answer = Callable[[bytes], Sequence[bytes]]
-"""Gives the datagrams to send back for a request."""
+"""Returns the datagrams to send back for a request."""
 
 
 def acked(request: bytes, code: int = CHANGED) -> list[bytes]:
-    """Answer in the ACK (RFC 7252 section 5.2.1)."""
+    """Return a piggybacked response (RFC 7252 section 5.2.1)."""
     return [bytes((0x60 | len(token(request)), code)) + request[2:4] + token(request)]
 
 
 def separate(request: bytes) -> list[bytes]:
-    """Answer with an empty ACK and then a message of our own (RFC 7252 section 5.2.2)."""
+    """Return an empty ACK and a separate response (RFC 7252 section 5.2.2)."""
     return [
         b"\x60\x00" + request[2:4],
         bytes((0x40 | len(token(request)), CHANGED)) + b"\xab\xcd" + token(request),
@@ -32,7 +32,7 @@ def token(datagram: bytes) -> bytes:
     return datagram[4 : 4 + (datagram[0] & 15)]
 
 
-class TinyGateway(asyncio.DatagramProtocol):
+class MinimalGateway(asyncio.DatagramProtocol):
     def __init__(self, answer: Answer) -> None:
         self.requests: list[tuple[Any, bytes]] = []
         self.acks: list[bytes] = []
@@ -40,7 +40,7 @@ class TinyGateway(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)  # the selector's own is none by its class
+        self._transport = cast(asyncio.DatagramTransport, transport)  # the selector's transport is no subclass of it
 
     @property
     def address(self) -> tuple[str, int]:
@@ -59,9 +59,9 @@ class TinyGateway(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def tiny_gateway(answer: Answer = acked) -> AsyncIterator[TinyGateway]:
+async def minimal_gateway(answer: Answer = acked) -> AsyncIterator[MinimalGateway]:
     loop = asyncio.get_running_loop()
-    transport, gateway = await loop.create_datagram_endpoint(lambda: TinyGateway(answer), local_addr=("::1", 0))
+    transport, gateway = await loop.create_datagram_endpoint(lambda: MinimalGateway(answer), local_addr=("::1", 0))
     try:
         yield gateway
     finally:

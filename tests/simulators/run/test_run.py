@@ -1,4 +1,4 @@
-"""`oncegate-sim run` against a gateway that is already there, and `report`, as their users start them."""
+"""`oncegate-sim run` against a running gateway, and `report`, as command lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -21,20 +20,18 @@ from simulators.errors import RunError
 from simulators.evidence.postgres import PostgresError
 from simulators.evidence.row import Row
 from simulators.evidence.topic import Topic
-from simulators.judge.place import Place
-from simulators.judge.there import judge_there
-from simulators.ledger import Acked, Begun, Ledger, Told
+from simulators.judge.remote import judge_remote_run
+from simulators.judge.sink import Sink
+from simulators.ledger import Acked, Begun, Ledger, Reported
 from simulators.oracle.verdict import Verdict
 from simulators.payloads import device_name, devices_of
-from simulators.report import page
-from simulators.report.observations import observe, quantiles
-from simulators.report.page import Arrivals
 from simulators.run import folder
-from simulators.run.options import Options, parse
+from simulators.run.options import RunOptions, parse
 from simulators.services.postgres import Postgres
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
-from tests.simulators.run.minimal_gateway import tiny_gateway
+from tests.simulators.run.minimal_gateway import minimal_gateway
+from tests.simulators.written_ledger import write_ledger
 
 SECONDS_MAX = 120
 SCENARIO = """
@@ -64,7 +61,7 @@ async def _run(command: Sequence[str], interrupt_when: Path | None = None) -> tu
     )
     try:
         async with asyncio.timeout(SECONDS_MAX):
-            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file signals nobody)
+            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file sends no signal)
                 await asyncio.sleep(0.05)
             if interrupt_when is not None:
                 process.send_signal(signal.SIGINT)
@@ -80,17 +77,17 @@ def _has_acks(file: Path) -> bool:
 
 
 async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp_path: Path) -> None:
-    async with tiny_gateway() as gateway:
+    async with minimal_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 1.5))
     assert status == 1, output
     assert "No table was looked at" in output
     lines = list(ledger.read(tmp_path / "out.jsonl"))
     assert isinstance(lines[0], Begun)
     assert lines[0].run["seed"] == 7
-    told = sum(isinstance(line, Told) for line in lines)
-    assert told == sum(isinstance(line, Acked) for line in lines) > 10
+    reported = sum(isinstance(line, Reported) for line in lines)
+    assert reported == sum(isinstance(line, Acked) for line in lines) > 10
     verdict = json.loads((tmp_path / "run" / "verdict.json").read_text())
-    assert (verdict["acked"], verdict["kept"]) == (told, False)
+    assert (verdict["acked"], verdict["kept"]) == (reported, False)
     assert "Field test: small" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -98,17 +95,17 @@ async def test_the_sensors_of_each_run_in_the_field_have_names_of_their_own(tmp_
     begins = []
     for place in (tmp_path / "a", tmp_path / "b"):
         place.mkdir()
-        async with tiny_gateway() as gateway:
+        async with minimal_gateway() as gateway:
             await _run(_command(place, gateway.address[1], 0.5))
         lines = list(ledger.read(place / "out.jsonl"))
         assert isinstance(lines[0], Begun)
         begins.append(str(lines[0].run["devices"]))
-        assert all(line.event.device.startswith(begins[-1]) for line in lines if isinstance(line, Told))
+        assert all(line.event.device.startswith(begins[-1]) for line in lines if isinstance(line, Reported))
     assert begins[0] != begins[1]
 
 
 async def test_a_gateway_that_answers_nobody_is_no_verdict_and_no_success(tmp_path: Path) -> None:
-    async with tiny_gateway(lambda _: []) as gateway:
+    async with minimal_gateway(lambda _: []) as gateway:
         (tmp_path / "deaf.toml").write_text(SCENARIO.format(seconds=1).replace("[[", "settle_seconds = 1\n[[", 1))
         command = _command(tmp_path, gateway.address[1], 1)
         status, output = await _run([str(tmp_path / "deaf.toml") if "small" in word else word for word in command])
@@ -126,7 +123,7 @@ async def test_the_ledger_of_another_run_is_not_touched(tmp_path: Path) -> None:
 
 
 async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
-    async with tiny_gateway() as gateway:
+    async with minimal_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")
     assert status == 130, output
     assert "No table was looked at" in output
@@ -134,7 +131,7 @@ async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def _options(arguments: Sequence[str]) -> Options:
+def _options(arguments: Sequence[str]) -> RunOptions:
     return parse(arguments, "oncegate-sim run")
 
 
@@ -143,7 +140,7 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         ["quiet-house", "--target", "coap://[fd00::1]", "--target", "http://gw.lan", "--kafka", "k:9092"]
     )
     assert options.targets == {"coap": ("fd00::1", 5683), "http": ("gw.lan", 8580)}
-    assert options.place == Place(topic=Topic("k:9092"))
+    assert options.sink == Sink(topic=Topic("k:9092"))
     assert options.ledger_file == Path("build/field/quiet-house/ledger.jsonl")
 
 
@@ -187,35 +184,20 @@ def test_a_folder_of_somebody_else_is_not_emptied(tmp_path: Path) -> None:
     assert not (tmp_path / "mine" / "old").exists()
 
 
-def _ledger(tmp_path: Path) -> Path:
-    moments = iter(range(1_763_706_000_000, 1_763_706_999_000, 100))
-    with Ledger(tmp_path / "ledger.jsonl", lambda: next(moments)) as written:
-        written.begin({"seed": 7, "scenario": {"name": "<b>", "shows": "Much."}, "targets": "here"})
-        for number in range(30):
-            mark = written.tell(Event(f"urn:dev:mac:{number % 3:016x}", id=number, data={"a": number}))
-            written.sent(mark)
-            for _ in range(number % 4):
-                written.sent(mark, again=True)
-            written.acked(mark) if number % 10 else written.given_up(mark)
-        written.happened("agent", "killed")
-        written.end()
-    return tmp_path / "ledger.jsonl"
-
-
 def test_a_table_without_a_row_of_the_run_has_lost_all_that_was_acked(tmp_path: Path) -> None:
     write_table(tmp_path / "table", [])
-    verdict = judge_there(_ledger(tmp_path), Place(table=tmp_path / "table"))
+    verdict = judge_remote_run(write_ledger(tmp_path), Sink(table=tmp_path / "table"))
     assert (verdict.lost, verdict.rows) == (27, 0)
     assert "byte for byte" in str(verdict.violations[-1])
 
 
 def _played(file: Path, number: int) -> list[Row]:
-    """Write the ledger of a run in which two devices report, and return the rows that must be there."""
+    """Write the ledger of a run of two devices, and return the rows that must exist."""
     events = [Event(device_name(index, number), id=count) for count in range(3) for index in range(2)]
     with Ledger(file, lambda: 0) as written:
         written.begin({"devices": devices_of(number)})
         for event in events:
-            mark = written.tell(event)
+            mark = written.reported(event)
             written.sent(mark)
             written.acked(mark)
         written.end()
@@ -226,18 +208,18 @@ def test_a_run_is_judged_by_its_own_devices_on_a_table_in_use(tmp_path: Path) ->
     first, second = (_played(tmp_path / f"{number}.jsonl", number) for number in (1, 2))
     others = [row_of(Event("urn:dev:mac:00158d0001a2b3c4", id=17), 90)] * 2
     write_table(tmp_path / "table", [*first, *others, *second])
-    place = Place(table=tmp_path / "table")
+    sink = Sink(table=tmp_path / "table")
     for number in (1, 2):
-        verdict = judge_there(tmp_path / f"{number}.jsonl", place)
+        verdict = judge_remote_run(tmp_path / f"{number}.jsonl", sink)
         assert (verdict.faults, verdict.rows) == ({}, 6)
     write_table(tmp_path / "table", second[:1])
-    assert judge_there(tmp_path / "1.jsonl", place).kept
-    assert judge_there(tmp_path / "2.jsonl", place).faults == {"doubled": 1}
+    assert judge_remote_run(tmp_path / "1.jsonl", sink).kept
+    assert judge_remote_run(tmp_path / "2.jsonl", sink).faults == {"doubled": 1}
 
 
 def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
-    events = [line.event for line in ledger.read(file) if isinstance(line, Told)]
+    file = write_ledger(tmp_path)
+    events = [line.event for line in ledger.read(file) if isinstance(line, Reported)]
     statements = Statements("plant.events", "plant.quarantine")
     with Postgres(tmp_path / "postgres") as server:
         connection = server.write_connection(tmp_path / "connection")
@@ -250,64 +232,17 @@ def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) ->
                     " VALUES (%s, %s, %s, %s, %s, 'e', %s, now())",
                     (number.to_bytes(16), event.device, event.type, str(event.id), json.dumps(event.data), number),
                 )
-        place = Place(postgres=connection, postgres_table="plant.events")
+        sink = Sink(postgres=connection, postgres_table="plant.events")
 
-        verdict = judge_there(file, place)
+        verdict = judge_remote_run(file, sink)
         assert (verdict.kept, verdict.rows) == (True, 30)
 
         with psycopg.connect(server.connection) as opened:
             opened.execute("DELETE FROM plant.events WHERE id = '7'")
-        assert judge_there(file, place).lost == 1
+        assert judge_remote_run(file, sink).lost == 1
 
         with pytest.raises(PostgresError, match="does not exist"):
-            judge_there(file, Place(postgres=connection, postgres_table="none"))
-
-
-def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
-    seen = observe(ledger.read(_ledger(tmp_path)))
-    assert {name: (one.events, one.acked, one.given_up) for name, one in seen.devices.items()} == {
-        f"urn:dev:mac:{number:016x}": (10, 9, 1) for number in range(3)
-    }
-    assert seen.times_sent == {1: 8, 2: 8, 3: 7, 4: 7}
-    assert sum(seen.sent.values()) == 8 + 16 + 21 + 28
-    (half, slowest) = quantiles(sum(seen.latencies.values(), start=type(seen.times_sent)()), 0.5, 1.0)
-    assert 100 <= half <= slowest <= 500
-
-
-def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
-    write_table(tmp_path / "table", [])
-    verdict = replace(judge_there(file, Place(table=tmp_path / "table")), declared={"equal-events": 2})
-    page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert "The promise was broken: 27 lost." in text
-    assert "Field test: &lt;b&gt;" in text
-    assert text.count("<svg") == 5
-    assert "equal-events: 2" in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
-    assert "@import" not in text
-    assert text.index("verdict bad") < text.index("<svg")
-
-
-def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = _ledger(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "report", str(file)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
-    assert "No table was looked at" in (tmp_path / "report.html").read_text()
-
-
-def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Path) -> None:
-    file = _ledger(tmp_path)
-    with file.open("a") as written:
-        for values in ({"accepted_before": 169}, {"accepted": 169 + 30}):
-            written.write(json.dumps({"sample": values, "at": 1_763_706_009_000}) + "\n")
-    page.write(file, judge_there(file, Place()), Arrivals(), tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert ">30<" in text
-    assert ">199<" not in text
+            judge_remote_run(file, Sink(postgres=connection, postgres_table="none"))
 
 
 def test_a_verdict_that_is_broken_names_all_that_is() -> None:

@@ -1,4 +1,4 @@
-"""A run on this machine is judged once every receipt is there, or none has come for long."""
+"""A local run is judged once every receipt has arrived, or receipts stand still."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import io
 from rich.console import Console
 
 from simulators.display import Display
-from simulators.judge.standstill import Passing
+from simulators.judge.standstill import Clock
 from simulators.run.gateway import GatewayStatus
 from simulators.run.play import Stop
-from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, receipts
+from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_MAX, wait_for_receipts
 
 EVENTS = 40
 
 
 class SlowPath:
-    """A clock, and a gateway whose events get a receipt each in so many seconds, down to what stays without one."""
+    """A clock, and a gateway whose events get receipts at a fixed interval, except for `stays` of them."""
 
     def __init__(self, seconds_each: float, stays: int = 0) -> None:
         self.now = 0.0
@@ -31,9 +31,9 @@ class SlowPath:
         self.now += seconds
 
     async def wait(self, stop: Stop | None = None) -> int:
-        passing = Passing(lambda: self.now, self.sleep)
+        clock = Clock(lambda: self.now, self.sleep)
         display = Display(Console(file=io.StringIO()))
-        (status,) = await receipts([self], display, stop, passing)
+        (status,) = await wait_for_receipts([self], display, stop, clock)
         return status.outbox
 
 

@@ -1,4 +1,4 @@
-"""Jars come from the lock, are checked, and are fetched once."""
+"""Jars are pinned by the lock file, verified, and downloaded once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import jars, java
 from simulators.services.install.jar import Coordinates, Jar, parse_coordinates, read_lock, write_lock
 
@@ -18,7 +18,7 @@ JAR = Jar(COORDINATES, hashlib.sha256(GOOD).hexdigest())
 
 
 class Shelf:
-    """Fetch from memory, and count how often."""
+    """Provides jars from memory, and counts the downloads."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -36,7 +36,7 @@ class Shelf:
 
 
 def test_a_jar_with_a_wrong_checksum_is_refused_and_removed(tmp_path: Path) -> None:
-    with pytest.raises(PartError, match=r"org\.example:part:1\.0: refused and removed"):
+    with pytest.raises(ServiceError, match=r"org\.example:part:1\.0: refused and removed"):
         jars.ensure([JAR], tmp_path, "test", Shelf(b"other bytes"))
 
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
@@ -59,7 +59,7 @@ def test_a_jar_that_was_not_fetched_is_named(tmp_path: Path) -> None:
     ) -> Mapping[Coordinates, Path]:
         return {}
 
-    with pytest.raises(PartError, match=r"org\.example:part:1\.0: was not fetched"):
+    with pytest.raises(ServiceError, match=r"org\.example:part:1\.0: was not fetched"):
         jars.ensure([JAR], tmp_path, "test", fetch_nothing)
 
 
@@ -79,7 +79,7 @@ def test_the_lock_pins_all_sets_by_checksum() -> None:
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:b:c:d", "a::c"])
 def test_what_names_no_jar_is_an_error(text: str) -> None:
-    with pytest.raises(PartError, match="does not name a jar"):
+    with pytest.raises(ServiceError, match="does not name a jar"):
         parse_coordinates(text)
 
 

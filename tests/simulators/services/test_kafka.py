@@ -1,4 +1,4 @@
-"""A real broker starts, keeps what it has acknowledged through SIGKILL, and leaves nothing behind."""
+"""A broker starts, keeps acknowledged records across SIGKILL, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_topics_that_exist_are_left_as_they_are(broker: Broker) -> None:
 
 
 def described(broker: Broker, topic: str) -> tuple[str, int]:
-    """Return the topic's id and how many partitions it has, once the broker knows what its controller has created."""
+    """Return the topic's id and its number of partitions, once the broker knows the created topic."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     wait_until(lambda: topic in admin.list_topics(timeout=SECONDS_MAX).topics, "the broker knows the topic")
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=SECONDS_MAX)
@@ -132,7 +132,7 @@ def produce(broker: Broker, value: bytes) -> None:
 
 
 def consume(broker: Broker) -> list[bytes]:
-    """Return all values, up to the ends that the partitions have now."""
+    """Return all values up to the current ends of the partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,

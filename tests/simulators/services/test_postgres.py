@@ -1,4 +1,4 @@
-"""A private PostgreSQL server keeps what it has committed, and leaves nothing behind."""
+"""A private PostgreSQL server keeps committed data, and leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child process is waited for, ended, and never outlives whoever started it."""
+"""A child process can be awaited and ended, and never outlives its parent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulators.services import session
-from simulators.services.error import PartError, PartTimeoutError
+from simulators.services.error import ServiceError, ServiceTimeoutError
 from simulators.services.process import Command, Process
 from tests.support.waiting import wait_until
 
@@ -78,13 +78,16 @@ def test_an_early_end_shows_the_end_of_the_log(tmp_path: Path) -> None:
     process = shell("echo the reason; exit 3", tmp_path)
     process.start()
 
-    with pytest.raises(PartError, match=r"(?s)ended with status 3 before 'ready' in the log.*the reason"):
+    with pytest.raises(ServiceError, match=r"(?s)ended with status 3 before 'ready' in the log.*the reason"):
         process.wait_for_log("ready", 60)
     process.kill()
 
 
 def test_what_does_not_happen_in_time_is_named(tmp_path: Path) -> None:
-    with shell("sleep 1000", tmp_path) as process, pytest.raises(PartTimeoutError, match=r"not within 0\.05 s: dawn"):
+    with (
+        shell("sleep 1000", tmp_path) as process,
+        pytest.raises(ServiceTimeoutError, match=r"not within 0\.05 s: dawn"),
+    ):
         process.wait_until(lambda: False, "dawn", 0.05)
 
 
@@ -104,7 +107,7 @@ def test_a_second_start_reads_its_own_log_only(tmp_path: Path) -> None:
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
     process = Process(Command("child", (str(tmp_path / "nothing"),), tmp_path / "child.log"))
 
-    with pytest.raises(PartError, match="cannot start"):
+    with pytest.raises(ServiceError, match="cannot start"):
         process.start()
 
 

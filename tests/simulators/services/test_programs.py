@@ -1,8 +1,8 @@
-"""The programs of others: found, or named with the command that installs them."""
+"""External programs are found, or reported with the command that installs them."""
 
 import pytest
 
-from simulators.services.error import PartError
+from simulators.services.error import ServiceError
 from simulators.services.install import debian, programs
 
 
@@ -13,11 +13,11 @@ def test_the_setup_has_brought_each(program: str) -> None:
 
 def test_a_missing_one_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(programs.PACKAGES, "no-such-program", "no-such-package")
-    with pytest.raises(PartError, match="no no-such-program; run: sudo apt-get install no-such-package"):
+    with pytest.raises(ServiceError, match="no no-such-program; run: sudo apt-get install no-such-package"):
         programs.require("no-such-program")
 
 
 def test_who_may_not_install_learns_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(PartError, match="sudo apt-get install one two"):
+    with pytest.raises(ServiceError, match="sudo apt-get install one two"):
         debian.install("one", "two")

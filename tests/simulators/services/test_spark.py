@@ -1,4 +1,4 @@
-"""A job runs through spark-submit with our own packages and jars, and SIGKILL leaves nothing of it."""
+"""A job runs through spark-submit with the project's packages and jars, and SIGKILL ends all of it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_pinned_jars_fit_together_from_kafka_to_delta(tmp_path: Path) -> Non
         assert producer.flush(START_SECONDS_MAX) == 0
 
         arguments = (broker.bootstrap_servers, topics.EVENTS, str(tmp_path / "table"))
-        process = spark.submit(job, arguments, tmp_path / "work", spark.Options(settings=DELTA))
+        process = spark.submit(job, arguments, tmp_path / "work", spark.SparkOptions(settings=DELTA))
         status = process.wait(START_SECONDS_MAX)
 
     assert "rows [b'carried']" in process.log()

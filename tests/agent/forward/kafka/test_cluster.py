@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.cluster import Cluster
+from simulators.services.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaSide, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
@@ -22,13 +22,13 @@ MODES = ("at-least-once", "exactly-once")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
 @pytest.fixture
-def kafka(cluster: Cluster) -> KafkaSide:
+def kafka(cluster: KafkaCluster) -> KafkaSide:
     cluster.start()
     side = KafkaSide(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
     side.create_topic()
@@ -36,7 +36,7 @@ def kafka(cluster: Cluster) -> KafkaSide:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: KafkaSide, mode: str) -> None:
+def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaSide, mode: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
 
@@ -58,7 +58,7 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: Cluster, kafka: Ka
 
 @pytest.mark.parametrize("mode", MODES)
 def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
-    cluster: Cluster, kafka: KafkaSide, mode: str
+    cluster: KafkaCluster, kafka: KafkaSide, mode: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
@@ -84,7 +84,9 @@ def await_leader(kafka: KafkaSide, number: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(cluster: Cluster, mode: str) -> None:
+def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(
+    cluster: KafkaCluster, mode: str
+) -> None:
     cluster.start()
     kafka = KafkaSide(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
     kafka.partitions = 1

@@ -1,4 +1,4 @@
-"""Where the events of a run end: a Delta table, a table in PostgreSQL, or the topic."""
+"""The sink of a run's events: a Delta table, a table in PostgreSQL, or the topic."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from simulators.evidence.row import Row
 from simulators.evidence.topic import Reading, Topic
 
 STANDSTILL_SECONDS = 30.0
-"""Several times the job's trigger and its commit on slow machines."""
+"""Several times the job's trigger interval and commit time on slow machines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the events end, so that they can be judged; at most one is given."""
+class Sink:
+    """The sink whose content is judged; at most one is set."""
 
     table: Path | None = None
     postgres: Path | None = None
     postgres_table: str = "events"
     topic: Topic | None = None
     standstill_seconds: float = STANDSTILL_SECONDS
-    """How long no row must have come until those that there are are judged."""
+    """How long no new row must have arrived before the rows are judged."""
 
     @property
     def named(self) -> bool:
-        """Whether there is something to look at."""
+        """Whether a sink is set."""
         return bool(self.table or self.postgres or self.topic)
 
     def require(self) -> None:
-        """Raise TableError where the Delta table is not there: no row of it is no evidence then."""
+        """Raise TableError where the Delta table does not exist: its lack of rows is no evidence then."""
         if self.table is not None:
             delta.require(self.table)
 
     @contextmanager
     def reading(self, devices: str, begun: Mapping[int, int]) -> Iterator[Reading]:
-        """Open the place for its rows of devices whose names begin so; a topic from these offsets on."""
+        """Open the sink for the rows of devices with this name prefix; a topic from these offsets on."""
         if self.topic is not None:
             with topic.reading(self.topic, devices, begun) as opened:
                 yield opened
@@ -57,7 +57,7 @@ class Place:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a place."""
+    """Add the options that name a sink."""
     add = parser.add_argument
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--table", type=Path, metavar="PATH", help="Delta table in which the events end")
@@ -79,12 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=STANDSTILL_SECONDS,
         metavar="SECONDS",
-        help="judge once no row has come for so long (default: %(default)g)",
+        help="judge once no row has arrived for this time (default: %(default)g)",
     )
 
 
-def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Place:
-    """Return the place that is named; wrong usage ends the process with status 2 and says why."""
+def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sink:
+    """Return the given sink; wrong usage prints an error and exits with status 2."""
     if given.kafka_properties is not None and given.kafka is None:
         parser.error("--kafka-properties goes with --kafka")
     try:
@@ -92,7 +92,7 @@ def read_place(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Pl
     except PropertiesError as error:
         parser.error(f"--kafka-properties: {error}")
     named = None if given.kafka is None else Topic(given.kafka, given.topic, properties)
-    return Place(given.table, given.postgres, given.postgres_table, named, given.standstill)
+    return Sink(given.table, given.postgres, given.postgres_table, named, given.standstill)
 
 
 def _seconds(text: str) -> float:

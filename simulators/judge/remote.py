@@ -1,0 +1,82 @@
+"""Judges a run against a remote gateway by the ledger and the sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from simulators import ledger as ledgers
+from simulators.display import Display
+from simulators.judge.sink import Sink
+from simulators.judge.standstill import stands_still
+from simulators.ledger import Begun
+from simulators.oracle.evidence_database import EvidenceDatabase
+from simulators.oracle.findings import Scope
+from simulators.oracle.history import with_histories
+from simulators.oracle.judge import judge
+from simulators.oracle.verdict import Verdict
+
+TOPIC = "topic"
+"""The ledger's key for the end offsets of the topic at the start of the run."""
+
+
+def note_topic(sink: Sink) -> dict[str, Any]:
+    """Return the ledger's entry about the topic, so that records deleted since the start of the run are detected."""
+    if sink.topic is None:
+        return {}
+    return {TOPIC: {"name": sink.topic.name, "ends": {str(key): end for key, end in sink.topic.ends().items()}}}
+
+
+async def wait_for_rows(
+    ledger_file: Path, sink: Sink, display: Display, is_stopped: Callable[[], bool] = lambda: False
+) -> bool:
+    """Wait until no more rows of the run arrive; return whether that happened."""
+    if not sink.named:
+        return True
+    run = await asyncio.to_thread(_read_run, ledger_file)
+    display.phase(f"waiting until no row has arrived for {sink.standstill_seconds:g} s")
+
+    async def count() -> int:
+        counted = await asyncio.to_thread(_count, sink, run)
+        display.count(0, 0, f"{counted:,} rows")
+        return counted
+
+    return await stands_still(count, sink.standstill_seconds, is_stopped)
+
+
+def judge_remote_run(ledger_file: Path, sink: Sink, *, settled: bool = True) -> Verdict:
+    """Judge a ledger by a sink; without one, only the sensors' side.
+
+    Only the run's own devices are read, since the table may be in use.
+    """
+    sink.require()
+    with EvidenceDatabase() as evidence:
+        evidence.add_ledger(ledgers.read(ledger_file))
+        with sink.reading(evidence.devices, _begun(evidence.run, sink)) as opened:
+            if sink.topic is not None:
+                evidence.add_topic_as_rows(opened.records, opened.cut)
+            else:
+                evidence.add_rows(opened.records)
+        gateways = int(evidence.run.get("gateways", 1))
+        scope = Scope(has_table=sink.named, gateways=gateways, complete=evidence.ended, settled=settled)
+        return with_histories(judge(evidence, scope), evidence, ledger_file)
+
+
+def _count(sink: Sink, run: Mapping[str, Any]) -> int:
+    with sink.reading(str(run.get("devices", "")), _begun(run, sink)) as opened:
+        return sum(1 for _ in opened.records)
+
+
+def _begun(run: Mapping[str, Any], sink: Sink) -> dict[int, int]:
+    """Return the end offsets of the topic at the start of the run; none where they are unknown."""
+    noted = run.get(TOPIC, {})
+    if sink.topic is None or noted.get("name") != sink.topic.name:
+        return {}
+    return {int(partition): int(end) for partition, end in noted["ends"].items()}
+
+
+def _read_run(ledger_file: Path) -> Mapping[str, Any]:
+    """Return the parameters of the run from the ledger."""
+    return next((line.run for line in ledgers.read(ledger_file) if isinstance(line, Begun)), {})

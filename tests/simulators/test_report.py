@@ -1,0 +1,66 @@
+"""The report of a field test: its figures, its page, and its rebuilding from a ledger."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simulators import cli, ledger
+from simulators.judge.remote import judge_remote_run
+from simulators.judge.sink import Sink
+from simulators.report import page
+from simulators.report.observations import observe, quantiles
+from simulators.report.page import Arrivals
+from tests.simulators.oracle.delta_tables import write_table
+from tests.simulators.written_ledger import write_ledger
+
+
+def test_what_is_observed_is_what_was_entered(tmp_path: Path) -> None:
+    seen = observe(ledger.read(write_ledger(tmp_path)))
+    assert {name: (one.events, one.acked, one.given_up) for name, one in seen.devices.items()} == {
+        f"urn:dev:mac:{number:016x}": (10, 9, 1) for number in range(3)
+    }
+    assert seen.times_sent == {1: 8, 2: 8, 3: 7, 4: 7}
+    assert sum(seen.sent.values()) == 8 + 16 + 21 + 28
+    (half, slowest) = quantiles(sum(seen.latencies.values(), start=type(seen.times_sent)()), 0.5, 1.0)
+    assert 100 <= half <= slowest <= 500
+
+
+def test_the_report_is_whole_and_nothing_in_it_is_taken_for_markup(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path)
+    write_table(tmp_path / "table", [])
+    verdict = replace(judge_remote_run(file, Sink(table=tmp_path / "table")), declared={"equal-events": 2})
+    page.write(file, verdict, Arrivals([(1_763_706_001_000, 5)], [(1_763_706_002_000, 5)]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "The promise was broken: 27 lost." in text
+    assert "Field test: &lt;b&gt;" in text
+    assert text.count("<svg") == 5
+    assert "equal-events: 2" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "@import" not in text
+    assert text.index("verdict bad") < text.index("<svg")
+
+
+def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_ledger(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["oncegate-sim", "report", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
+    assert "No table was looked at" in (tmp_path / "report.html").read_text()
+
+
+def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Path) -> None:
+    file = write_ledger(tmp_path)
+    with file.open("a") as written:
+        for values in ({"accepted_before": 169}, {"accepted": 169 + 30}):
+            written.write(json.dumps({"sample": values, "at": 1_763_706_009_000}) + "\n")
+    page.write(file, judge_remote_run(file, Sink()), Arrivals(), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert ">30<" in text
+    assert ">199<" not in text
