@@ -60,9 +60,9 @@ def decode(delivery: Delivery) -> Decoded:
         case Media.SENML_JSON:
             document = json.read(delivery.body)
         case Media.SENML_CBOR:
-            document = cbor.read(delivery.body)
-    named = delivery.authenticated is not None or words.device is not None
-    return _decode_pack(senml.resolve(document, named), words, fallback)
+            document = cbor.read(delivery.body, integer_keys=True)
+    device_known = delivery.authenticated is not None or words.device is not None
+    return _decode_pack(senml.resolve(document, device_known), words, fallback)
 
 
 _MAPS_KINDS = (dict, list, Invalid)
