@@ -1,20 +1,21 @@
-"""Request bodies that are slow to decode: each of the largest allowed size, and aimed at one step of decoding."""
+"""Bodies that are made to be slow: each as large as one delivery may be, and aimed at one step of decoding."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 BODY_BYTES = 1 << 16
 EVENTS = 1024
-"""Largest number of events in one body."""
+"""Events in one body, as many as it may hold."""
 _MARKS = "\u0323\u0300"
-"""Two combining marks in an order that NFC changes."""
+"""Two combining marks in the order that NFC has to exchange."""
 
 
 def nasty_bodies(size: int = BODY_BYTES) -> Mapping[str, bytes]:
-    """Return the bodies by name, none of them longer than `size` bytes."""
-    bodies = {**_cbor(size), **_json(size), **_marks(size), **_senml(size), **_events(size)}
+    """Return the bodies by their names, each of at most `size` bytes."""
+    bodies = {**_cbor(size), **_foreign(size), **_refused(size), **_json(size), **_marks(size), **_senml(size)}
+    bodies |= _events(size)
     return {name: body[:size] for name, body in bodies.items()}
 
 
@@ -46,6 +47,55 @@ def _cbor(size: int) -> Mapping[str, bytes]:
         "one key": b"\xb9\x27\x10" + b"\x61a\0" * 10_000,
         "integer keys": b"\xb9\x1f\x40" + b"".join(b"\x1b%s\0" % (at << 32).to_bytes(8, "big") for at in range(8000)),
     }
+
+
+def _foreign(size: int) -> Mapping[str, bytes]:
+    """Return CBOR bodies of tags and simple values that a general decoder gives a meaning, and an event does not."""
+    items = (size - 64) // 4
+    inside = b"\xa1\x64data\xa1\x61x\x9f"
+    return {
+        "shared references": inside + b"\xd8\x1c\x80" + b"\xd8\x1d\x00" * min(items, 8000) + b"\xff",
+        "references to all before": b"\x9f" + b"\xd8\x1c\x82\xd8\x1d\x00\xd8\x1d\x00" * (items // 3) + b"\xff",
+        "string references": b"\xd9\x01\x00" + inside + b"\x63abc" + b"\xd8\x19\x00" * min(items, 8000) + b"\xff",
+        "dates": inside + b"\xc1\x18\x2a" * min(items, 8000) + b"\xff",
+        "patterns": inside + b"\xd8\x23\x61(" * min(items, 8000) + b"\xff",
+        "sets": inside + b"\xd9\x01\x02\x80" * min(items, 8000) + b"\xff",
+        "self-described": b"\xd9\xd9\xf7" * ((size - 1) // 3) + b"\xa0",
+        "undefined": inside + b"\xf7" * min(4 * items, 16_000) + b"\xff",
+        "simple values": inside + b"\xe0" * min(4 * items, 16_000) + b"\xff",
+    }
+
+
+def _refused(size: int) -> Mapping[str, bytes]:
+    """Return CBOR bodies that are well-formed and have something wrong in each event, or at their end."""
+    events = min(EVENTS, size // 24)
+    fill = b"\0" * min((size - 64) // 2, 8000)
+    colliding = b"\xbf" + b"".join(colliding_keys(min(3000, (size - 64) // 20))) + b"\xff"
+    return {
+        "text that is no UTF-8 in each event": b"\x9f" + b"\xa1\x64data\xa1\x61a\x61\xff" * events + b"\xff",
+        "a key twice in each event": b"\x9f" + b"\xa1\x64data\xa2\x61a\0\x61a\0" * events + b"\xff",
+        "a wrong key in each event": b"\x9f" + b"\xa2\x62id\1\0\0" * events + b"\xff",
+        "text that is no UTF-8 at the end": b"\xa1\x64data\xa1\x61a\x9f" + fill + b"\x61\xff\xff",
+        "a bignum in each record": b"\x9f" + b"\xa2\x02\xc2\x41\1\x06\xc2\x41\1" * events + b"\xff",
+        "text that is no UTF-8 in each record": b"\x9f" + b"\xa2\x03\x61\xff\x06\x00" * events + b"\xff",
+        "colliding keys": colliding,
+        "colliding keys in an array": b"\x81" + colliding,
+        "colliding keys in data": b"\x81\xa1\x64data" + colliding,
+    }
+
+
+def colliding_keys(count: int) -> Iterator[bytes]:
+    """Yield map entries whose keys are pairs of integers with one and the same hash, as CPython computes it."""
+    first_prime, second_prime, seed, modulus = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x27D4EB2F165667C5, 1 << 64
+    number = 0
+    while count:
+        number += 1
+        mixed = (seed + number * second_prime) % modulus
+        mixed = (mixed << 31 | mixed >> 33) % modulus * first_prime
+        other = (1 - mixed) * pow(second_prime, -1, modulus) % modulus
+        if other < (1 << 61) - 1:  # up to there an integer is its own hash
+            count -= 1
+            yield b"\x82\x1a" + number.to_bytes(4, "big") + b"\x1b" + other.to_bytes(8, "big") + b"\0"
 
 
 def _json(size: int) -> Mapping[str, bytes]:
@@ -86,7 +136,7 @@ def _marks(size: int) -> Mapping[str, bytes]:
 
 
 def _senml(size: int) -> Mapping[str, bytes]:
-    """Return packs whose records repeat a long base name."""
+    """Return packs of many records, some under a long base name."""
     half = size // 2
     times = range(min(EVENTS - 1, (half - 64) // 17))
     wrong, right = (",".join(f'{{"{field}":5,"t":{number}}}' for number in times) for field in ("vb", "v"))
@@ -108,7 +158,7 @@ def _senml(size: int) -> Mapping[str, bytes]:
 
 
 def _events(size: int) -> Mapping[str, bytes]:
-    """Return bodies of many valid and invalid events."""
+    """Return bodies of many events, valid and invalid."""
     count = min(EVENTS, (size - 2) // 12)
     return {
         "events": b"[" + b",".join(b'{"id":%d}' % number for number in range(count)) + b"]",

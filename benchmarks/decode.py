@@ -1,4 +1,4 @@
-"""How long one body blocks the event loop: the slowest bodies, through decoding and identification."""
+"""Measure how long one body holds the event loop: bodies that are made to be slow, through decoding and identity."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.report import Figure
 from contract.record import Clock
 
 ROUNDS = 7
-"""Repetitions of each body in each format; the fastest counts, since the machine has other work."""
+"""Rounds for each body in each format; the fastest counts, since other processes disturb the measurement."""
 GOAL_MS = 20.0
 SHOWN = 5
 
 
 def seconds(body: bytes, media: Media) -> float:
-    """Return the time for one delivery, by the CPU clock of this thread, in seconds."""
+    """Return the seconds of this thread's CPU time that one delivery takes."""
     settings = IdentitySettings()
     start = thread_time()
     try:
@@ -34,7 +34,7 @@ def seconds(body: bytes, media: Media) -> float:
 
 
 def main() -> None:
-    """Measure every body in every format, print the slowest, write the JSON."""
+    """Measure every body in every format, print the slowest and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decode", description=__doc__)
     parser.add_argument("--bytes", type=int, default=BODY_BYTES, help=f"length of a body (default: {BODY_BYTES})")
     size = parser.parse_args().bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.decode import DecodeError, InvalidEvent, Undecodable, cbor, json
 from agent.decode.event_map import to_event
-from agent.decode.query import NO_WORDS
+from agent.decode.query import NO_PARAMETERS
 from agent.terminal import printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
@@ -93,7 +93,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
         entries = {name: value for name, value in entries.items() if name not in LABEL_FIELDS}
         if entries.get("device") is None:
             raise InvalidEvent("the event has no device; on the way in it would be the sender's, here nobody sends")
-    event = to_event(entries, NO_WORDS, fallback="")
+    event = to_event(entries, NO_PARAMETERS, fallback="")
     chosen = tuple(name for name in fields if name not in LABEL_FIELDS)
     if not needs_label(event, chosen):
         label = label if chosen != fields else None

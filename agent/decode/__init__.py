@@ -1,4 +1,4 @@
-"""From the bytes of a delivery to its events."""
+"""Decodes the bytes of a delivery into events."""
 
 from agent.decode.delivery_body import REJECTED_BYTES_MAX, Decoded, Rejected, decode
 from agent.decode.error import DecodeError, InvalidEvent, Undecodable, UnknownFormat

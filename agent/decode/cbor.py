@@ -1,234 +1,193 @@
-"""CBOR (RFC 8949) as events use it: a strict reader of our own.
+"""Reads CBOR (RFC 8949) under the rules for values of an event: cbor2 decodes, with its strict options.
 
-It reads what a general library cannot be told to: a duplicate key, a foreign tag or a broken text becomes `Invalid`,
-which refuses only the event around it, and bytes after the item are an error. Nothing is allocated before its bytes
-are there, whatever length a head claims.
+cbor2 refuses a body as a whole, for a tag, a key or a text. Where the body is well-formed, its parts are then decoded
+one by one, and what is wrong becomes `Invalid`, which refuses only the event around it. Bytes after the item are an
+error. Whatever length a head claims, no more than 64 KiB are allocated before its bytes are there.
 """
 
-from struct import Struct
-from struct import error as StructError  # the library's name for its error
+from __future__ import annotations
 
-from agent.decode.error import Undecodable
-from contract.cbor import INTEGER_END, INTEGER_MIN
-from contract.values import VALUES_MAX, Invalid
+import re
+from collections.abc import Callable
+from functools import cache
+from io import BytesIO
+from typing import TypedDict
 
-DEPTH_READ_MAX = 64
-"""Levels of arrays, maps and tags that are read at all; an event may have far fewer (contract.values.DEPTH_MAX)."""
-ITEMS_MAX = 4 * VALUES_MAX
-"""Data items within the containers of one body, and chunks of its strings. Each can be one byte, and takes up to a
-microsecond to read."""
+from cbor2 import CBORDecodeError, CBORDecoder, CBORSimpleValue, loads, undefined
 
-_BREAK = 0xFF
-_INDEFINITE = -1
+from agent.decode import cbor_items
+from contract.cbor import INTEGER_MIN
+from contract.values import Invalid, InvalidValue
+
+ITEMS_MAX = cbor_items.ITEMS_MAX
+split = cbor_items.split
+
+_PARTS_LEVELS = 2
+"""Levels at which an item is decoded in parts: those of a pack, and those of an event or a SenML record."""
+_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 _TAG_UNSIGNED, _TAG_NEGATIVE, _TAG_SELF_DESCRIBED = 2, 3, 55799
-_SIMPLE = {20: False, 21: True, 22: None, 23: None}
-"""False, true, null, and undefined, which is null."""
-
-_uint16, _uint32, _uint64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
-_half, _single, _double = Struct(">e").unpack_from, Struct(">f").unpack_from, Struct(">d").unpack_from
+_SIMPLE_VALUES = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
+"""The first bytes of undefined and of all simple values but false, true and null; other items may hold them, too."""
 
 
-def read(body: bytes) -> object:
-    """Read the one item of a body; raise Undecodable."""
+class _Rules(TypedDict):
+    semantic_decoders: _TagDecoders
+    max_depth: int
+    allow_duplicate_keys: bool
+    strict_hashable_types: bool
+
+
+def read(body: bytes, *, integer_keys: bool = False) -> object:
+    """Return the one item of a body; raise Undecodable.
+
+    `integer_keys`: whether integers may be keys of the maps in an array, as SenML's labels are; the keys of those maps
+    can then be anything that holds no other item.
+    """
+    checked = len(body) > ITEMS_MAX or (integer_keys and body.startswith(_SELF_DESCRIBED))
+    if checked:
+        cbor_items.check_well_formed(body)
+    item = _without_self_description(body) if integer_keys else body
+    integer_keys = integer_keys and cbor_items.is_array(item)
     try:
-        value, end = _item(body, 0, DEPTH_READ_MAX, [ITEMS_MAX])
-    except (IndexError, StructError):
-        raise _ends_early() from None
-    if end != len(body):
-        raise Undecodable(f"CBOR: {len(body) - end} bytes after the item")
+        return _decode(item, _PARTS_LEVELS if integer_keys else 0)
+    except CBORDecodeError as error:
+        if not checked:
+            cbor_items.check_well_formed(body)
+        return _decode_parts(item, error, _PARTS_LEVELS, integer_keys)
+
+
+def _rules(free_levels: int) -> _Rules:
+    """Return cbor2's options for an item.
+
+    `free_levels`: where it is not 0, the item may have so many levels, and any keys. Else keys are text or bytes, whose
+    hashes nobody can make collide, since Python adds a secret to them; integers in an array have no such protection.
+    """
+    return {
+        "semantic_decoders": _TAGS,
+        "max_depth": free_levels or cbor_items.NESTING_MAX,
+        "allow_duplicate_keys": False,
+        "strict_hashable_types": not free_levels,
+    }
+
+
+def _decode(item: bytes, free_levels: int) -> object:
+    """Decode a body's item; raise CBORDecodeError, or Undecodable where bytes follow."""
+    source = BytesIO(item)
+    value: object = CBORDecoder(source, read_size=len(item), **_rules(free_levels)).decode()
+    if rest := len(item) - source.tell():
+        raise cbor_items.trailing_bytes(rest)
+    return _replace_simple_values(value, item)
+
+
+def _decode_parts(item: bytes, error: CBORDecodeError, levels: int, integer_keys: bool) -> object:
+    """Decode the parts of a well-formed item that cbor2 has refused."""
+    item = _without_self_description(item)
+    if not levels or not cbor_items.is_container(item):
+        return Invalid(_reason(error))
+    levels -= 1
+    rules = _rules(levels if integer_keys else 0)
+    parts: list[object] = []
+    for part in cbor_items.split(item):
+        try:
+            if cbor_items.is_number_or_string(part):
+                parts.append(loads(part))
+            else:
+                parts.append(_replace_simple_values(loads(part, **rules), part))
+        except CBORDecodeError as part_error:
+            parts.append(_decode_parts(part, part_error, levels, integer_keys))
+    return parts if cbor_items.is_array(item) else _map_of(parts)
+
+
+def _without_self_description(item: bytes) -> bytes:
+    """Return an item without tags 55799 around it (RFC 8949 section 3.4.6)."""
+    position = 0
+    while item.startswith(_SELF_DESCRIBED, position):
+        position += len(_SELF_DESCRIBED)
+    return item[position:]
+
+
+def _map_of(parts: list[object]) -> object:
+    """Return the map of alternating keys and values; `Invalid` where a key is wrong or comes twice."""
+    entries: dict[object, object] = {}
+    for key, value in zip(parts[::2], parts[1::2], strict=True):
+        if type(key) is not str and type(key) is not int:
+            return key if isinstance(key, Invalid) else Invalid("a key is not text")
+        if key in entries:
+            return Invalid("a map has a key twice")
+        entries[key] = value
+    return entries
+
+
+def _reason(error: CBORDecodeError) -> str:
+    cause = error.__cause__
+    if isinstance(cause, InvalidValue):
+        return str(cause)
+    if isinstance(cause, UnicodeDecodeError):
+        return "CBOR text is not UTF-8"
+    return "a map has a key twice" if "Duplicate map key" in str(error) else "a key is not text"
+
+
+def _replace_simple_values(value: object, item: bytes) -> object:
+    """Return a decoded item with None for undefined and `Invalid` for simple values that no event can hold."""
+    return _replaced(value) if _SIMPLE_VALUES.search(item) else value
+
+
+def _replaced(value: object) -> object:
+    if type(value) is dict:
+        for key, entry in value.items():
+            if type(entry) in _REPLACED:
+                value[key] = _replaced(entry)
+    elif type(value) is list:
+        value[:] = [_replaced(entry) if type(entry) in _REPLACED else entry for entry in value]
+    elif value is undefined:
+        return None
+    elif isinstance(value, CBORSimpleValue):
+        return _invalid_simple_value(value.value)
     return value
 
 
-def split(body: bytes) -> list[bytes]:
-    """Cut an array that `read` has taken into its items, each as it was sent."""
-    position = 0
-    while body[position] >> 5 == 6:  # self-described
-        _, position = _argument(body, position + 1, body[position] & 31)
-    count, position = _argument(body, position + 1, body[position] & 31)
-    pieces: list[bytes] = []
-    items_left = [ITEMS_MAX]
-    while len(pieces) != count and (count >= 0 or body[position] != _BREAK):
-        start = position
-        _, position = _item(body, start, DEPTH_READ_MAX, items_left)
-        pieces.append(body[start:position])
-    return pieces
+_REPLACED = frozenset({dict, list, CBORSimpleValue, type(undefined)})
 
 
-def _item(body: bytes, position: int, depth: int, items_left: list[int]) -> tuple[object, int]:
-    """Read the item at a position; return it and the position after it. The one number in `items_left` counts down."""
-    first = body[position]
-    major, short = first >> 5, first & 31
-    position += 1
-    if major == 7:
-        return _simple(body, position, short)
-    if short < 24:
-        argument = short
-    else:
-        argument, position = _argument(body, position, short)
-    if major == 0 and argument >= 0:
-        return argument, position
-    if major == 3:
-        return _text(body, position, argument, items_left)
-    if major == 5:
-        return _map(body, position, argument, depth, items_left)
-    if major == 4:
-        return _array(body, position, argument, depth, items_left)
-    if major == 2:
-        return _bytes(body, position, argument, 2, items_left)
-    if major == 1 and argument >= 0:
-        return -1 - argument, position
-    if major == 6 and argument >= 0:
-        return _tag(body, position, argument, depth, items_left)
-    raise _malformed(position)
+@cache
+def _invalid_simple_value(number: int) -> Invalid:
+    return Invalid(f"CBOR simple value {number} has no place in an event")
 
 
-def _argument(body: bytes, position: int, short: int) -> tuple[int, int]:
-    """Read a head's argument; _INDEFINITE where the head says so."""
-    if short < 24:
-        return short, position
-    if short == 24:
-        return body[position], position + 1
-    if short == 25:
-        return _uint16(body, position)[0], position + 2
-    if short == 26:
-        return _uint32(body, position)[0], position + 4
-    if short == 27:
-        return _uint64(body, position)[0], position + 8
-    if short == 31:
-        return _INDEFINITE, position
-    raise _malformed(position)
+def _read_unsigned(value: object, _: bool) -> int:
+    if type(value) is bytes and len(value) <= 8:
+        return int.from_bytes(value, "big")
+    return _read_bignum(value, _TAG_UNSIGNED)
 
 
-def _simple(body: bytes, position: int, short: int) -> tuple[object, int]:
-    if short == 25:
-        return _half(body, position)[0], position + 2
-    if short == 26:
-        return _single(body, position)[0], position + 4
-    if short == 27:
-        return _double(body, position)[0], position + 8
-    if short in _SIMPLE:
-        return _SIMPLE[short], position
-    if short == 24:
-        if body[position] < 32:  # RFC 8949 section 3.3: not well-formed
-            raise _malformed(position)
-        return Invalid(f"CBOR simple value {body[position]} has no place in an event"), position + 1
-    if short < 20:
-        return Invalid(f"CBOR simple value {short} has no place in an event"), position
-    raise _malformed(position)
+def _read_negative(value: object, _: bool) -> int:
+    number = -1 - _read_bignum(value, _TAG_NEGATIVE)
+    if number < INTEGER_MIN:
+        raise InvalidValue("an integer is outside [-2^63, 2^64)")
+    return number
 
 
-def _text(body: bytes, position: int, length: int, items_left: list[int]) -> tuple[object, int]:
-    if length >= 0:
-        end = position + length
-        if end > len(body):
-            raise _ends_early()
-        try:
-            return body[position:end].decode(), end
-        except UnicodeDecodeError:
-            return Invalid("CBOR text is not UTF-8"), end
-    chunks, end = _chunks(body, position, 3, items_left)
-    try:
-        return "".join([chunk.decode() for chunk in chunks]), end  # RFC 8949 section 3.2.3: each chunk is text itself
-    except UnicodeDecodeError:
-        return Invalid("CBOR text is not UTF-8"), end
-
-
-def _bytes(body: bytes, position: int, length: int, major: int, items_left: list[int]) -> tuple[bytes, int]:
-    if length < 0:
-        chunks, end = _chunks(body, position, major, items_left)
-        return b"".join(chunks), end
-    end = position + length
-    if end > len(body):
-        raise _ends_early()
-    return body[position:end], end
-
-
-def _chunks(body: bytes, position: int, major: int, items_left: list[int]) -> tuple[list[bytes], int]:
-    chunks: list[bytes] = []
-    while (first := body[position]) != _BREAK:
-        length, start = _argument(body, position + 1, first & 31)
-        if first >> 5 != major or length < 0:
-            raise _malformed(position)
-        _count(1, items_left)
-        chunk, position = _bytes(body, start, length, major, items_left)
-        chunks.append(chunk)
-    return chunks, position + 1
-
-
-def _array(body: bytes, position: int, count: int, depth: int, items_left: list[int]) -> tuple[object, int]:
-    _check_room(body, position, count, depth, items_left)
-    items: list[object] = []
-    depth -= 1
-    if count < 0:
-        while body[position] != _BREAK:
-            _count(1, items_left)
-            item, position = _item(body, position, depth, items_left)
-            items.append(item)
-        return items, position + 1
-    for _ in range(count):
-        item, position = _item(body, position, depth, items_left)
-        items.append(item)
-    return items, position
-
-
-def _map(body: bytes, position: int, count: int, depth: int, items_left: list[int]) -> tuple[object, int]:
-    """Read a map; its keys are text, or integers (SenML's labels), and what else they are makes it `Invalid`."""
-    _check_room(body, position, 2 * count, depth, items_left)
-    entries: dict[object, object] = {}
-    problem = None
-    while count:
-        if count < 0:
-            if body[position] == _BREAK:
-                position += 1
-                break
-            _count(2, items_left)
-        key, position = _item(body, position, depth - 1, items_left)
-        value, position = _item(body, position, depth - 1, items_left)
-        count -= 1
-        if type(key) is not str and type(key) is not int:
-            problem = key.reason if isinstance(key, Invalid) else "a key is not text"
-        elif key in entries:
-            problem = "a map has a key twice"
-        else:
-            entries[key] = value
-    return (entries if problem is None else Invalid(problem)), position
-
-
-def _tag(body: bytes, position: int, tag: int, depth: int, items_left: list[int]) -> tuple[object, int]:
-    _check_room(body, position, 1, depth, items_left)
-    value, end = _item(body, position, depth - 1, items_left)
-    if tag == _TAG_SELF_DESCRIBED:
-        return value, end
-    if tag not in (_TAG_UNSIGNED, _TAG_NEGATIVE) or not isinstance(value, bytes):
-        return Invalid(f"CBOR tag {tag} has no place in an event"), end
+def _read_bignum(value: object, tag: int) -> int:
+    """Return the unsigned integer of a bignum's bytes."""
+    if type(value) is not bytes:
+        raise _foreign(tag)
     digits = value.lstrip(b"\0")
-    number = int.from_bytes(digits, "big") if len(digits) <= 8 else INTEGER_END
-    if tag == _TAG_NEGATIVE:
-        number = -1 - number
-    if not INTEGER_MIN <= number < INTEGER_END:
-        return Invalid("an integer is outside [-2^63, 2^64)"), end
-    return number, end
+    if len(digits) > 8:
+        raise InvalidValue("an integer is outside [-2^63, 2^64)")
+    return int.from_bytes(digits, "big")
 
 
-def _check_room(body: bytes, position: int, items: int, depth: int, items_left: list[int]) -> None:
-    """Count the items of a container; below zero, their number is not known yet."""
-    if not depth:
-        raise Undecodable(f"CBOR: nested deeper than {DEPTH_READ_MAX} levels")
-    if items > len(body) - position:  # each takes a byte at least
-        raise _ends_early()
-    if items > 0:
-        _count(items, items_left)
+def _foreign(tag: int) -> InvalidValue:
+    return InvalidValue(f"CBOR tag {tag} has no place in an event")
 
 
-def _count(items: int, items_left: list[int]) -> None:
-    items_left[0] -= items
-    if items_left[0] < 0:
-        raise Undecodable(f"CBOR: more than {ITEMS_MAX} items")
+class _TagDecoders(dict[int, Callable[[object, bool], object]]):
+    """Answers for every tag, so that cbor2's own decoders are never used: dates, references, patterns, sets."""
+
+    def __missing__(self, tag: int) -> Callable[[object, bool], object]:
+        raise _foreign(tag)
 
 
-def _ends_early() -> Undecodable:
-    return Undecodable("CBOR: the body ends in the middle of an item")
-
-
-def _malformed(position: int) -> Undecodable:
-    return Undecodable(f"CBOR: not well-formed before byte {position}")
+_TAGS = _TagDecoders(
+    {_TAG_UNSIGNED: _read_unsigned, _TAG_NEGATIVE: _read_negative, _TAG_SELF_DESCRIBED: lambda value, immutable: value}
+)

@@ -1,8 +1,8 @@
-"""Why a body, or one event in it, cannot be taken; sending the same bytes again is of no use."""
+"""Errors of decoding. None is worth a retry: the same bytes raise the same error."""
 
 
 class DecodeError(ValueError):
-    """The root of what decoding raises."""
+    """The root of the errors of decoding."""
 
 
 class Undecodable(DecodeError):  # noqa: N818  # the name says what is wrong
@@ -10,8 +10,8 @@ class Undecodable(DecodeError):  # noqa: N818  # the name says what is wrong
 
 
 class UnknownFormat(DecodeError):  # noqa: N818  # the name says what is wrong
-    """The body's format is none of ours."""
+    """The body's media type is none that events come in."""
 
 
 class InvalidEvent(DecodeError):  # noqa: N818  # the name says what is wrong
-    """One event of a body cannot be kept; those beside it can."""
+    """One event of a body is invalid; the others are not affected."""

@@ -1,4 +1,4 @@
-"""From a map with the names of an event to the event: the checks that are the same in every form."""
+"""Makes an event of a map with its fields: the checks that all formats share."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from agent.decode.error import InvalidEvent
-from agent.decode.query import NO_WORDS, Words
+from agent.decode.query import NO_PARAMETERS, QueryParameters
 from contract.cbor import INTEGER_END, INTEGER_MIN
 from contract.event import DEVICE_RESERVED_PREFIX, TIME_MAX, TIME_MIN, TYPE_DEFAULT, TYPE_RESERVED_PREFIX, Event, Value
 from contract.values import NFC_SHRINK_MAX, VALUES_MAX, Invalid, InvalidValue, check_data, check_text
@@ -16,18 +16,21 @@ FIELDS = frozenset({"device", "type", "id", "boot", "time", "data", "units"})
 DEVICE_CHARACTERS_MAX = 256
 TYPE_CHARACTERS_MAX = 64
 ID_CHARACTERS_MAX = 256
-"""Of an id or a boot id that is text."""
+"""Of an id or a boot that is text."""
 UNIT_CHARACTERS_MAX = 64
-_NAMES_KNOWN_MAX, _KNOWN_CHARACTERS_MAX = 4096, DEVICE_CHARACTERS_MAX + 1
-"""How many names are remembered as read, and how long they may be. What is said once beside a body (sender, query) is
-read for each of its events; the ways in cut a sender's name to one character more than a device may have."""
+_NAMES_CACHED_MAX, _CACHED_CHARACTERS_MAX = 4096, DEVICE_CHARACTERS_MAX + 1
+"""How many names are cached as checked, and how long they may be. Sender and query are checked for each event of a
+body; transports cut a sender's name to one character more than a device may have."""
 
 _Field = TypeVar("_Field")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def to_event(entries: object, words: Words, fallback: str, offset_ms: int | None = None) -> Event:
-    """Make an event of a map and the query's words; `fallback` is the device where neither names one."""
+def to_event(entries: object, query: QueryParameters, fallback: str, offset_ms: int | None = None) -> Event:
+    """Return the event of a map and the query; `fallback` is the device where neither names one.
+
+    Raise InvalidEvent where a field is invalid, unknown, or differs between map and query.
+    """
     if type(entries) is not dict:
         raise InvalidEvent(entries.reason if isinstance(entries, Invalid) else "an event is not a map")
     if not entries.keys() <= FIELDS:
@@ -38,19 +41,19 @@ def to_event(entries: object, words: Words, fallback: str, offset_ms: int | None
     id_ = _number_or_text("id", get("id"))
     boot = _number_or_text("boot", get("boot"))
     time = _time(get("time"))
-    if words is not NO_WORDS:
-        device = _fill("device", device, _text("device", words.device, DEVICE_CHARACTERS_MAX))
-        type_ = _fill("type", type_, _text("type", words.type, TYPE_CHARACTERS_MAX))
-        id_ = _fill("id", id_, _number_or_text("id", words.id))
-        boot = _fill("boot", boot, _number_or_text("boot", words.boot))
-        time = _fill("time", time, _time(words.time))
+    if query is not NO_PARAMETERS:
+        device = _merge("device", device, _text("device", query.device, DEVICE_CHARACTERS_MAX))
+        type_ = _merge("type", type_, _text("type", query.type, TYPE_CHARACTERS_MAX))
+        id_ = _merge("id", id_, _number_or_text("id", query.id))
+        boot = _merge("boot", boot, _number_or_text("boot", query.boot))
+        time = _merge("time", time, _time(query.time))
     if device is None:
         device = _name("device", fallback, DEVICE_CHARACTERS_MAX)
     return Event(device, type_ or TYPE_DEFAULT, id_, boot, time, _data(get("data")), _units(get("units")), offset_ms)
 
 
-def refuse_reserved(event: Event) -> None:
-    """Raise InvalidEvent where an event from outside speaks as a gateway."""
+def check_not_reserved(event: Event) -> None:
+    """Raise InvalidEvent where an event from outside has a type or a device that is reserved for gateways."""
     if event.type.startswith(TYPE_RESERVED_PREFIX):
         raise InvalidEvent(f"types {TYPE_RESERVED_PREFIX}* are the gateway's own")
     if event.device[: len(DEVICE_RESERVED_PREFIX)].lower() == DEVICE_RESERVED_PREFIX:  # RFC 8141: urn: has no case
@@ -58,13 +61,13 @@ def refuse_reserved(event: Event) -> None:
 
 
 def device_name(text: str) -> str:
-    """Return a device's name as its events have it; raise InvalidEvent for a name that no event may have."""
+    """Return a device's name in NFC, as in its events; raise InvalidEvent where it is no valid name."""
     return _name("device", text, DEVICE_CHARACTERS_MAX)
 
 
-def claimed_device(entries: object, words: Words, fallback: str) -> str:
-    """Name the device that a rejected event most likely comes from."""
-    claims = (entries.get("device") if isinstance(entries, dict) else None, words.device)
+def claimed_device(entries: object, query: QueryParameters, fallback: str) -> str:
+    """Return the device that a rejected event names, or the query, or else the fallback."""
+    claims = (entries.get("device") if isinstance(entries, dict) else None, query.device)
     for claim in claims:
         try:
             if (device := _text("device", claim, DEVICE_CHARACTERS_MAX)) is not None:
@@ -88,10 +91,10 @@ def _text(field: str, value: object, characters_max: int) -> str | None:
 
 
 def _name(field: str, text: str, characters_max: int) -> str:
-    """Return the text in NFC, in which the fingerprint has it; raise InvalidEvent where it is no name."""
-    if not 0 < len(text) <= NFC_SHRINK_MAX * characters_max:  # before NFC, which would not make it short enough
+    """Return the text in NFC, as the fingerprint has it; raise InvalidEvent where it is no valid name."""
+    if not 0 < len(text) <= NFC_SHRINK_MAX * characters_max:  # NFC would not make it short enough
         raise InvalidEvent(_wrong_length(field, characters_max))
-    read = _read_known_name if len(text) <= _KNOWN_CHARACTERS_MAX else _read_name
+    read = _read_name_cached if len(text) <= _CACHED_CHARACTERS_MAX else _read_name
     name = read(field, text, characters_max)
     if isinstance(name, Invalid):
         raise InvalidEvent(name.reason)
@@ -111,8 +114,8 @@ def _read_name(field: str, text: str, characters_max: int) -> str | Invalid:
     return text
 
 
-_read_known_name = lru_cache(maxsize=_NAMES_KNOWN_MAX)(_read_name)
-"""Devices and types come again and again, and so does a wrong one that a whole body is sent under."""
+_read_name_cached = lru_cache(maxsize=_NAMES_CACHED_MAX)(_read_name)
+"""Devices and types recur, and so does an invalid one for all events of a body."""
 
 
 def _wrong_length(field: str, characters_max: int) -> str:
@@ -140,7 +143,7 @@ def _time(value: object) -> int | None:
 
 
 def _integer(field: str, value: object, expected: str) -> int:
-    """Read an integer, which may have come as an integral float."""
+    """Return an integer; an integral float counts as one."""
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer():
@@ -148,10 +151,10 @@ def _integer(field: str, value: object, expected: str) -> int:
     raise InvalidEvent(f"{field}: {value.reason}" if isinstance(value, Invalid) else f"{field} is not {expected}")
 
 
-def _fill(field: str, own: _Field, word: _Field) -> _Field:
-    if own is not None and word is not None and own != word:
+def _merge(field: str, own: _Field, parameter: _Field) -> _Field:
+    if own is not None and parameter is not None and own != parameter:
         raise InvalidEvent(f"{field} differs between body and query")
-    return word if own is None else own
+    return parameter if own is None else own
 
 
 def _data(value: object) -> Mapping[str, Value] | None:

@@ -1,7 +1,7 @@
-"""JSON (RFC 8259) as events use it.
+"""Reads JSON (RFC 8259) under the rules for values of an event.
 
-What can be read but is no value of an event (NaN, duplicate keys) becomes `Invalid`, which refuses only the event
-around it.
+A value that is readable but that no event may hold (NaN, a map with a duplicate key) becomes `Invalid`, which refuses
+only the event around it.
 """
 
 import re
@@ -18,7 +18,7 @@ _INTEGER_CHARACTERS_MAX = 20
 
 
 def read(body: bytes) -> object:
-    """Read the one value of a body; raise Undecodable."""
+    """Return the value of a body; raise Undecodable."""
     text = _text(body).rstrip(_WHITESPACE)
     value, end = _read_at(text, len(text) - len(text.lstrip(_WHITESPACE)))
     if end != len(text):
@@ -27,7 +27,7 @@ def read(body: bytes) -> object:
 
 
 def split(body: bytes) -> list[bytes]:
-    """Cut an array that `read` has taken into its items, each as it was sent."""
+    """Cut an array that `read` accepts into its items, each as it was sent."""
     text = _text(body)
     position = _skip(text, _skip(text, 0) + 1)
     pieces: list[bytes] = []

@@ -1,16 +1,16 @@
-"""The words beside a body: what a CoAP sensor with no room in its payload says in the Uri-Query."""
+"""Query parameters: fields of an event that a CoAP sensor with no room in its payload puts into the Uri-Query."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.decode.error import Undecodable
 
-WORD_CHARACTERS_MAX = 256
+PARAMETER_CHARACTERS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What the query says of a body's events; None where it is silent."""
+class QueryParameters:
+    """Fields that the query gives to a body's events; None where it has no such parameter."""
 
     device: str | None = None
     id: int | str | None = None
@@ -20,21 +20,24 @@ class Words:
 
     @property
     def single(self) -> bool:
-        """Whether a word can be true of one event only."""
+        """Whether a parameter can hold for one event only."""
         return self.id is not None or self.boot is not None or self.time is not None
 
 
-NO_WORDS = Words()
+NO_PARAMETERS = QueryParameters()
 
 
-def read_words(query: Mapping[str, str]) -> Words:
-    """Read d, id, boot, t and type; raise Undecodable on any other word: a misspelt one would lose an identity."""
-    for name, word in query.items():
+def read_query(query: Mapping[str, str]) -> QueryParameters:
+    """Read d, id, boot, t and type.
+
+    Raise Undecodable on any other parameter: to pass over a misspelt one would lose an event's identity.
+    """
+    for name, value in query.items():
         if name not in ("d", "id", "boot", "t", "type"):
-            raise Undecodable(f"query: unknown word {name[:WORD_CHARACTERS_MAX]!r}")
-        if not 0 < len(word) <= WORD_CHARACTERS_MAX:
-            raise Undecodable(f"query: {name} is empty or longer than {WORD_CHARACTERS_MAX} characters")
-    return Words(
+            raise Undecodable(f"query: unknown parameter {name[:PARAMETER_CHARACTERS_MAX]!r}")
+        if not 0 < len(value) <= PARAMETER_CHARACTERS_MAX:
+            raise Undecodable(f"query: {name} is empty or longer than {PARAMETER_CHARACTERS_MAX} characters")
+    return QueryParameters(
         device=query.get("d"),
         id=_number_or_text(query.get("id")),
         boot=_number_or_text(query.get("boot")),
@@ -43,8 +46,8 @@ def read_words(query: Mapping[str, str]) -> Words:
     )
 
 
-def _number_or_text(word: str | None) -> int | str | None:
+def _number_or_text(value: str | None) -> int | str | None:
     """Read decimal digits without a leading zero as an integer."""
-    if word is None or not (word.isascii() and word.isdecimal()) or (word[0] == "0" and word != "0"):
-        return word
-    return int(word)
+    if value is None or not (value.isascii() and value.isdecimal()) or (value[0] == "0" and value != "0"):
+        return value
+    return int(value)

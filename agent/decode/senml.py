@@ -21,20 +21,19 @@ from agent.decode.senml_record import (
 from contract.values import Invalid
 
 RECORDS_MAX = 1024
-"""Of one pack. Each takes up to 20 microseconds, for which all other sensors wait."""
+"""Records in one pack. Each takes up to 20 microseconds, during which no other sensor is served."""
 RELATIVE_END_MS = (1 << 28) * 1000
 """Times below 2^28 seconds are relative to now (RFC 8428 section 4.5.3)."""
-_SEPARATORS = ":/"
 
 
 @dataclass(slots=True)
 class Group:
-    """The records that form one event, while they are collected."""
+    """The records that form one event."""
 
     device: str | None
     milliseconds: int | None
     timed: bool
-    """Whether a record has said a time; without one they are of now."""
+    """Whether a record or its base has a time; without one they are of now."""
     data: dict[str, object] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     records: list[tuple[Record, Bases]] = field(default_factory=list)
@@ -42,12 +41,12 @@ class Group:
 
     @property
     def offset_ms(self) -> int | None:
-        """Return the relative time; None where the time is absolute or not said."""
+        """Return the time relative to now; None where it is absolute or absent."""
         relative = self.timed and self.milliseconds is not None and self.milliseconds < RELATIVE_END_MS
         return self.milliseconds if relative else None
 
     def entries(self) -> object:
-        """Return the map with an event's names."""
+        """Return the map of the event; `Invalid` where one of its records is invalid."""
         if self.problem is not None:
             return Invalid(self.problem)
         entries: dict[str, object] = {"device": self.device, "data": self.data, "units": self.units or None}
@@ -56,9 +55,9 @@ class Group:
         return entries
 
     def raw(self, bytes_max: int) -> bytes:
-        """Write the records for people, each with the base name and base time that were in force; no more than asked.
+        """Return the records as readable JSON, each with the base name and the base time in force, cut to `bytes_max`.
 
-        Each brings the base name again, which can be as long as the body: what is not wanted is not written at all.
+        Each repeats the base name, which can be as long as the body: what would be cut off is not written at all.
         """
         parts: list[bytes] = []
         written = 0
@@ -75,8 +74,12 @@ class Group:
 _Key = tuple[str, str | None, int]
 
 
-def resolve(document: object, named: bool) -> list[Group]:
-    """Resolve a pack; `named`: who sends it is known, so a name without a base name need not tell."""
+def resolve(document: object, device_known: bool) -> list[Group]:
+    """Resolve the records of a pack and group them into events, in the order of their first records.
+
+    `device_known`: whether the sender or the query names the device; else it is a prefix of names without a base name.
+    Raise Undecodable where the pack as a whole must not be used.
+    """
     if not isinstance(document, list):
         raise Undecodable("SenML: a pack is not an array")
     if len(document) > RECORDS_MAX:
@@ -88,18 +91,18 @@ def resolve(document: object, named: bool) -> list[Group]:
         record = read_record(item)
         bases = bases.after(record)
         if not record.keys() <= BASE_FIELDS:
-            _add(groups, current, record, bases, named)
+            _add(groups, current, record, bases, device_known)
     return groups
 
 
-def _add(groups: list[Group], current: dict[_Key, Group], record: Record, bases: Bases, named: bool) -> None:
+def _add(groups: list[Group], current: dict[_Key, Group], record: Record, bases: Bases, device_known: bool) -> None:
     problem, name, milliseconds = None, "", None
     values: Mapping[str, object] = {}
     unit = None
-    device = _base_device(bases.name)
+    device = bases.device
     try:
         name = resolve_name(record)
-        if device is None and not named:
+        if device is None and not device_known:
             device, name = _split_name(name)
         milliseconds = resolve_milliseconds(record, bases)
         values = resolve_values(record, bases, unicodedata.normalize("NFC", name))
@@ -121,7 +124,7 @@ def _add(groups: list[Group], current: dict[_Key, Group], record: Record, bases:
 
 
 def _readable(value: object, characters_max: int) -> object:
-    """Return a value that JSON can write; no SenML field is a map or a list, which may be nested beyond all bounds."""
+    """Return a value that JSON can write; of a map or a list, which no SenML field is, only the kind."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
@@ -131,14 +134,7 @@ def _readable(value: object, characters_max: int) -> object:
     return value[:characters_max].hex() if isinstance(value, bytes) else type(value).__name__
 
 
-def _base_device(base_name: str) -> str | None:
-    """Return the base name without its trailing separator; None without a base name."""
-    if not base_name:
-        return None
-    return base_name[:-1] if base_name[-1] in _SEPARATORS else base_name
-
-
 def _split_name(name: str) -> tuple[str | None, str]:
-    """Split a whole name at its last separator into device and own name; without one it names no device."""
+    """Split a name at its last separator into device and own name; without a separator it names no device."""
     at = max(name.rfind(":"), name.rfind("/"))
     return (name[:at], name[at + 1 :]) if at > 0 else (None, name)

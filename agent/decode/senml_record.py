@@ -12,10 +12,10 @@ from contract.event import TIME_MAX, TIME_MIN
 from contract.values import NFC_SHRINK_MAX, Invalid, InvalidValue, check_text, decode_base64url
 
 VERSION_MAX = 10
-"""Of the format (RFC 8428 section 4.4): a pack of a later one must not be used."""
+"""The latest version that is understood (RFC 8428 section 4.4): a pack of a later one must not be used."""
 VALUE_NAME_DEFAULT = "value"
 BASE_NAME_CHARACTERS_READ = NFC_SHRINK_MAX * DEVICE_CHARACTERS_MAX + 2
-"""Of a base name no more is looked at: without its separator that is still too long for a device, and each record of
+"""Characters of a base name that are read: without its separator that is still too long for a device. Each record of
 the pack is read under it."""
 BASE_FIELDS = frozenset({"bver", "bn", "bt", "bu", "bv", "bs"})
 
@@ -27,50 +27,68 @@ CBOR_LABELS: Mapping[object, str] = {
 FIELDS = frozenset(CBOR_LABELS.values())
 _VALUE_FIELDS = ("v", "vs", "vb", "vd")
 
+_SEPARATORS = ":/"
+
 Record = Mapping[object, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """The base fields in force at a record; they hold until another record changes them."""
+    """The base fields in force at a record, until another record changes them."""
 
     name: str = ""
     time: float | None = None
     unit: str | None = None
     value: float | None = None
     sum: float | None = None
+    device: str | None = None
+    """The base name without its trailing separator; None without a base name."""
 
     def after(self, record: Record) -> Bases:
-        """Take over a record's own base fields; a wrong one leaves all records after it without a meaning."""
+        """Return the base fields after a record.
+
+        Raise Undecodable where one of its own is invalid: no record after it could be resolved.
+        """
         if BASE_FIELDS.isdisjoint(record):
             return self
         version = record.get("bver", VERSION_MAX)
         if type(version) is not int or not 0 < version <= VERSION_MAX:
             raise Undecodable(f"SenML: bver is not a version up to {VERSION_MAX}")
         try:
+            name = (_text(record, "bn", self.name) or "")[:BASE_NAME_CHARACTERS_READ]
             return Bases(
-                name=(_text(record, "bn", self.name) or "")[:BASE_NAME_CHARACTERS_READ],
+                name=name,
                 time=_number(record, "bt", self.time),
                 unit=_text(record, "bu", self.unit),
                 value=_number(record, "bv", self.value),
                 sum=_number(record, "bs", self.sum),
+                device=(name[:-1] if name[-1] in _SEPARATORS else name) if name else None,
             )
         except InvalidEvent as error:
             raise Undecodable(f"SenML: {error}") from None
 
 
 def read_record(item: object) -> Record:
-    """Name a record's fields; raise Undecodable where it is no map or asks for what we do not understand."""
+    """Return a record with the names of its fields for their labels.
+
+    Raise Undecodable where it is no map, or has a field that must be understood and is not.
+    """
     if not isinstance(item, dict):
         raise Undecodable(f"SenML: {item.reason}" if isinstance(item, Invalid) else "SenML: a record is not a map")
     if item.keys() <= FIELDS:
         return item
-    record: dict[object, object] = {CBOR_LABELS.get(label, label): value for label, value in item.items()}
+    record: dict[object, object] = {}
+    for label, value in item.items():
+        if type(label) is int:
+            record[CBOR_LABELS.get(label, label)] = value
+        elif type(label) is not str:
+            raise Undecodable("SenML: a key is not text")
+        elif label.endswith("_"):  # RFC 8428 section 4.4: must be understood
+            raise Undecodable(f"SenML: unknown field {label[:64]!a}")
+        else:
+            record[label] = value
     if len(record) != len(item):
         raise Undecodable("SenML: a record has a field twice")
-    for label in record:
-        if isinstance(label, str) and label.endswith("_"):  # RFC 8428 section 4.4: must be understood
-            raise Undecodable(f"SenML: unknown field {label[:64]!a}")
     return record
 
 
@@ -85,7 +103,7 @@ def resolve_name(record: Record) -> str:
 
 
 def resolve_milliseconds(record: Record, bases: Bases) -> int:
-    """Add base time and time; round-half-even to milliseconds."""
+    """Return the sum of base time and time in milliseconds, rounded half to even."""
     seconds = (_number(record, "t", 0) or 0) + (bases.time or 0)
     if not TIME_MIN <= seconds * 1000 <= TIME_MAX:
         raise InvalidEvent("time is outside the years 1 to 9999")
@@ -98,7 +116,7 @@ def resolve_unit(record: Record, bases: Bases) -> str | None:
 
 
 def resolve_values(record: Record, bases: Bases, name: str) -> dict[str, object]:
-    """Return the record's value by its name, and its sum by name#sum."""
+    """Return a map of the record's name to its value, and of name#sum to its sum."""
     name = name or VALUE_NAME_DEFAULT
     fields = [field for field in _VALUE_FIELDS if field in record]
     if len(fields) > 1:
@@ -130,7 +148,7 @@ def _value(record: Record, field: str, bases: Bases) -> object:
 
 
 def _data(value: object) -> bytes:
-    """Read vd: bytes in CBOR, base64url in JSON."""
+    """Return the bytes of vd, which are base64url in JSON."""
     if isinstance(value, bytes):
         return value
     try:
@@ -142,7 +160,7 @@ def _data(value: object) -> bytes:
 
 
 def _number(record: Record, field: str, default: float | None) -> float | None:
-    """Read a number, an integer as such; the default where the field is absent."""
+    """Return a number, an integer as an int; the default where the field is absent."""
     if field not in record:
         return default
     value = record[field]

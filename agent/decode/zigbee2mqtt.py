@@ -1,4 +1,4 @@
-"""What Zigbee2MQTT publishes of a device: its readings, and beside them what Zigbee2MQTT itself adds."""
+"""Reads publications of Zigbee2MQTT: the readings of a device, and fields that Zigbee2MQTT adds."""
 
 import re
 from datetime import datetime
@@ -8,24 +8,24 @@ from contract.event import TIME_MAX
 from contract.values import Invalid
 
 NOT_DATA = frozenset({"linkquality", "last_seen", "update", "update_available", "device"})
-"""Of the radio, of Zigbee2MQTT, of the device's firmware: nothing that the sensor has measured."""
+"""Fields about the radio, Zigbee2MQTT or the firmware, which are no readings."""
 EPOCH_MIN = 946_684_800_000
-"""2000-01-01 in milliseconds: a smaller number is an age, seconds, or the moment of a clock that nobody has set, which
-comes again after each start."""
+"""2000-01-01 in milliseconds. A smaller number is an age, seconds, or the time of a clock that was never set, which
+recurs after each start."""
 
 _ISO_WITH_MILLISECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _IEEE_ADDRESS = re.compile(r"0x[0-9a-fA-F]{16}")
 
 
 def read(body: bytes) -> object:
-    """Read a publication as the map of an event: `data`, `time` and `device` where they are there."""
+    """Return a publication as the map of an event: `data`, and `time` and `device` where it has them."""
     document = json.read(body)
     if not isinstance(document, dict):
         return Invalid("a publication of Zigbee2MQTT is not a map") if not isinstance(document, Invalid) else document
     entries: dict[str, object] = {"data": {key: value for key, value in document.items() if key not in NOT_DATA}}
     if (time := _time(document.get("last_seen"))) is not None:
         entries["time"] = time
-    if (device := said_device(document)) is not None:
+    if (device := named_device(document)) is not None:
         entries["device"] = device
     return entries
 
@@ -35,23 +35,23 @@ def split(body: bytes) -> list[bytes]:
     return [body]
 
 
-def said_device(document: dict[str, object]) -> str | None:
-    """Name the device where the publication does so itself (Zigbee2MQTT: mqtt.include_device_information)."""
+def named_device(document: dict[str, object]) -> str | None:
+    """Return the device that a publication names (Zigbee2MQTT: mqtt.include_device_information), or None."""
     information = document.get("device")
     return urn(information.get("ieeeAddr")) if isinstance(information, dict) else None
 
 
 def urn(ieee_address: object) -> str | None:
-    """Write an IEEE address (EUI-64) as a URN (RFC 9039); None where it is none."""
+    """Return an IEEE address (EUI-64) as a URN (RFC 9039); None where it is no address."""
     if not isinstance(ieee_address, str) or not _IEEE_ADDRESS.fullmatch(ieee_address):
         return None
     return f"urn:dev:mac:{ieee_address[2:].lower()}"
 
 
 def _time(last_seen: object) -> int | None:
-    """Read Zigbee2MQTT's stamp where it has milliseconds, so that a redelivery is known by it.
+    """Return Zigbee2MQTT's timestamp where it has milliseconds, which identify a redelivery, else None.
 
-    Those are `epoch` and `ISO_8601`; `ISO_8601_local` has seconds only, in which a device may say two things alike, and
+    These are `epoch` and `ISO_8601`. `ISO_8601_local` has seconds only, in which a device may publish two equal events;
     an age (`relative`) differs in each copy.
     """
     moment = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen

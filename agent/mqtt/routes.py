@@ -10,7 +10,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from agent.config.settings import MqttSettings
 from agent.decode.event_map import DEVICE_CHARACTERS_MAX
-from agent.decode.zigbee2mqtt import said_device
+from agent.decode.zigbee2mqtt import named_device
 from agent.delivery import Delivery, Media
 from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
@@ -122,4 +122,4 @@ def _said(payload: bytes) -> str | None:
         document = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    return said_device(document) if isinstance(document, dict) else None
+    return named_device(document) if isinstance(document, dict) else None

@@ -3,12 +3,16 @@ from random import Random
 import cbor2
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.decode import Undecodable, cbor
+from agent.decode.cbor_items import check_well_formed
 from agent.delivery import Media
+from benchmarks.bodies import colliding_keys, nasty_bodies
 from contract.event import Value
 from contract.values import DEPTH_MAX, Invalid
 from tests.agent.decode.deliveries import deliver, only, reason_of
+from tests.agent.decode.test_fuzz import cbor_items
 from tests.contract import forms
 from tests.contract.strategies import maps, randoms, values
 
@@ -177,6 +181,43 @@ def test_the_chunks_of_all_strings_of_a_body_count_as_its_items(form: str, kind:
 def test_other_items_are_undecodable(body: str) -> None:
     with pytest.raises(Undecodable, match="neither a map nor an array"):
         deliver(bytes.fromhex(body), Media.CBOR)
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [("62c328", "not UTF-8"), ("a2616101616102", "twice"), ("a10101", "a key is not text"), ("c101", "tag 1")],
+)
+@pytest.mark.parametrize("prefix", ["", "d9d9f7"])
+def test_an_event_with_a_wrong_value_keeps_its_device(item: str, reason: str, prefix: str) -> None:
+    wrong = bytes.fromhex(prefix + "a2" + b"\x66device\x61d\x64data\xa1\x61x".hex() + item)
+    for body in (wrong, b"\x81" + wrong, b"\x9f" + wrong + b"\xff"):
+        [rejected] = deliver(body, Media.CBOR).rejected
+        assert (rejected.device, rejected.raw) == ("d", wrong)
+        assert reason in rejected.reason
+
+
+COLLIDING = {name: body for name, body in nasty_bodies().items() if name.startswith("colliding keys")}
+
+
+@pytest.mark.parametrize("integer_keys", [False, True])
+@pytest.mark.parametrize("name", COLLIDING)
+def test_keys_with_one_hash_never_meet_in_a_map(name: str, integer_keys: bool) -> None:
+    keys = [cbor2.loads(entry) for entry in colliding_keys(100)]
+    assert len({hash(tuple(key)) for key in keys}) == 1
+    read = cbor.read(COLLIDING[name], integer_keys=integer_keys)
+    wrong = Invalid("a key is not text")
+    assert read in (wrong, [wrong], [{"data": wrong}])
+
+
+@given(st.binary(max_size=40) | cbor_items.map(b"".join), st.booleans())
+def test_what_is_read_is_well_formed(body: bytes, integer_keys: bool) -> None:
+    try:
+        cbor.read(body, integer_keys=integer_keys)
+    except Undecodable:
+        with pytest.raises(Undecodable):
+            check_well_formed(body)
+    else:
+        check_well_formed(body)
 
 
 def test_a_foreign_tag_around_everything_rejects_it() -> None:

@@ -226,6 +226,19 @@ def test_a_record_with_a_field_twice_makes_its_pack_undecodable() -> None:
         deliver(cbor2.dumps([{0: "x", "n": "y", 2: 1}]), Media.SENML_CBOR)
 
 
+@pytest.mark.parametrize("key", ["f93c00", "f5", "f6", "f7", "e1", "4101", "80", "8101", "a0"])
+def test_a_label_that_is_neither_an_integer_nor_text_makes_its_pack_undecodable(key: str) -> None:
+    with pytest.raises(Undecodable, match="SenML"):
+        deliver(b"\x82" + cbor2.dumps({0: "x", 2: 1}) + bytes.fromhex("a20201" + key + "00"), Media.SENML_CBOR)
+
+
+@pytest.mark.parametrize("value", ["01", "c24101", "d9d9f701", "1801", "fb3ff0000000000000"])
+def test_a_number_of_any_encoding_is_a_value(value: str) -> None:
+    record = bytes.fromhex("a202" + value + "0061" + b"x".hex())
+    for body in (b"\x81" + record, b"\xd9\xd9\xf7\x9f" + record + b"\xff", b"\x81\xd9\xd9\xf7" + record):
+        assert only(deliver(body, Media.SENML_CBOR)).data == {"x": 1}
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
