@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TRUST_SECONDS = 1.0
@@ -32,7 +32,7 @@ class Clock(Protocol):
     def boot(self) -> str:
         """Name this boot of the machine."""
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         """Tell whether the wall clock is known to be right."""
 
 
@@ -41,7 +41,7 @@ class SystemClock:
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._always = trusted
-        self._trust = Trust.TRUSTED if trusted else Trust.UNTRUSTED
+        self._trust = ClockTrust.TRUSTED if trusted else ClockTrust.UNTRUSTED
         self._asked: float | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,11 +57,11 @@ class SystemClock:
     def boot(self) -> str:
         return _BOOT_ID.read_text().strip()
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         now = time.monotonic()
         if not self._always and (self._asked is None or now - self._asked > _TRUST_SECONDS):
             self._asked = now
-            self._trust = Trust.TRUSTED if self._synchronised() else Trust.UNTRUSTED
+            self._trust = ClockTrust.TRUSTED if self._synchronised() else ClockTrust.UNTRUSTED
         return self._trust
 
     def _synchronised(self) -> bool:

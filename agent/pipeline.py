@@ -16,7 +16,7 @@ from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Watch
 from agent.telemetry.counters import Tally
 from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS = 5
 _BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
@@ -45,7 +45,7 @@ class Pipeline:
 
     def trusted_time(self) -> int | None:
         """Give the time in milliseconds since 1970 UTC, None where this gateway is not sure of it."""
-        return self._clock.wall() if self._clock.trust() is Trust.TRUSTED else None
+        return self._clock.wall() if self._clock.trust() is ClockTrust.TRUSTED else None
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""

@@ -21,7 +21,7 @@ from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import Opening
 from agent.store.wear import Written
 from contract.event import Label
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 EPOCH_BYTES = 8
 
@@ -66,7 +66,7 @@ def begin(clock: Clock, service: int) -> Opening:
         clock.boot(),
         clock.since_boot(),
         clock.wall(),
-        clock.trust() is Trust.TRUSTED,
+        clock.trust() is ClockTrust.TRUSTED,
         service,
     )
 
@@ -140,7 +140,7 @@ class _Ages:
         elapsed = service - opening[1].service
         if opening[1].boot == self._clock.boot():
             age = self._clock.since_boot() - opening[1].since_boot - elapsed
-        elif opening[1].trusted and self._clock.trust() is Trust.TRUSTED:
+        elif opening[1].trusted and self._clock.trust() is ClockTrust.TRUSTED:
             age = self._clock.wall() - opening[1].wall - elapsed
         else:
             return None

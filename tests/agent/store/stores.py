@@ -21,7 +21,7 @@ from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredE
 from agent.store.schema import database
 from agent.store.write.capacity import Room
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 GATEWAY = "gw-test"
 TOPIC_ID = "topic-1"
@@ -35,7 +35,7 @@ class HandClock:
     now: int = START
     running: int = 1_000_000
     boot_name: str = "boot-1"
-    trusted: Trust = Trust.TRUSTED
+    trusted: ClockTrust = ClockTrust.TRUSTED
 
     def wall(self) -> int:
         return self.now
@@ -49,7 +49,7 @@ class HandClock:
     def boot(self) -> str:
         return self.boot_name
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         return self.trusted
 
     def pass_seconds(self, seconds: float) -> None:

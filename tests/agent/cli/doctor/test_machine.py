@@ -27,7 +27,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
 
 MOUNTS = """\
@@ -80,7 +80,7 @@ def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
     assert (trusted.condition, "gateway.clock" in trusted.text) == (Condition.FINE, True)
     clock = HandClock()
     (synchronised,) = check_clock(clock, GatewaySettings("gw1"))
-    clock.trusted = Trust.UNTRUSTED
+    clock.trusted = ClockTrust.UNTRUSTED
     (free,) = check_clock(clock, GatewaySettings("gw1"))
     assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
     assert "timedatectl" in free.hint
