@@ -20,13 +20,13 @@ _TIME_ERROR = 5
 class Clock(Protocol):
     """Everything that the agent knows of time; moments are milliseconds."""
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC, right or wrong."""
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         """Milliseconds that never go back while the process lives."""
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         """Milliseconds since the machine was booted, sleep included."""
 
     def boot(self) -> str:
@@ -45,13 +45,13 @@ class SystemClock:
         self._asked: float | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
     def boot(self) -> str:

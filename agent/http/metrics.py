@@ -141,7 +141,7 @@ def _events(sources: Sources) -> Iterator[Metric]:
 
 def _ages(sources: Sources) -> Iterator[Metric]:
     """Return how long events wait; 0 where none does."""
-    status, now = sources.status(), sources.clock.wall()
+    status, now = sources.status(), sources.clock.wall_ms()
     for name, meaning, moment in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),
         ("new", "that no broker has", status.oldest_new),

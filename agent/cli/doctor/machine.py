@@ -38,7 +38,7 @@ _UNSAFE_OPTIONS = {
 
 def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
     """See whether the clock counts as good."""
-    now = rfc3339(clock.wall())
+    now = rfc3339(clock.wall_ms())
     if settings.clock == "trusted":
         yield fine("clock", f"{now}; trusted, since gateway.clock says so")
     elif clock.trust() is ClockTrust.TRUSTED:

@@ -37,13 +37,13 @@ class HandClock:
     boot_name: str = "boot-1"
     trusted: ClockTrust = ClockTrust.TRUSTED
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         return self.now
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         return self.running
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         return self.running
 
     def boot(self) -> str:
@@ -75,7 +75,7 @@ def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
-    return identify(event, via, clock.wall(), clock.trust(), IdentitySettings())
+    return identify(event, via, clock.wall_ms(), clock.trust(), IdentitySettings())
 
 
 def submit(

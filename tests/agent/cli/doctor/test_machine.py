@@ -125,7 +125,7 @@ def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
     async def serve(clock: HandClock) -> int:
         async with make_store(tmp_path / "state", clock) as store:
             before = store.written_bytes()
-            await accept(store, clock, Event("urn:a", id=clock.wall(), data={"x": "x" * 100_000}))
+            await accept(store, clock, Event("urn:a", id=clock.wall_ms(), data={"x": "x" * 100_000}))
             clock.pass_seconds(7_200)
             return before
 
