@@ -20,7 +20,7 @@ from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
 from agent.config.settings import Settings
 from agent.forward.forwarder import Forwarder
-from agent.forward.receipts.poller import Receipts
+from agent.forward.receipts.poller import ReceiptPoller
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, NoRoomError
 from agent.store.event_store import EventStore
@@ -87,7 +87,7 @@ async def _run(
     links = Links(clock)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, links, Random())
-    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
+    receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
         tasks.create_task(_thread(receipts.run, way_out), name="receipts")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.forward.delivery.held import read_held
-from agent.forward.delivery.in_doubt import read_account
+from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.kafka.record import read_front
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
@@ -110,7 +110,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
         log_bytes=disk_space.log_bytes(path),
-        maybe_lost=read_account(tables.read_fact(connection, IN_DOUBT)).unsure,
+        maybe_lost=read_in_doubt(tables.read_fact(connection, IN_DOUBT)).lost_max,
     )
 
 

@@ -19,14 +19,14 @@ from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
-from agent.forward.kafka.connect import knock
+from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.topic import create_command
 from agent.status import Status
 from agent.terminal import count
 from contract import topics
 
 _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
-"""READ, to read back a record after a change of leader, and for the group's offsets."""
+"""READ, for the truncation check after a change of leader, and for the group's offsets."""
 MESSAGE_BYTES_MIN: Final = 1_000_000
 SIZE_DEFAULT: Final = 1_048_588
 """Kafka's own default of max.message.bytes."""
@@ -52,7 +52,7 @@ def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | No
     """See whether a broker answers and the topic is there; give the topic."""
     settings = connection.settings
     try:
-        knock(settings.bootstrap_servers, threading.Event())
+        check_reachable(settings.bootstrap_servers, threading.Event())
     except UnreachableError as error:
         return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
     question = connection.admin.describe_topics(

@@ -11,7 +11,7 @@ from agent.config.settings import ReceiptSettings
 from agent.forward.errors import SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import open_reader
-from agent.forward.receipts.group_offsets import Group
+from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.rules import NO_EPOCH, View, choose_table
 from agent.status import Status
 from agent.terminal import count, duration
@@ -26,7 +26,7 @@ def look(connection: Connection, settings: ReceiptSettings, partitions: int) -> 
     stop = threading.Event()
     reader = open_reader(kafka, settings.group, connection.errors)
     try:
-        return Group(connection.admin, reader, kafka.topic, connection.errors).look(range(partitions), stop)
+        return GroupOffsets(connection.admin, reader, kafka.topic, connection.errors).read_view(range(partitions), stop)
     finally:
         close(reader, stop)
 

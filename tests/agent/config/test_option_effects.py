@@ -17,7 +17,7 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
-from agent.forward.receipts.poller import JITTER, Receipts
+from agent.forward.receipts.poller import JITTER, ReceiptPoller
 from agent.identity.identify import identify
 from agent.mqtt import client
 from agent.store.event_store import EventStore
@@ -127,7 +127,7 @@ def test_receipts_are_asked_for_as_often_as_configured() -> None:
 
     stop = Stop()
     settings = ReceiptSettings(poll_seconds=7.0)
-    receipts = Receipts(
+    receipts = ReceiptPoller(
         KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), Links(SystemClock()), random.Random(1)
     )
     receipts.run(stop)

@@ -17,7 +17,7 @@ from simulators.services.broker_settings import Listener
 from simulators.services.kafka import Broker
 from tests.agent.forward.broker import KafkaSide, sequence
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
-from tests.agent.forward.delivery.test_at_most_once import MODE, account, unsettled
+from tests.agent.forward.delivery.test_at_most_once import MODE, in_doubt, unsettled
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -49,9 +49,9 @@ LOSSES: dict[str, Callable[[AnswerLink], None]] = {
 def assert_none_twice_and_none_missing_uncounted(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
     seen = Counter(sequence(record) for record in kafka.records())
     missing = len(outbox.stored()) - len(seen)
-    print(f"missing={missing} unsure={account(outbox).unsure}")
+    print(f"missing={missing} lost_max={in_doubt(outbox).lost_max}")
     assert set(seen.values()) == {1}
-    assert missing <= account(outbox).unsure
+    assert missing <= in_doubt(outbox).lost_max
 
 
 @pytest.mark.parametrize("lost", LOSSES)
@@ -74,7 +74,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
         assert link.caught.is_set()
 
     assert_none_twice_and_none_missing_uncounted(kafka, outbox)
-    assert ("in_flight_at_most" in caplog.text) == (account(outbox).unsure > 0)
+    assert ("in_flight_at_most" in caplog.text) == (in_doubt(outbox).lost_max > 0)
 
 
 STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSession, "_check_connection"))

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 
-from agent.forward.delivery.session import Way
+from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent, Marker
-from agent.forward.delivery.transaction_recovery import end_what_hangs
+from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
 from simulators.services.kafka import Broker
@@ -75,11 +75,11 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaSid
     outbox.append(*readings(1))
     label = outbox.stored()[0].label
     batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
-    way = cast("Way", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
+    context = cast("SessionContext", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
     producer.init_transactions(60)
 
-    end_what_hangs(way, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
+    abort_hanging_transaction(context, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
 
     wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")
     assert kafka.records() == []

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
-from agent.forward.delivery.in_doubt import Account
+from agent.forward.delivery.in_doubt import InDoubtBatches
 from agent.forward.kafka.client import producer_config
 from simulators.services import ports
 from simulators.services.broker_settings import Listener
@@ -19,7 +19,7 @@ from simulators.services.kafka import Broker
 from tests.agent.forward.broker import KafkaSide
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
-from tests.agent.forward.delivery.test_at_most_once import account, unsettled
+from tests.agent.forward.delivery.test_at_most_once import in_doubt, unsettled
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -157,7 +157,7 @@ def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
         assert outbox.new == LATER
         link.release()
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-        assert account(outbox) == Account()
+        assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(kafka, outbox)
 
