@@ -19,7 +19,7 @@ DATAGRAMS = 48
 PER_TURN = 2
 SECONDS_EACH = TURN_SECONDS_MAX / PER_TURN
 BUSY = 0xA3
-QUICK = Tuning(odd_per_second=1e6)
+QUICK = Tuning(slow_per_second=1e6)
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -167,7 +167,7 @@ async def test_a_flood_of_plain_odd_requests_takes_nothing_of_what_protected_one
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
     recorder = Recorder()
-    async with serving(recorder, Tuning(odd_per_second=2.0), oscore=offering(tmp_path)) as server:
+    async with serving(recorder, Tuning(slow_per_second=2.0), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket, Sensor(server.port) as flooding:
             for mid in range(100):
                 flooding.send(datagram(CON, GET, mid, b"", ((URI_PATH, b"e"),)))

@@ -107,7 +107,7 @@ def test_two_sensors_whose_keys_would_be_derived_from_the_same_are_not_both_serv
     first, _ = written(tmp_path, "a", {}), written(tmp_path, "b", changes)
     files = read_credentials(tmp_path)
     assert len(files.credentials) == good
-    assert [f"its secret stands in {first}, too" in error for error in files.errors] == [True] * (2 - good)
+    assert [f"its secret is already used in {first}" in error for error in files.errors] == [True] * (2 - good)
 
 
 @pytest.mark.parametrize("kind", ODD)

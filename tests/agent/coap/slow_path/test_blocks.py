@@ -12,9 +12,9 @@ from agent.coap.slow_path.blocks import (
     Block,
     Blocks,
     BlockSizeError,
+    CompleteBody,
     IncompleteError,
     TooLargeError,
-    Whole,
 )
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
@@ -39,16 +39,16 @@ def test_blocks_in_their_order_make_the_body() -> None:
     first, second, last = blocks()
     assert upload.take("a", first, 0) is None
     assert upload.take("a", second, 0) is None
-    whole = upload.take("a", last, 0)
-    assert whole is not None
-    assert whole.body == BODY
+    complete = upload.take("a", last, 0)
+    assert complete is not None
+    assert complete.body == BODY
 
 
 def test_a_block_that_comes_again_changes_nothing() -> None:
     upload, plain = Blocks(1_000, 10.0), Blocks(1_000, 10.0)
     first, second, last = blocks()
     taken = [upload.take("a", block, 0) for block in (first, first, second, first, second, last, last)]
-    wholes = [whole for whole in taken if whole is not None]
+    wholes = [complete for complete in taken if complete is not None]
     assert wholes == [plain.take("a", block, 0) for block in (first, second, last)][-1:] * 2
 
 
@@ -61,7 +61,7 @@ def test_another_upload_of_the_same_body_has_another_proof() -> None:
 
 
 def test_a_single_block_is_proven_by_its_datagram() -> None:
-    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == Whole(b"x", b"p")
+    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
 
 
 def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck() -> None:
@@ -74,9 +74,9 @@ def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck()
     with pytest.raises(IncompleteError):
         upload.take("a", changed, 0)
     upload.take("a", first, 0)
-    whole = upload.take("a", changed, 0)
-    assert whole is not None
-    assert whole.body == BODY[:64] + b"new"
+    complete = upload.take("a", changed, 0)
+    assert complete is not None
+    assert complete.body == BODY[:64] + b"new"
 
 
 @pytest.mark.parametrize("at", [1, 2])

@@ -83,7 +83,7 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
     async with serving(recorder) as server:
         with Sensor(server.port) as sensor:
             assert (await sensor.ask(post(options=options))).code == CHANGED
-        assert server.counters.odd == 1
+        assert server.counters.slow == 1
     assert len(recorder.deliveries) == 1
 
 
@@ -179,7 +179,7 @@ async def test_an_odd_request_with_the_token_of_one_in_work_cancels_nothing() ->
 
 async def test_too_many_odd_requests_in_work_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, Tuning(odd_per_second=1e6), fast=False) as server:
+    async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
         with Sensor(server.port) as sensor:
             for mid in range(IN_WORK_MAX):
                 sensor.send(post(mid=mid))
@@ -194,7 +194,7 @@ async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with serving(Recorder(), Tuning(odd_per_second=2.0)) as server:
+    async with serving(Recorder(), Tuning(slow_per_second=2.0)) as server:
         with Sensor(server.port) as sensor:
             for mid in range(100, 120):
                 sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
@@ -205,4 +205,6 @@ async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_n
                 assert heard.code == CHANGED
         assert server.counters.fast == 50
         assert server.counters.shed >= 15
-    assert [record.message for record in caplog.records].count("coap: odd requests exceed their budget, shedding") == 1
+    assert [record.message for record in caplog.records].count(
+        "coap: requests of the slow path exceed their budget, shedding"
+    ) == 1

@@ -16,7 +16,7 @@ from agent.delivery import Answer, Delivery, Respond, Status
 from tests.agent.coap.recorder import DURABLE
 from tests.agent.coap.sensor import CON, EMPTY, RST, Heard, Sensor, datagram
 
-GENEROUS = Tuning(odd_per_second=1e9, protected_per_second=1e9)
+GENEROUS = Tuning(slow_per_second=1e9, protected_per_second=1e9)
 _LOOP_TURNS = 20
 """More than aiocoap needs from a request to its answer."""
 
