@@ -61,7 +61,7 @@ def _listen(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str
         if len(heard) == len(topics):
             over.set()
 
-    listener = client.look(settings, gateway)
+    listener = client.connect_separately(settings, gateway)
     listener.on_connect, listener.on_subscribe, listener.on_message = on_connect, on_subscribe, on_message
     listener.loop_start()
     try:

@@ -19,7 +19,7 @@ from agent.forward.kafka.client import given_properties
 from agent.http.auth.tls import open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpSettingsError
-from agent.mqtt.client import look
+from agent.mqtt.client import connect_separately
 from agent.mqtt.error import MqttError
 from contract.files import BYTES_MAX, read
 from tests.agent.config.odd_files import ODD, outcome
@@ -30,7 +30,7 @@ def _tls(path: Path) -> None:
 
 
 def _mqtt(settings: MqttSettings) -> None:
-    look(settings, "gw1")
+    connect_separately(settings, "gw1")
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
