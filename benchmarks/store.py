@@ -203,7 +203,7 @@ PARTS: Mapping[str, Callable[[Bench], None]] = {"speed": speed, "writes": writin
 def main() -> None:
     """Measure what was asked for, print the table, keep the JSON."""
     arguments = _arguments()
-    runtime.give_memory_back()
+    runtime.return_freed_memory()
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1

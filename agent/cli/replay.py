@@ -51,21 +51,23 @@ def run(arguments: argparse.Namespace) -> int:
         asked = range(known.start + arguments.first - 1, known.start + last)
         if not asked:
             return _fail(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
-        tally = Tally(asked, known.start)
+        result = ReplayResult(asked, known.start)
         try:
-            sent = send_again(settings.kafka, settings.gateway.id, tally.choose(connection), _progress(len(asked)))
+            sent = send_again(
+                settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(asked))
+            )
         except SessionError as error:
             return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
     print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
-    for line in tally.lines():
+    for line in result.report_lines():
         print(line)
     beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
     if beyond:
         print(f"{count(beyond, 'sequence')} above {len(known):,} asked for, where the epoch ends")
-    return INCOMPLETE if tally.incomplete else 0
+    return INCOMPLETE if result.incomplete else 0
 
 
-class Tally:
+class ReplayResult:
     """What becomes of each position that was asked for."""
 
     def __init__(self, asked: range, epoch_first: int) -> None:
@@ -74,7 +76,7 @@ class Tally:
         self._states: Counter[str] = Counter()
         self._missing: list[tuple[int, int]] = []
 
-    def choose(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
+    def select_events(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
         """Give the events that are to be sent."""
         following = self._asked.start
         for kept in read_kept(connection, self._asked):
@@ -90,7 +92,7 @@ class Tally:
         """Tell whether something can no longer be sent."""
         return bool(self._missing or self._states[LOST])
 
-    def lines(self) -> Iterator[str]:
+    def report_lines(self) -> Iterator[str]:
         """Say what was not sent, and why."""
         if new := self._states[NEW]:
             yield f"{count(new, 'event')} not yet sent at all: the agent sends them by itself"
@@ -112,15 +114,15 @@ class Tally:
 
 def _progress(total: int) -> Callable[[int], None]:
     """Say from time to time how far it is, where somebody looks on."""
-    told = time.monotonic()
+    reported_at = time.monotonic()
 
-    def tell(acked: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _PROGRESS_SECONDS:
-            told = time.monotonic()
+    def report(acked: int) -> None:
+        nonlocal reported_at
+        if time.monotonic() - reported_at >= _PROGRESS_SECONDS:
+            reported_at = time.monotonic()
             print(f"{acked:,} of at most {total:,}", file=sys.stderr)
 
-    return tell
+    return report
 
 
 def _fail(text: str) -> int:

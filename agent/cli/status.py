@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent import terminal
 from agent.config import load
-from agent.status import EventCounts, Status, read_status
+from agent.status import EventCounts, GatewayStatus, read_status
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
 from agent.terminal import Colour, count, duration, paint, printable, size
@@ -81,7 +81,7 @@ def _age(moment: int | None) -> str:
     return duration(max(0.0, time.time() - (moment or 0) / 1000))
 
 
-def _oversized(status: Status) -> str:
+def _oversized(status: GatewayStatus) -> str:
     """Return how many events Kafka refuses, and what would help."""
     waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
     hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
@@ -93,7 +93,7 @@ def _log_held(log_bytes: int, path: Path) -> str:
     return f"{size(log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
 
 
-def _oldest(status: Status) -> str:
+def _oldest(status: GatewayStatus) -> str:
     """Say how long the oldest event waits for the table."""
     if status.oldest_unprocessed is None:
         return "nothing waits for the table"

@@ -15,17 +15,17 @@ from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs
 from contract.record import ClockTrust, Shared, encode_tail
 
 ZIGBEE2MQTT = "zigbee2mqtt"
-"""The way in whose `time` is no word of the sensor's own, but Zigbee2MQTT's stamp."""
+"""The `via` whose `time` is Zigbee2MQTT's stamp and not the sensor's own."""
 ZIGBEE_REPEAT_SECONDS = 2.0
-"""Within which equal data of one Zigbee device is marked: the radio's own retries can reach Zigbee2MQTT twice."""
+"""Within which equal data of one Zigbee device is marked: the radio's retries can reach Zigbee2MQTT twice."""
 
 _DEVICES_KEPT = 4_096
-"""Whose rule is remembered."""
+"""Devices whose rule is cached."""
 _CONTENT_PERSON = b"oncegate-amb-1"
 
 
 def identify(event: Event, via: str, received: int, clock: ClockTrust, settings: IdentitySettings) -> Candidate:
-    """Make an event ready for the store."""
+    """Return the candidate for the store: the event with its fingerprint, shared day and bound."""
     tail = encode_tail(event, received, via)
     if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
         return _by_rule(rule, event, tail, received, clock, settings)
@@ -45,7 +45,7 @@ def identify(event: Event, via: str, received: int, clock: ClockTrust, settings:
 def _by_rule(
     rule: IdentityRule, event: Event, tail: bytes, received: int, clock: ClockTrust, settings: IdentitySettings
 ) -> Candidate:
-    """Make an event ready whose identity the configuration has said."""
+    """Return the candidate of an event whose identity a rule defines."""
     fields, likeness = rule.fields, _likeness(event, tail)
     if needs_label(event, fields):
         proof = None if rule.window_seconds is None else _content(event, fields)
@@ -69,7 +69,7 @@ def _by_rule(
 
 @lru_cache(maxsize=_DEVICES_KEPT)
 def rule_for(rules: tuple[IdentityRule, ...], device: str) -> IdentityRule | None:
-    """Return the first rule whose pattern fits the device."""
+    """Return the first rule whose pattern matches the device, None where none does."""
     return next((rule for rule in rules if fnmatchcase(device, rule.device)), None)
 
 

@@ -13,7 +13,7 @@ from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config.settings import Settings
-from agent.status import Status, read_status
+from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.layout import FILE_NAME
@@ -68,7 +68,7 @@ def _unreadable(path: Path) -> str:
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     from agent.cli.doctor import kafka, receipts
 
-    connection = kafka.Connection.open(settings.kafka)
+    connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
     yield finding
     if topic is not None:
@@ -80,7 +80,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
 
 
-def _status(settings: Settings) -> Status | None:
+def _status(settings: Settings) -> GatewayStatus | None:
     try:
         return read_status(settings.gateway.state_dir, settings.gateway.id)
     except (StoreError, sqlite3.Error):  # said as `store`

@@ -21,7 +21,7 @@ from agent.forward.errors import UnreachableError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.topic import create_command
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.terminal import count
 from contract import topics
 
@@ -34,7 +34,7 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class KafkaConnection:
     """A way to ask: the admin client, and what it last complained about."""
 
     settings: KafkaSettings
@@ -42,13 +42,13 @@ class Connection:
     errors: LastError
 
     @classmethod
-    def open(cls, settings: KafkaSettings) -> Connection:
+    def open(cls, settings: KafkaSettings) -> KafkaConnection:
         """Open it; raise KafkaSettingsError."""
         errors = LastError()
         return cls(settings, open_admin(settings, errors), errors)
 
 
-def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | None]:
+def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription | None]:
     """See whether a broker answers and the topic is there; give the topic."""
     settings = connection.settings
     try:
@@ -65,7 +65,7 @@ def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | No
     return fine("broker", f"{settings.bootstrap_servers} answers; topic {settings.topic} is there"), topic
 
 
-def _unreached(connection: Connection, error: KafkaException) -> Finding:
+def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
         hint = create_command(settings.bootstrap_servers, settings.topic)
@@ -86,7 +86,7 @@ _EXPIRY: Final = (
 """The client and a broker in Java say of an expired certificate only that it cannot be verified."""
 
 
-def count_brokers(connection: Connection) -> int:
+def count_brokers(connection: KafkaConnection) -> int:
     """Return how many brokers the cluster has; 0 where that cannot be seen."""
     try:
         return len(connection.admin.list_topics(connection.settings.topic, REQUEST_SECONDS_MAX).brokers)
@@ -94,7 +94,7 @@ def count_brokers(connection: Connection) -> int:
         return 0
 
 
-def check_oversized(topic: str, status: Status | None) -> Iterator[Finding]:
+def check_oversized(topic: str, status: GatewayStatus | None) -> Iterator[Finding]:
     """Report events that wait since Kafka refuses them for their size."""
     if status is None or not status.oversized:
         return
@@ -115,7 +115,7 @@ def check_rights(topic: TopicDescription) -> Iterator[Finding]:
         yield fine("rights", f"topic {topic.name}: we may describe, read and write")
 
 
-def check_topic(connection: Connection, topic: TopicDescription) -> Iterator[Finding]:
+def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterator[Finding]:
     """Compare the topic with what the promise needs, setting by setting."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     yield from check_layout(len(topic.partitions), replicas)

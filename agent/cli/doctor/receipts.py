@@ -6,21 +6,21 @@ import threading
 from collections.abc import Iterator
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.kafka import Connection
+from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import ReceiptSettings
 from agent.forward.errors import SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import open_reader
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.rules import NO_EPOCH, View, choose_table
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.terminal import count, duration
 
 OUTSTANDING_SECONDS_MAX = 3_600
 """How long an event may wait for its receipt before that is worth a warning."""
 
 
-def look(connection: Connection, settings: ReceiptSettings, partitions: int) -> View:
+def read_group(connection: KafkaConnection, settings: ReceiptSettings, partitions: int) -> View:
     """Look at the group's offsets; raise SessionError."""
     kafka = connection.settings
     stop = threading.Event()
@@ -32,14 +32,14 @@ def look(connection: Connection, settings: ReceiptSettings, partitions: int) -> 
 
 
 def check_receipts(
-    connection: Connection, settings: ReceiptSettings, partitions: int, status: Status | None, now: int
+    connection: KafkaConnection, settings: ReceiptSettings, partitions: int, status: GatewayStatus | None, now: int
 ) -> Iterator[Finding]:
     """See whether receipts come; `status` is None where there is no store yet."""
     if not settings.enabled:
         yield fine("receipts", "receipts.enabled = false: what the broker has is done")
         return
     try:
-        view = look(connection, settings, partitions)
+        view = read_group(connection, settings, partitions)
     except SessionError as error:
         hint = f"grant DESCRIBE on group {settings.group} and on the topic: docs/kafka.md"
         yield wrong("group", f"group {settings.group}: {error}", hint)
@@ -73,7 +73,7 @@ def judge(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
     return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'record')} behind")
 
 
-def outstanding(status: Status, now: int) -> Finding:
+def outstanding(status: GatewayStatus, now: int) -> Finding:
     """See how long the oldest event waits."""
     waiting = status.events.new + status.events.forwarded
     if status.oldest_unprocessed is None:

@@ -39,12 +39,12 @@ def repin(settings: Settings) -> tuple[str | None, str]:
 
 
 def _table(settings: Settings) -> str:
-    connection = kafka.Connection.open(settings.kafka)
+    connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
     if topic is None:
         raise RepinError(finding.text)
     try:
-        view = receipts.look(connection, settings.receipts, len(topic.partitions))
+        view = receipts.read_group(connection, settings.receipts, len(topic.partitions))
     except ForwardError as error:
         raise RepinError(str(error)) from error
     tables = {partition.receipt.table for partition in view.partitions.values() if partition.receipt is not None}

@@ -30,7 +30,7 @@ def check_wear(folder: Path) -> Iterator[Finding]:
     if path.exists():
         yield years_left(read_written(path), None if device is None else _capacity(device))
     if device is not None:
-        yield from said_by_card(device)
+        yield from card_health(device)
 
 
 def years_left(written: Written, capacity: int | None) -> Finding:
@@ -46,7 +46,7 @@ def years_left(written: Written, capacity: int | None) -> Finding:
     return fine("wear", text)
 
 
-def said_by_card(device: Path) -> Iterator[Finding]:
+def card_health(device: Path) -> Iterator[Finding]:
     """Read what an eMMC says of itself (JEDEC eMMC 5.0: tenths of its life, and the reserve)."""
     life = _read(device / "device" / "life_time").split()
     if not life:

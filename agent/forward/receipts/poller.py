@@ -17,7 +17,7 @@ from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
-from agent.forward.receipts.rules import Decision, Rules, Verdict, View, choose_table, decide
+from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide
 from agent.forward.receipts.truncation import Decided, Leadership, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Outbox, OutboxError
@@ -142,7 +142,7 @@ class ReceiptPoller:
             return None
         return table
 
-    def _apply(self, decided: Sequence[tuple[Batch, Decision]]) -> None:
+    def _apply(self, decided: Sequence[tuple[Batch, BatchDecision]]) -> None:
         """Apply the decisions; report what is held or returned, and when a hold has ended."""
         processed = [batch for batch, decision in decided if decision.verdict is Verdict.PROCESSED]
         returned = [(batch, decision) for batch, decision in decided if decision.verdict is Verdict.RETURN]

@@ -25,7 +25,7 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BatchDecision:
     """A verdict and, for HOLD and RETURN, its reason."""
 
     verdict: Verdict
@@ -78,10 +78,10 @@ NO_EPOCH: Final = "names no leader epoch: it does not say which log the table ha
 are those of other records."""
 
 
-def decide(batch: Batch, view: View, rules: Rules) -> Decision:
+def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
     """Return the decision on one batch."""
     if view.topic_id != batch.topic_id:
-        return Decision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
+        return BatchDecision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
     decisions = (
         _decide_partition(batch, partition, view.partitions.get(partition, PartitionView()), rules)
         for partition in batch.partitions
@@ -97,12 +97,12 @@ def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
     return pinned
 
 
-_PROCESSED = Decision(Verdict.PROCESSED)
-_WAIT = Decision(Verdict.WAIT)
-_NOWHERE = Decision(Verdict.RETURN, "the batch has no offset at all")
+_PROCESSED = BatchDecision(Verdict.PROCESSED)
+_WAIT = BatchDecision(Verdict.WAIT)
+_NOWHERE = BatchDecision(Verdict.RETURN, "the batch has no offset at all")
 
 
-def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> Decision:
+def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> BatchDecision:
     offsets = batch.partitions[partition]
     if view.log_end is None:
         return _WAIT
@@ -110,26 +110,26 @@ def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: 
         return _WAIT  # the end of a former leader's log proves nothing; a foreign commit may name any epoch
     if view.log_end <= offsets.highest:
         lost = f"partition {partition} ends at {view.log_end}, below our offset {offsets.highest}"
-        return Decision(Verdict.RETURN, lost)
+        return BatchDecision(Verdict.RETURN, lost)
     if view.committed is None:
         return _WAIT
     if view.committed > view.log_end:
         # Without the numbers, which grow: the same state would be reported again at every poll.
         beyond = f"the group's offset in partition {partition} is beyond the log's end"
-        return Decision(Verdict.HOLD, beyond)
+        return BatchDecision(Verdict.HOLD, beyond)
     if objection := _object(batch, partition, view, view.committed, rules):
         return objection
     return _WAIT if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
 
 
-def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> Decision:
+def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> BatchDecision:
     """Decide on records below the receipt's offset: whether it is an offset of the log that holds them."""
     read_under = view.committed_epoch
     if read_under is None:  # only where any commit counts (`_object`)
         return _PROCESSED
     if sent_under is not None and read_under < sent_under:
         # The table has read other records at these offsets, which a truncation has removed.
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was truncated since")
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was truncated since")
     return _WAIT if _is_former_leader(view) else _PROCESSED
 
 
@@ -139,21 +139,21 @@ def _is_former_leader(view: PartitionView) -> bool:
     return answered is not None and read_under is not None and answered < read_under
 
 
-def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> Decision | None:
+def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> BatchDecision | None:
     """Return why a commit cannot be a receipt for a batch; None where it is one, now or once it has advanced."""
     lowest, receipt = batch.partitions[partition].lowest, view.receipt
     if receipt is None:
         foreign = "the group's offsets were committed by a foreign consumer or by a reset"
-        return None if rules.any_commit else Decision(Verdict.HOLD, foreign)
+        return None if rules.any_commit else BatchDecision(Verdict.HOLD, foreign)
     if receipt.topic_id != batch.topic_id:
-        return Decision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
+        return BatchDecision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
     if view.committed_epoch is None:
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
     if receipt.table != rules.table:
-        return Decision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
+        return BatchDecision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
     if receipt.first > committed:
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
     if lowest < receipt.first:
         passed = f"the table reads partition {partition} from {receipt.first} on, above our offset {lowest}"
-        return Decision(Verdict.RETURN, passed)
+        return BatchDecision(Verdict.RETURN, passed)
     return None

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.forward.receipts.rules import Decision, Verdict, View
+from agent.forward.receipts.rules import BatchDecision, Verdict, View
 from agent.store.port import Batch, LabelRange
 
-Decided = Sequence[tuple[Batch, Decision]]
+Decided = Sequence[tuple[Batch, BatchDecision]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,16 +77,16 @@ def overrule(decided: Decided, view: View, survived: Callable[[Leadership], bool
     ]
 
 
-def _overruled(batch: Batch, view: View, survived: Callable[[Leadership], bool | None]) -> Decision | None:
+def _overruled(batch: Batch, view: View, survived: Callable[[Leadership], bool | None]) -> BatchDecision | None:
     for partition, offsets in sorted(batch.partitions.items()):
         if offsets.leader_epoch is None:
-            return Decision(Verdict.RETURN, f"partition {partition}: the leader epoch of our records is unknown")
+            return BatchDecision(Verdict.RETURN, f"partition {partition}: the leader epoch of our records is unknown")
     answers = {leadership: survived(leadership) for leadership in sorted(past_leaderships(batch, view))}
     for leadership, answer in answers.items():
         if answer is False:
-            return Decision(
+            return BatchDecision(
                 Verdict.RETURN,
                 f"partition {leadership.partition} has lost our records with the leader of epoch "
                 f"{leadership.leader_epoch}",
             )
-    return Decision(Verdict.WAIT) if None in answers.values() else None
+    return BatchDecision(Verdict.WAIT) if None in answers.values() else None

@@ -159,7 +159,7 @@ HASH = "sha256:" + "0" * 64
         (f"device urn:x {HASH.upper()}", "64 hex digits"),
         (f"device URN:oncegate:gateway:gw1 {HASH}", "the gateways' own"),
         (f"device {'x' * 300} {HASH}", "too long"),
-        (f"device urn:x {HASH}\n\nrelay urn:y {HASH}", "line 3: this token stands there twice"),
+        (f"device urn:x {HASH}\n\nrelay urn:y {HASH}", "line 3: this token occurs twice"),
         ("\ud800", "cannot be read"),
     ],
 )

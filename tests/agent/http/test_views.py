@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.reply import Refusal
-from agent.http.views import Recent, Searches
+from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
 from tests.agent.http.serving import EVENT, serving
@@ -120,15 +120,15 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
 
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
-    looks: list[int] = []
+    view_sources: list[int] = []
     go_on = threading.Event()
 
     def look() -> int:
         go_on.wait(10)
-        looks.append(1)
-        return len(looks)
+        view_sources.append(1)
+        return len(view_sources)
 
-    recent = Recent(look)
+    recent = CachedView(look)
     asked = [asyncio.create_task(recent.get()) for _ in range(50)]
     await asyncio.sleep(0)
     go_on.set()
@@ -148,7 +148,7 @@ async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeyp
         raise StoreError("there is no store yet")
 
     with pytest.raises(Refusal) as refused:
-        await Recent(look).get()
+        await CachedView(look).get()
     over.set()
     assert refused.value.reply.code == 503
     assert (b"too long" if hangs else b"no store") in refused.value.reply.body
@@ -168,7 +168,7 @@ async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_re
             at_once -= 1
         return 1
 
-    searches, ready = Searches(), Recent(lambda: 2)
+    searches, ready = Searches(), CachedView(lambda: 2)
     asked = [asyncio.create_task(searches.get(look)) for _ in range(50)]
     assert await ready.get() == 2
     go_on.set()

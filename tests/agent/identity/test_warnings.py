@@ -31,7 +31,7 @@ MOMENT = 1_767_225_600_000
 
 def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
     candidates = [Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None) for event in events]
-    warnings.look(candidates, Outcome(len(events) if accepted is None else accepted))
+    warnings.check(candidates, Outcome(len(events) if accepted is None else accepted))
 
 
 def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
@@ -55,7 +55,7 @@ def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     for number in (5, 1):
         event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
         stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None, fields=fields)
-        warnings.look([stamped], Outcome(1))
+        warnings.check([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.systemd.notify import PATIENCE_SECONDS
+from agent.systemd.notify import SALVAGE_SECONDS_MAX
 from simulators.services.process import Command, Process
 from tests.agent.test_damage import damage_a_page_of, store
 from tests.support.hanging import hung
@@ -115,7 +115,7 @@ def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
     damage_a_page_of(store)  # which the purge meets
     agent.start()
     agent.wait_for_log("store=salvaged")
-    usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={PATIENCE_SECONDS}000000"
+    usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={SALVAGE_SECONDS_MAX}000000"
 
     def told() -> list[str]:
         return [line for line in manager.listen() if line.startswith(("READY", "WATCHDOG_USEC"))]

@@ -14,9 +14,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from agent.cli.doctor import receipts
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
+from agent.cli.doctor.kafka import (
+    KafkaConnection,
+    check_broker,
+    check_oversized,
+    check_rights,
+    check_settings,
+    check_topic,
+)
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.status import EventCounts, Status
+from agent.status import EventCounts, GatewayStatus
 from contract import topics
 from simulators.services.kafka import Broker
 from tests.agent.forward.broker import KafkaSide
@@ -38,7 +45,7 @@ def await_topic(broker: Broker, topic: str) -> None:
 
 
 def examine(broker: Broker, topic: str) -> list[Finding]:
-    connection = Connection.open(KafkaSettings(broker.bootstrap_servers, topic))
+    connection = KafkaConnection.open(KafkaSettings(broker.bootstrap_servers, topic))
     finding, description = check_broker(connection)
     if description is None:
         return [finding]
@@ -86,7 +93,7 @@ def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: 
 
 
 def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
-    finding, topic = check_broker(Connection.open(KafkaSettings("127.0.0.1:1", "t")))
+    finding, topic = check_broker(KafkaConnection.open(KafkaSettings("127.0.0.1:1", "t")))
     assert topic is None
     assert (finding.condition, "Connection refused" in finding.text) == (Condition.WRONG, True)
 
@@ -100,7 +107,7 @@ def kafka(broker: Broker) -> KafkaSide:
 
 def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
     settings = ReceiptSettings(group=group, any_commit=any_commit)
-    view = receipts.look(Connection.open(kafka.settings()), settings, 4)
+    view = receipts.read_group(KafkaConnection.open(kafka.settings()), settings, 4)
     return receipts.judge(view, settings, pinned)
 
 
@@ -108,7 +115,7 @@ def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
     kafka.commit(0, kafka.receipt(), group="with")
     kafka.commit(0, kafka.receipt(), group="without", leader_epochs={})
     for group, epoch in (("with", 0), ("without", None)):
-        view = receipts.look(Connection.open(kafka.settings()), ReceiptSettings(group=group), 4)
+        view = receipts.read_group(KafkaConnection.open(kafka.settings()), ReceiptSettings(group=group), 4)
         assert {partition.committed_epoch for partition in view.partitions.values()} == {epoch}
     assert judge(kafka, "with").condition is Condition.FINE
     without = judge(kafka, "without")
@@ -164,7 +171,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
 
 
 def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
-    empty = Status("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
     assert list(check_oversized("t", empty)) == []
     assert list(check_oversized("t", None)) == []
     (finding,) = check_oversized("t", replace(empty, oversized=3, oversized_bytes=2_000_000))

@@ -12,7 +12,7 @@ from agent.cli.doctor.examination import examine
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
 from agent.cli.doctor.ports import check_ports
-from agent.cli.doctor.wear import FULL_WRITES, check_wear, said_by_card, years_left
+from agent.cli.doctor.wear import FULL_WRITES, card_health, check_wear, years_left
 from agent.clock import SystemClock
 from agent.config.settings import (
     CoapSettings,
@@ -149,7 +149,7 @@ def test_a_card_that_tells_its_age_is_heard(
     (tmp_path / "device").mkdir()
     (tmp_path / "device" / "life_time").write_text(life + "\n")
     (tmp_path / "device" / "pre_eol_info").write_text(reserve + "\n")
-    (finding,) = said_by_card(tmp_path)
+    (finding,) = card_health(tmp_path)
     assert (finding.condition, percent in finding.text) == (condition, True)
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.kafka import Connection, check_broker
+from agent.cli.doctor.kafka import KafkaConnection, check_broker
 from agent.config.settings import KafkaSettings
 from agent.telemetry.links import LinkName, Links
 from simulators.services import ports
@@ -109,7 +109,7 @@ def wait_until_said(links: Links, settings: KafkaSettings) -> None:
         return not report.state.up and "certificate" in report.reason
 
     wait_until(said, "the link's state names the certificate")
-    finding, topic = check_broker(Connection.open(settings))
+    finding, topic = check_broker(KafkaConnection.open(settings))
     assert topic is None
     assert finding.condition is Condition.WRONG
     assert "certificate" in finding.text

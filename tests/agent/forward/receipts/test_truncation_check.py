@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.receipts.rules import Decision, PartitionView, Verdict, View
+from agent.forward.receipts.rules import BatchDecision, PartitionView, Verdict, View
 from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange, Offsets
 
-PROCESSED = Decision(Verdict.PROCESSED)
+PROCESSED = BatchDecision(Verdict.PROCESSED)
 
 
 def view(**leaders: int | None) -> View:
@@ -33,7 +33,7 @@ def test_a_batch_of_an_unknown_leader_is_sent_again() -> None:
 def test_the_highest_record_of_each_leader_is_read_back() -> None:
     low, high, later = batch(1, p0=Offsets(0, 4, 7)), batch(6, p0=Offsets(5, 9, 7)), batch(11, p0=Offsets(10, 14, 8))
     waiting = batch(16, p0=Offsets(15, 19, 8))
-    decided = [(high, PROCESSED), (low, PROCESSED), (later, PROCESSED), (waiting, Decision(Verdict.WAIT))]
+    decided = [(high, PROCESSED), (low, PROCESSED), (later, PROCESSED), (waiting, BatchDecision(Verdict.WAIT))]
     assert records_to_check(decided, view(p0=9)) == {Leadership(0, 7): high, Leadership(0, 8): later}
 
 
