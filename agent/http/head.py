@@ -80,8 +80,6 @@ class Head:
                 raise refusal(400, "undecodable", f"query: {encoded[:16]!a} is not UTF-8") from None
             if not equals or word in words:
                 problem = "twice" if equals else "has no value"
-                raise refusal(
-                    400, "undecodable", f"query: {word[:16]!a} {problem}; known: ?d=, id=, boot=, t=, type="
-                )
+                raise refusal(400, "undecodable", f"query: {word[:16]!a} {problem}; known: ?d=, id=, boot=, t=, type=")
             words[word] = value
         return words

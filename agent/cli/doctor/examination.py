@@ -1,4 +1,4 @@
-"""The examination: all checks, one after the other."""
+"""Runs all checks, one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent.store.wear import read_written
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything that the settings name; findings come as they are made."""
+    """Run all checks of the settings; yield findings as they are made."""
     clock = SystemClock()
     folder = settings.gateway.state_dir
     yield from check_clock(clock, settings.gateway)
@@ -36,7 +36,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from check_ports(settings)
     yield from _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
-        from agent.cli.doctor.mqtt import check_mqtt  # its client costs time: only where it is used
+        from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load
 
         yield from check_mqtt(settings.mqtt, settings.gateway.id)
 
@@ -56,7 +56,7 @@ def _check_store(settings: Settings) -> Iterator[Finding]:
 
 
 def _unreadable(path: Path) -> str:
-    """Return why nothing can be read of a store; empty where it can, or where there is none."""
+    """Return why a store cannot be read; empty where it can, or where there is none."""
     try:
         if path.exists() or use_mark.lacks_file(path):
             read_written(path)
@@ -83,5 +83,5 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
 def _status(settings: Settings) -> GatewayStatus | None:
     try:
         return read_status(settings.gateway.state_dir, settings.gateway.id)
-    except (StoreError, sqlite3.Error):  # said as `store`
+    except (StoreError, sqlite3.Error):  # reported by the check `store`
         return None

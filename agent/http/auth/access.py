@@ -78,9 +78,7 @@ def _holder(tokens: Tokens, head: Head) -> Holder:
         raise _unauthorized("send Authorization: Bearer and your token")
     holder = tokens.find(token.strip().encode("latin-1"))
     if holder is None:
-        raise _unauthorized(
-            "this token is not in the token file, or was added after the agent's start"
-        )
+        raise _unauthorized("this token is not in the token file, or was added after the agent's start")
     return holder
 
 

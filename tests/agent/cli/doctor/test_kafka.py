@@ -108,7 +108,7 @@ def kafka(broker: Broker) -> KafkaSide:
 def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
     settings = ReceiptSettings(group=group, any_commit=any_commit)
     view = receipts.read_group(KafkaConnection.open(kafka.settings()), settings, 4)
-    return receipts.judge(view, settings, pinned)
+    return receipts.judge_receipts(view, settings, pinned)
 
 
 def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:

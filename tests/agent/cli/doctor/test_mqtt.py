@@ -55,12 +55,12 @@ def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, 
 @pytest.mark.parametrize(
     ("section", "key", "value", "text"),
     [
-        ("advanced", "last_seen", "disable", "a message that comes twice is two events"),
-        ("advanced", "last_seen", "ISO_8601_local", "a message that comes twice is two events"),
+        ("advanced", "last_seen", "disable", "a message that is delivered twice becomes two events"),
+        ("advanced", "last_seen", "ISO_8601_local", "a message that is delivered twice becomes two events"),
         ("device_options", "qos", 0, "QoS 0 for all devices"),
         ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0"),
         ("advanced", "output", "attribute", "not read"),
-        ("advanced", "cache_state_send_on_startup", True, "old states"),
+        ("advanced", "cache_state_send_on_startup", True, "cached states"),
     ],
 )
 def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
