@@ -97,7 +97,7 @@ class Sensor:
             return await asyncio.get_running_loop().sock_recv(self._socket, 65_535)
 
     async def ask_raw(self, raw: bytes) -> bytes:
-        """Give the answer as it came."""
+        """Return the answer's bytes."""
         self.send(raw)
         return await self.hear_raw()
 

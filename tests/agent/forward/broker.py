@@ -45,7 +45,7 @@ ANSWER_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 120.0
 
 
-class KafkaSide:
+class KafkaTopic:
     """A topic on a real broker."""
 
     def __init__(self, bootstrap_servers: str, topic: str, replicas: int = 1) -> None:

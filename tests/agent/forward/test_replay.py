@@ -19,7 +19,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.kept import positions_of
 from agent.store.schema import database
 from contract.event import Event
-from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.broker import KafkaTopic, header
 from tests.agent.forward.running import GATEWAY
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
@@ -44,7 +44,7 @@ def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.kafka
-def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_path: Path) -> None:
+def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_path: Path) -> None:
     configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
     with agent_process(configuration) as agent:
         agent.start()

@@ -49,7 +49,7 @@ class Publisher:
             message.wait_for_publish(SECONDS_MAX)
 
     def listen(self, topic: str) -> None:
-        """Hear what is published to a topic from now on, and what is retained."""
+        """Subscribe to a topic; retained messages are received, too."""
         self._client.subscribe(topic, 1)
         assert self._subscribed.wait(SECONDS_MAX)
 

@@ -31,7 +31,7 @@ class Manager:
         self.heard: list[str] = []
 
     def listen(self) -> list[str]:
-        """Take what has come."""
+        """Return the received datagrams."""
         while True:
             try:
                 self.heard += self._socket.recv(4096).decode().splitlines()

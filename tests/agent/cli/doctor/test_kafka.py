@@ -26,7 +26,7 @@ from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.status import EventCounts, GatewayStatus
 from contract import topics
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
 from tests.support.waiting import wait_until
 
@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def await_topic(broker: Broker, topic: str) -> None:
     """Wait until the broker knows the topic: its controller has answered before that."""
-    wait_until(lambda: KafkaSide(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
+    wait_until(lambda: KafkaTopic(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
 
 
 def examine(broker: Broker, topic: str) -> list[Finding]:
@@ -99,19 +99,19 @@ def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
 
 
 @pytest.fixture
-def kafka(broker: Broker) -> KafkaSide:
-    side = KafkaSide(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
+def kafka(broker: Broker) -> KafkaTopic:
+    side = KafkaTopic(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
     side.create_topic()
     return side
 
 
-def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
+def judge(kafka: KafkaTopic, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
     settings = ReceiptSettings(group=group, any_commit=any_commit)
     view = receipts.read_group(KafkaConnection.open(kafka.settings()), settings, 4)
     return receipts.judge_receipts(view, settings, pinned)
 
 
-def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
+def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaTopic) -> None:
     kafka.commit(0, kafka.receipt(), group="with")
     kafka.commit(0, kafka.receipt(), group="without", leader_epochs={})
     for group, epoch in (("with", 0), ("without", None)):
@@ -122,7 +122,7 @@ def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
     assert (without.condition, "names no leader epoch" in without.text) == (Condition.WRONG, True)
 
 
-def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
+def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
     silent = judge(kafka, "silent")
     kafka.commit(0, "", group="foreign")
     kafka.commit(0, kafka.receipt(), group="ours")
@@ -135,7 +135,7 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
     assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
 
 
-def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_path: Path) -> None:
+def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp_path: Path) -> None:
     file = tmp_path / "oncegate.toml"
     file.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'

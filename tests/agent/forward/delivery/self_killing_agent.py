@@ -99,7 +99,7 @@ def _die() -> None:
 
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
-    """Let the agent die at the step's n-th occurrence, or at any time."""
+    """Arrange the agent's death at the step's n-th occurrence, or at any time."""
     for module in (exactly_once, at_most_once):
         vars(module)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
@@ -123,7 +123,7 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
 
 
 def _end_after_batches(owner: type, method: str) -> None:
-    """Let no life have more batches than its share, so that there is one for each step of the lives to come."""
+    """Bound the batches of each life, so that one is left for each step of the later lives."""
     original = getattr(owner, method)
     occurrences = itertools.count()
 

@@ -12,7 +12,7 @@ from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import forwarding
@@ -49,7 +49,7 @@ def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
 
 
 @pytest.mark.kafka
-def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaSide) -> None:
+def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(3_000))
 
@@ -62,7 +62,7 @@ def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaS
 
 
 @pytest.mark.kafka
-def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaSide) -> None:
+def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20))
     outbox.set_fact(OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False)}))
@@ -76,7 +76,7 @@ def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: Kaf
 
 @pytest.mark.kafka
 def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = DeclaringOutbox()
     outbox.append(*readings(5), Event(device(1), id=9, data={"trace": "x" * 5_000}), *readings(5, 5))
@@ -91,7 +91,7 @@ def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
 
 @pytest.mark.kafka
 def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
@@ -112,7 +112,7 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
 
 @pytest.mark.kafka
 def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_is_counted(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20_000))
@@ -135,7 +135,7 @@ def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_i
 
 @pytest.mark.kafka
 def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -150,7 +150,7 @@ def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
 
 
 @pytest.mark.kafka
-def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: KafkaSide) -> None:
+def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: KafkaTopic) -> None:
     from tests.agent.forward.delivery.test_oversized import LARGE
 
     outbox = MemoryOutbox()

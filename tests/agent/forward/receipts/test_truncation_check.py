@@ -11,7 +11,7 @@ PROCESSED = BatchDecision(Verdict.PROCESSED)
 
 
 def view(**leaders: int | None) -> View:
-    """Look at partitions 0, 1 …, each with its leader epoch."""
+    """Return a view of partitions 0, 1 …, each with its leader epoch."""
     return View("t", {int(name[1:]): PartitionView(99, None, 99, epoch) for name, epoch in leaders.items()})
 
 
