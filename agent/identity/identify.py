@@ -80,8 +80,8 @@ def _bound(received: int, settings: IdentitySettings) -> int | None:
 
 def _content(event: Event, fields: tuple[str, ...]) -> bytes:
     """Digest what an ambiguous event says, as a proof that lasts for the rule's window."""
-    said = cbor.encode_map(identity(event, fields))
-    return blake2b(said, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
+    content = cbor.encode_map(identity(event, fields))
+    return blake2b(content, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
 
 
 def _likeness(event: Event, tail: bytes) -> int:

@@ -118,7 +118,7 @@ class RecentErrors(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Store a log record."""
@@ -127,10 +127,10 @@ class RecentErrors(logging.Handler):
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        with self._guard:
+        with self._lock:
             self._errors.append(entry)
 
     def errors(self) -> list[dict[str, object]]:
         """Return the latest warnings and errors, in order."""
-        with self._guard:
+        with self._lock:
             return list(self._errors)

@@ -28,9 +28,9 @@ TOKEN = "r" * 40
 async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         for path in PATHS:
-            heard = await served.client.get(path)
-            assert (heard.code, heard.fields["Content-Security-Policy"]) == (200, POLICY)
-            assert heard.fields["X-Content-Type-Options"] == "nosniff"
+            response = await served.client.get(path)
+            assert (response.code, response.fields["Content-Security-Policy"]) == (200, POLICY)
+            assert response.fields["X-Content-Type-Options"] == "nosniff"
     assert "unsafe" not in POLICY
     assert POLICY.startswith("default-src 'none'")
     for file in files("agent.http.page_files").iterdir():

@@ -56,16 +56,16 @@ async def test_a_full_store_is_not_ready(tmp_path: Path) -> None:
     async with serving(tmp_path, store={"max_bytes": 60_000}) as served:
         while (await served.client.post(b'{"device":"urn:a","data":{"x":"%s"}}' % (b"x" * 9_000))).code == 200:
             pass
-        heard = await served.client.get("/readyz")
-    assert (heard.code, "full" in heard.document["message"]) == (503, True)
+        response = await served.client.get("/readyz")
+    assert (response.code, "full" in response.document["message"]) == (503, True)
 
 
 async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.client.post(EVENT)
-        heard = await served.client.get("/api/v1/status")
-        assert heard.document == read_status(tmp_path / "state", GATEWAY).document()
-    assert (heard.document["accepted"], heard.document["events"]["new"]) == (1, 2)
+        response = await served.client.get("/api/v1/status")
+        assert response.document == read_status(tmp_path / "state", GATEWAY).document()
+    assert (response.document["accepted"], response.document["events"]["new"]) == (1, 2)
 
 
 async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
         await served.client.post(b"{")
         served.store.mark_forwarded(batch(1, 2))
-        heard = await served.client.get("/metrics")
-    assert heard.fields["Content-Type"].startswith("text/plain; version=")
-    found = samples(heard.body)
+        response = await served.client.get("/metrics")
+    assert response.fields["Content-Type"].startswith("text/plain; version=")
+    found = samples(response.body)
     assert {name.partition("_")[0] for name, _ in found} == {"oncegate"}
     for name, labels, value in (
         ("events_accepted_total", {"via": "http"}, 2),
@@ -103,7 +103,7 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
     assert found["oncegate_commit_seconds_sum", ()] > 0
     assert found["oncegate_store_bytes", ()] > found["oncegate_store_log_bytes", ()] > 4_096
     assert found["oncegate_process_resident_memory_bytes", ()] > 0
-    assert b"urn:" not in heard.body
+    assert b"urn:" not in response.body
 
 
 async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:

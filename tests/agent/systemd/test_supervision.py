@@ -28,15 +28,15 @@ class Manager:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.path))
         self._socket.settimeout(0.1)
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def listen(self) -> list[str]:
         """Return the received datagrams."""
         while True:
             try:
-                self.heard += self._socket.recv(4096).decode().splitlines()
+                self.received += self._socket.recv(4096).decode().splitlines()
             except TimeoutError:
-                return self.heard
+                return self.received
 
     def count(self, message: str) -> int:
         return self.listen().count(message)
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
     file.write_text(small)
     agent.start()
     wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it says why not")
-    assert "READY=1" not in manager.heard
+    assert "READY=1" not in manager.received
     agent.terminate()
     file.write_text(small.replace("1000", '"1MiB"'))
     agent.start()

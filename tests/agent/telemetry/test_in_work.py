@@ -124,4 +124,4 @@ async def test_a_sensor_is_told_to_come_back_and_its_retransmission_is_taken() -
             sensor.send(post())
             await until(lambda: bool(intake.submissions), "it is taken")
             intake.answer_all()
-            assert (await sensor.hear()).code == CHANGED
+            assert (await sensor.receive()).code == CHANGED

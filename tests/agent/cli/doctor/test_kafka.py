@@ -65,12 +65,12 @@ def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_ch
     admin.create_topics([NewTopic("wrong", 3, 1, config=wrong)])["wrong"].result(60)
     await_topic(broker, "wrong")
     findings = examine(broker, "wrong")
-    said = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
+    facts = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
     for name in topics.settings(1):
         if name != "min.insync.replicas":  # one replica cannot have two in sync
-            assert said[name].condition is Condition.WRONG
-            assert f"--add-config {name}=" in said[name].hint
-    assert said["max.message.bytes"].condition is Condition.WARNING
+            assert facts[name].condition is Condition.WRONG
+            assert f"--add-config {name}=" in facts[name].hint
+    assert facts["max.message.bytes"].condition is Condition.WARNING
     assert any("3 partitions, 1 replicas" in finding.text for finding in findings)
 
 

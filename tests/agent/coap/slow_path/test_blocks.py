@@ -18,7 +18,7 @@ from agent.coap.slow_path.blocks import (
 )
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Heard, Sensor, post
+from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
 
 BODY = bytes(range(150))
@@ -131,7 +131,7 @@ class Uploader:
         self._mids = count(1)
         self.sent: list[bytes] = []
 
-    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Heard:
+    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Response:
         option = BLOCK1, uint(number << 4 | more << 3 | 2)
         self.sent.append(post(mid=next(self._mids), payload=payload, options=(option, *options)))
         return await self._sensor.ask(self.sent[-1])
@@ -181,6 +181,6 @@ async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None
 async def test_an_upload_that_announces_too_much_is_refused_at_once_with_size1() -> None:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
-            heard = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
-    assert heard.code == 0x8D
-    assert uint(BODY_BYTES_MAX) in heard.rest
+            response = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
+    assert response.code == 0x8D
+    assert uint(BODY_BYTES_MAX) in response.rest

@@ -101,14 +101,14 @@ class Sender:
         wait_for_count(lambda: unsettled(self._outbox), 0, "everything has arrived")
 
 
-def wait_until_said(links: Links, settings: KafkaSettings) -> None:
+def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
     """Wait until the link's state says that it is for a certificate; `doctor` says how to see which has expired."""
 
-    def said() -> bool:
+    def logged() -> bool:
         report = links.reports()[LinkName.KAFKA]
         return not report.state.up and "certificate" in report.reason
 
-    wait_until(said, "the link's state names the certificate")
+    wait_until(logged, "the link's state names the certificate")
     finding, topic = check_broker(KafkaConnection.open(settings))
     assert topic is None
     assert finding.condition is Condition.WRONG
@@ -134,7 +134,7 @@ def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_
         sender.arrived()
         link.cut()
         sender.append()
-        wait_until_said(links, chosen)
+        wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         authority.issue("gateway.pem", LONG_SECONDS)
         sender.arrived()
@@ -162,7 +162,7 @@ def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_
         sender.arrived()
         link.cut()
         sender.append()
-        wait_until_said(links, chosen)
+        wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
         sender.arrived()
