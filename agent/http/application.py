@@ -7,6 +7,7 @@ from collections import Counter
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
+from agent.http.errors import HttpError
 from agent.http.head import Head
 from agent.http.limits import Limits
 from agent.http.reply import Refusal, Reply, refusal, retry_after
@@ -26,7 +27,7 @@ _STOPPING = refusal(
 ).reply
 
 
-class ClientGoneError(Exception):
+class ClientGoneError(HttpError):
     """The client has closed its connection within a body, and needs no answer."""
 
 

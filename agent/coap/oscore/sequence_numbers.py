@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
+from agent.coap.errors import CoapError
 from agent.config import files
 
 NUMBER_END = (1 << 40) - 1
@@ -31,7 +32,7 @@ _CHECK_BYTES = 4
 _log = logging.getLogger(__name__)
 
 
-class NoNumberError(Exception):
+class NoNumberError(CoapError):
     """No number can be reserved now: retry later."""
 
 

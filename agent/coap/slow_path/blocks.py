@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from agent.coap.endpoint import PROOF_BYTES
+from agent.coap.errors import CoapError
 
 ASSEMBLIES_MAX = 64
 """Uploads at once; beyond it the least recently active one is dropped, and its sensor begins again."""
 
 
-class BlockError(Exception):
+class BlockError(CoapError):
     """A block that cannot be accepted."""
 
 
