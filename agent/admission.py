@@ -13,7 +13,7 @@ from agent.delivery import Delivery
 
 _DEVICES_KEPT = 4_096
 _DENIED = "is not let in here ([devices] allow, deny)"
-_UNPROVEN = "has credentials, and this is said without them"
+_UNPROVEN = "has credentials, and these events came without them"
 
 
 class ForbiddenError(Exception):

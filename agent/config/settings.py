@@ -249,7 +249,7 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
+    """All settings; the fields are the sections of the file, with _ for the dot in a name."""
 
     gateway: GatewaySettings
     kafka: KafkaSettings

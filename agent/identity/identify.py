@@ -79,7 +79,7 @@ def _bound(received: int, settings: IdentitySettings) -> int | None:
 
 
 def _content(event: Event, fields: tuple[str, ...]) -> bytes:
-    """Digest what an ambiguous event says, as a proof that lasts for the rule's window."""
+    """Return a digest of an ambiguous event's identity fields, valid for the rule's window."""
     content = cbor.encode_map(identity(event, fields))
     return blake2b(content, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
 

@@ -1,4 +1,4 @@
-"""MQTT and Zigbee2MQTT: whether what is published can be lost before it reaches us."""
+"""Checks MQTT and Zigbee2MQTT: whether messages can be lost before they reach the agent."""
 
 from __future__ import annotations
 
