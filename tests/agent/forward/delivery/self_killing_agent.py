@@ -101,7 +101,7 @@ def _die() -> None:
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
     """Arrange the agent's death at the step's n-th occurrence, or at any time."""
     for module in (exactly_once, at_most_once):
-        vars(module)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_BATCH
+        vars(module)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
         threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
         return
