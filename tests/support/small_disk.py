@@ -23,7 +23,7 @@ def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Use up all free space."""
+    """Take all that is free."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(65_536)):

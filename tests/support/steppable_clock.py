@@ -26,6 +26,6 @@ class SteppableClock:
         return {"LD_PRELOAD": str(self._library), "CLOCK_FILE": str(self._file)}
 
     def set(self, seconds: int) -> None:
-        """Set the process's clock off by this many seconds from now on."""
+        """Let the process's clock be off by so many seconds from now on."""
         with self._file.open("r+b") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))
