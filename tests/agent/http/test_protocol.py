@@ -31,12 +31,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
 async def test_what_is_no_http_is_refused_and_the_connection_ends(
-    tmp_path: Path, output: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        raw.send(output + GET)
+        raw.send(sent + GET)
         response = await raw.receive_all()
     assert int(response.split()[1]) in (400, 404, 505)
     assert (response.count(b"HTTP/1.1 "), b"connection: close" in response.lower()) == (1, True)
@@ -91,22 +91,22 @@ async def test_a_client_that_asks_first_is_told_to_go_on_or_not(tmp_path: Path) 
 
 async def test_a_body_in_chunks_is_one_body(tmp_path: Path) -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in EVENT) + b"0\r\n\r\n"
-    output = post_bytes(EVENT)[: -len(EVENT)].replace(b"Content-Length: %d" % len(EVENT), b"Transfer-Encoding: chunked")
+    sent = post_bytes(EVENT)[: -len(EVENT)].replace(b"Content-Length: %d" % len(EVENT), b"Transfer-Encoding: chunked")
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        for byte in output + chunks + GET:
+        for byte in sent + chunks + GET:
             raw.send(bytes((byte,)))
         assert ((await raw.receive()).code, (await raw.receive()).code) == (200, 200)
 
 
 async def test_older_and_odder_clients_are_served(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        for output in (
+        for sent in (
             b"GET /healthz HTTP/1.0\r\n\r\n",
             b"GET http://gateway:8580/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             GET.replace(b"Host", b"Connection: Upgrade, close\r\nUpgrade: h2c\r\nHost"),
         ):
             async with Raw(served.server.port) as raw:
-                raw.send(output)
+                raw.send(sent)
                 assert (await raw.receive()).code == 200
                 assert await raw.receive_all() == b""
         async with Raw(served.server.port) as raw:
@@ -131,14 +131,14 @@ async def _endure(folder: Path, rand: random.Random) -> None:
             async with Raw(served.server.port) as raw:
                 raw.send(_mutated(post_bytes(EVENT, "Expect: 100-continue") + GET, rand))
                 raw.writer.write_eof()
-                output = await raw.receive_all()
-            assert output == b"" or output.startswith(b"HTTP/1.1 ")
-            assert b" 500 " not in output
+                sent = await raw.receive_all()
+            assert sent == b"" or sent.startswith(b"HTTP/1.1 ")
+            assert b" 500 " not in sent
         assert (await served.client.post(b'{"device":"urn:last","id":1}')).code == 200
 
 
-def _mutated(output: bytes, rand: random.Random) -> bytes:
-    mutant = bytearray(output)
+def _mutated(sent: bytes, rand: random.Random) -> bytes:
+    mutant = bytearray(sent)
     for _ in range(rand.randint(1, 6)):
         at = rand.randrange(len(mutant) + 1)
         match rand.randrange(4):
