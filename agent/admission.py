@@ -13,15 +13,15 @@ from agent.delivery import Delivery
 
 _DEVICES_KEPT = 4_096
 _DENIED = "is not let in here ([devices] allow, deny)"
-_UNPROVEN = "has credentials, and this is said without them"
+_UNPROVEN = "has credentials, and these events came without them"
 
 
 class ForbiddenError(Exception):
-    """The sender may not say this; the message says why."""
+    """The sender may not send these events; the message says why."""
 
 
 class Admission:
-    """The check of identities, for every way in."""
+    """Checks that senders may send events of their devices, for all protocols."""
 
     def __init__(self, settings: DevicesSettings) -> None:
         self._lists = bool(settings.allow or settings.deny)
@@ -29,15 +29,15 @@ class Admission:
         self._protected: frozenset[str] = frozenset()
 
     def protect(self, devices: Iterable[str]) -> None:
-        """Let these devices speak only where they are authenticated, or through a relay."""
+        """Admit events of these devices only from themselves, authenticated, or from a relay."""
         self._protected |= {unicodedata.normalize("NFC", device) for device in devices}
 
     def screen(self, delivery: Delivery, decoded: Decoded) -> Decoded:
-        """Give what may be taken; raise ForbiddenError where that is nothing.
+        """Return the admitted events; raise ForbiddenError where none is.
 
-        A sender that speaks as another device is refused with all that it says: else a stranger could claim a
-        victim's next fingerprint first. A device that is not let in is put aside, so that it does not block those
-        that come through the same relay.
+        A sender that claims to be another device is refused with all its events: otherwise it could claim a victim's
+        next fingerprint first. Events of a device that is not admitted are rejected, so that they do not block others
+        of the same relay.
         """
         if delivery.authenticated is None:
             if self._protected:
@@ -77,5 +77,5 @@ def _matches(device: str, patterns: Sequence[str]) -> bool:
 
 
 def is_denial(reason: str) -> bool:
-    """Tell whether an event was put aside for whose it is, and not for what it says."""
+    """Whether an event was rejected because of its device, and not because of its content."""
     return reason.endswith((_DENIED, _UNPROVEN))

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""The wait before the next attempt: exponential backoff with jitter."""
 
 from random import Random
 from typing import Final
@@ -8,7 +8,7 @@ BACKOFF_SECONDS_MAX: Final = 15.0
 
 
 class Backoff:
-    """Waits that double from the first to the longest, each shortened by up to a half at random."""
+    """Waits that double from the first to the longest, each shortened at random by up to a half."""
 
     def __init__(
         self, random: Random, seconds_first: float = BACKOFF_SECONDS_FIRST, seconds_max: float = BACKOFF_SECONDS_MAX
@@ -19,11 +19,11 @@ class Backoff:
         self._seconds = seconds_first
 
     def next_seconds(self) -> float:
-        """Return the next wait; gateways that failed together do not come back together."""
+        """Return the next wait, with jitter, so that gateways that failed together do not retry together."""
         seconds = self._seconds
         self._seconds = min(seconds * 2, self._seconds_max)
         return seconds * self._random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Start again with the first wait, after a success."""
         self._seconds = self._seconds_first

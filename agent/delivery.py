@@ -1,4 +1,4 @@
-"""What a way in hands to the pipeline, and what it gets back for the sensor."""
+"""The pipeline's input and output: a delivery, and the answer for its sender."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 VIAS = ("coap", "zigbee2mqtt", "mqtt", "http")
-"""The ways in, by the names that records, metrics and the log use."""
+"""The protocols, by the names that records, metrics and the log use."""
 
 
 class Media(Enum):
@@ -19,37 +19,37 @@ class Media(Enum):
     SENML_JSON = 110
     SENML_CBOR = 112
     ZIGBEE2MQTT = -1
-    """What Zigbee2MQTT publishes of a device; it has no content format, and no way in but MQTT takes it."""
+    """Zigbee2MQTT's messages of devices; without a content format, and accepted over MQTT only."""
 
 
-_NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
+_NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 class Delivery(NamedTuple):
-    """Raw bytes from one sender, as one way in received them. A tuple, as all that is made for each event."""
+    """Raw bytes from one sender. A tuple, as all values that are created for each event."""
 
     body: bytes
     media: Media | None
-    """None: the sender named a format that we do not know."""
+    """None where the sender named an unknown format."""
     via: str
     """`coap`, `zigbee2mqtt`, `mqtt`, `http` or `gateway`."""
     sender: str
     """The sender's address as a URI, such as `coap://[fe80::1]`: the device of last resort."""
     authenticated: str | None = None
     """The identity that the transport has proven, such as an OSCORE context's or a token's device."""
-    query: Mapping[str, str] = _NOTHING_SAID
-    """What stood beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with no room in its payload)."""
+    query: Mapping[str, str] = _NO_QUERY
+    """The values beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with a small payload)."""
     proof: bytes | None = None
     """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing.
 
     CoAP: endpoint, Message ID, Token and datagram.
     """
     relay: bool = False
-    """Whether the authenticated sender may speak for other devices than itself."""
+    """Whether the authenticated sender may send events of other devices."""
 
 
 class Status(Enum):
-    """What became of a delivery; each way in has its own words for these (design: the table of bad input)."""
+    """The outcome of a delivery; each protocol maps these to its own codes."""
 
     DURABLE = "durable"
     UNDECODABLE = "undecodable"
@@ -61,25 +61,25 @@ class Status(Enum):
 
 
 class Answer(NamedTuple):
-    """The outcome for the sender. With `Status.DURABLE` everything accepted survives a power cut."""
+    """The answer for the sender. With `Status.DURABLE` everything accepted survives a power cut."""
 
     status: Status
     accepted: int = 0
     duplicates: int = 0
     rejected: int = 0
     fingerprints: tuple[bytes, ...] = ()
-    """Of all valid events in the order of the body, duplicates among them."""
+    """Of all valid events in the order of the body, including duplicates."""
     reason: str = ""
-    """For people; empty where all is well."""
+    """For people; empty with `Status.DURABLE`."""
     retry_seconds: int = 0
-    """With `Status.UNAVAILABLE`: when it is worth trying again."""
+    """With `Status.UNAVAILABLE`: after how many seconds to try again."""
 
 
 Respond = Callable[[Answer], None]
-"""Called exactly once, in the event loop's thread, maybe before `receive` returns."""
+"""Called exactly once, in the event loop's thread, possibly before `receive` returns."""
 
 Receive = Callable[[Delivery, Respond], None]
-"""The pipeline's entrance, called in the event loop's thread; never raises, never blocks."""
+"""The pipeline's entry point, called in the event loop's thread; never raises, never blocks."""
 
 Record = Callable[[Delivery, str, Respond], None]
-"""The pipeline's entrance for what can be no event, with the reason, where no one can be told; as `Receive` else."""
+"""The pipeline's entry point for a delivery that is no event, with the reason; otherwise as `Receive`."""

@@ -1,4 +1,4 @@
-"""What the HTTP server shows, put together from the parts of the agent: status, metrics, the page's live view."""
+"""Assembles the HTTP server's views from the parts of the agent: status, metrics, live view."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from importlib.metadata import version
 from agent.clock import Clock
 from agent.config.settings import GatewaySettings
 from agent.http.metrics import Metrics, Sources
-from agent.http.views import Looks, Views
+from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
-from agent.status import Status, read_status
+from agent.status import GatewayStatus, read_status
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.read.documents import read_events, read_trace
 from agent.store.schema import disk_space
-from agent.telemetry.activity import LastWords, Watch
+from agent.telemetry.activity import Activity, RecentErrors
 from agent.telemetry.links import Links
 
 SEARCHED_EVENTS_MAX = 20_000
@@ -30,16 +30,16 @@ def observe(
     store: EventStore,
     pipeline: Pipeline,
     clock: Clock,
-    words: LastWords,
+    recent_errors: RecentErrors,
     links: Links,
     copies_at_the_door: Mapping[str, Callable[[], int]],
 ) -> tuple[Views, Counter[int]]:
-    """Put the views together; the counter is for the server's responses, which the metrics show."""
+    """Return the views, and a counter of the server's responses, which the metrics include."""
     folder, name = gateway.state_dir, gateway.id
     responses: Counter[int] = Counter()
-    live = Live(store, clock, pipeline.watch, words, links)
+    live = LiveView(store, clock, pipeline.activity, recent_errors, links)
 
-    def status() -> Status:
+    def status() -> GatewayStatus:
         return read_status(folder, name)
 
     def latest(device: str) -> list[Mapping[str, object]]:
@@ -48,7 +48,7 @@ def observe(
         return list(reversed(deque(found, FOUND_EVENTS_MAX)))
 
     sources = Sources(
-        tallies=pipeline.tallies,
+        counts=pipeline.counts,
         copies_at_the_door=copies_at_the_door,
         responses=responses,
         dangers=pipeline.warnings.counts,
@@ -62,7 +62,7 @@ def observe(
         clock=clock,
         links=links.reports,
     )
-    looks = Looks(
+    view_sources = ViewSources(
         trouble=store.trouble,
         status=status,
         metrics=Metrics(sources).text,
@@ -71,24 +71,26 @@ def observe(
         trace=lambda fingerprint: read_trace(folder, name, fingerprint),
         latest=latest,
     )
-    return Views(looks), responses
+    return Views(view_sources), responses
 
 
-class Live:
-    """The status page's live view: the store's status, and what only this process knows."""
+class LiveView:
+    """The status page's live view: the store's status, and state that is in this process only."""
 
-    def __init__(self, store: EventStore, clock: Clock, watch: Watch, words: LastWords, links: Links) -> None:
+    def __init__(
+        self, store: EventStore, clock: Clock, activity: Activity, recent_errors: RecentErrors, links: Links
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._watch = watch
-        self._words = words
+        self._activity = activity
+        self._recent_errors = recent_errors
         self._links = links
-        self._started = clock.wall()
+        self._started = clock.wall_ms()
 
-    def document(self, status: Callable[[], Status]) -> dict[str, object]:
+    def document(self, status: Callable[[], GatewayStatus]) -> dict[str, object]:
         """Return all but the feed as a JSON document; blocks."""
         return {
-            "now": self._clock.wall(),
+            "now": self._clock.wall_ms(),
             "started": self._started,
             "version": version("oncegate"),
             "clock": self._clock.trust().value,
@@ -97,10 +99,10 @@ class Live:
             "store_bytes_max": self._store.bytes_max,
             "written_bytes": self._store.written_bytes(),
             "links": self._links.document(),
-            "devices": self._watch.devices(DEVICES_SHOWN_MAX),
-            "errors": self._words.errors(),
+            "devices": self._activity.devices(DEVICES_SHOWN_MAX),
+            "errors": self._recent_errors.errors(),
         }
 
     def feed(self, after: int) -> list[dict[str, object]]:
-        """Return what has happened since, the latest last; does not block."""
-        return self._watch.feed(after)
+        """Return the outcomes after a number, in order; does not block."""
+        return self._activity.feed(after)

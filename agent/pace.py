@@ -1,28 +1,28 @@
-"""How long one way in works until whatever else waits in the event loop gets its turn."""
+"""Bounds the time that one protocol takes in each turn of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 
 TURN_SECONDS_MAX = 0.01
-"""After which no further message is begun. A body takes some 20 ms at most, so others wait for some 30 ms at most."""
+"""After which no further message is begun. A body takes some 20 ms at most, so other tasks wait some 30 ms at most."""
 
 
 class Pace:
-    """Shares the loop's turns among the coroutines of one way in: many may be ready at once."""
+    """Distributes the coroutines of one protocol over the loop's turns: many may be ready at once."""
 
     def __init__(self) -> None:
         self._ends: float | None = None
-        """When the time of this turn of the loop is used up; None where nobody has begun in it."""
+        """When the time of this turn of the loop is used up; None before the first coroutine of a turn."""
 
     async def turn(self) -> None:
-        """Return while there is time in a turn of the loop: this one, or a later one in the order of the calls."""
+        """Return when there is time in a turn of the loop: this one, or a later one, in the order of the calls."""
         loop = asyncio.get_running_loop()
         while self._ends is not None and loop.time() >= self._ends:  # noqa: ASYNC110  # the next turn is waited for
             await asyncio.sleep(0)
         if self._ends is None:
             self._ends = loop.time() + TURN_SECONDS_MAX
-            loop.call_soon(self._end)  # in the next turn, before those who wait
+            loop.call_soon(self._end)  # in the next turn, before the waiting coroutines
 
     def _end(self) -> None:
         self._ends = None

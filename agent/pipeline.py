@@ -1,4 +1,4 @@
-"""The path of an event on the gateway, as far as its ACK: receive, decode, fingerprint, store, ack."""
+"""The path of an event on the gateway up to its ACK: receive, decode, fingerprint, store, ack."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from agent.delivery import VIAS, Answer, Delivery, Respond, Status
 from agent.identity.identify import identify
 from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
-from agent.telemetry.activity import Watch
-from agent.telemetry.counters import Tally
+from agent.telemetry.activity import Activity
+from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS = 5
 _BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
 
 
 class Pipeline:
-    """What every way in hands its deliveries to."""
+    """Processes the deliveries of all protocols."""
 
     def __init__(
         self, settings: IdentitySettings, clock: Clock, intake: Intake, devices: DevicesSettings | None = None
@@ -32,51 +32,51 @@ class Pipeline:
         self._clock = clock
         self._intake = intake
         self._admission = Admission(devices or DevicesSettings())
-        self.tallies = {via: Tally() for via in VIAS}
-        """What came in, by its way."""
+        self.counts = {via: DeliveryCounts() for via in VIAS}
+        """Counts by `via`."""
         self.in_work = {via: InWork(BYTES_MAX[via]) for via in VIAS}
-        """What is not answered yet, by its way in."""
-        self.watch = Watch()
+        """Deliveries that are not answered yet, by `via`."""
+        self.activity = Activity()
         self.warnings = IdentityWarnings(monotonic)
 
     def protect(self, devices: Iterable[str]) -> None:
-        """Take these devices' events only from whoever has proven to be them, or from a relay."""
+        """Admit events of these devices only from themselves, authenticated, or from a relay."""
         self._admission.protect(devices)
 
     def trusted_time(self) -> int | None:
-        """Give the time in milliseconds since 1970 UTC, None where this gateway is not sure of it."""
-        return self._clock.wall() if self._clock.trust() is Trust.TRUSTED else None
+        """Return the time in milliseconds since 1970 UTC, None where the clock is untrusted."""
+        return self._clock.wall_ms() if self._clock.trust() is ClockTrust.TRUSTED else None
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
-        """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
+        """Process a delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
         if self.in_work[delivery.via].full:
-            self._tell(delivery, respond, _BUSY)
+            self._respond(delivery, respond, _BUSY)
             return
         try:
             decoded = self._admission.screen(delivery, decode(delivery))
         except UnknownFormat as error:
-            self._tell(delivery, respond, Answer(Status.UNKNOWN_FORMAT, reason=str(error)))
+            self._respond(delivery, respond, Answer(Status.UNKNOWN_FORMAT, reason=str(error)))
             return
         except Undecodable as error:
-            self._tell(delivery, respond, Answer(Status.UNDECODABLE, reason=str(error)))
+            self._respond(delivery, respond, Answer(Status.UNDECODABLE, reason=str(error)))
             return
         except ForbiddenError as error:
-            self._tell(delivery, respond, Answer(Status.FORBIDDEN, reason=str(error)))
+            self._respond(delivery, respond, Answer(Status.FORBIDDEN, reason=str(error)))
             return
         if not decoded.events:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"
-            self._tell(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
+            self._respond(delivery, respond, Answer(Status.UNDECODABLE, rejected=len(decoded.rejected), reason=reason))
             return
         self._store(delivery, decoded, respond)
 
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
-        """Keep a delivery that can be no event among the rejected; `respond` is called as by `receive`."""
+        """Record a delivery that is no event as rejected; `respond` is called as by `receive`."""
         raw = delivery.body[:REJECTED_BYTES_MAX]
-        reject = Reject(delivery.sender, delivery.via, self._clock.wall(), reason, raw)
+        reject = Reject(delivery.sender, delivery.via, self._clock.wall_ms(), reason, raw)
         self._submit(delivery, (), (reject,), None, respond)
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
-        received, trust = self._clock.wall(), self._clock.trust()
+        received, trust = self._clock.wall_ms(), self._clock.trust()
         via, settings = delivery.via, self._settings
         candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
         rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
@@ -97,20 +97,20 @@ class Pipeline:
         def ack(outcome: Outcome) -> None:
             in_work.bytes -= taken
             if not outcome.refusal:
-                tally = self.tallies[delivery.via]
-                tally.possible_duplicates += len(outcome.suspected)
+                counts = self.counts[delivery.via]
+                counts.possible_duplicates += len(outcome.suspected)
                 for reject in rejects:
-                    tally.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
-                self.watch.stored(delivery.via, candidates, rejects, outcome)
-            self.warnings.look(candidates, outcome)
-            self._tell(delivery, respond, _answer(outcome, len(rejects)))
+                    counts.rejected["denied" if is_denial(reject.reason) else "invalid"] += 1
+                self.activity.stored(delivery.via, candidates, rejects, outcome)
+            self.warnings.check(candidates, outcome)
+            self._respond(delivery, respond, _answer(outcome, len(rejects)))
 
         self._intake.submit(Submission(candidates, rejects, proof, ack))
 
-    def _tell(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
-        self.tallies[delivery.via].add(answer)
+    def _respond(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
+        self.counts[delivery.via].add(answer)
         if answer.status is not Status.DURABLE:
-            self.watch.refused(delivery, answer, self._clock.wall())
+            self.activity.refused(delivery, answer, self._clock.wall_ms())
         respond(answer)
 
 

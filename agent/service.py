@@ -1,4 +1,4 @@
-"""The agent as a process: open the store, the ways in and the way out, run until told to stop, finish what is accepted.
+"""The agent as a process: opens the store, the servers and the forwarder, runs until a signal, finishes accepted work.
 
 The composition root: only this module knows which adapter is in use.
 """
@@ -20,13 +20,13 @@ from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
 from agent.config.settings import Settings
 from agent.forward.forwarder import Forwarder
-from agent.forward.receipts.poller import Receipts
+from agent.forward.receipts.poller import ReceiptPoller
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, NoRoomError
 from agent.store.event_store import EventStore
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_room
-from agent.telemetry.activity import LastWords
+from agent.telemetry.activity import RecentErrors
 from agent.telemetry.links import Links
 
 if TYPE_CHECKING:
@@ -36,77 +36,75 @@ log = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings) -> None:
-    """Run the agent until SIGTERM or SIGINT; raise what ended it otherwise."""
-    runtime.give_memory_back()
-    asked_to_stop = _stop_on_signals()
-    while await _serve_until_damaged(settings, asked_to_stop):
-        Notifier().busy("salvages its store")  # which takes longer than the commit loop may stand still
+    """Run the agent until SIGTERM or SIGINT; raise any other cause of its end."""
+    runtime.return_freed_memory()
+    stop = _stop_on_signals()
+    while await _serve_until_damaged(settings, stop):
+        Notifier().busy("salvages its store")  # which takes longer than the watchdog's interval
         log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
     log.info("agent=stopped")
 
 
-async def _serve_until_damaged(settings: Settings, asked_to_stop: asyncio.Event) -> bool:
-    """Run the agent; tell whether it ended because damage was met in the store."""
+async def _serve_until_damaged(settings: Settings, stop: asyncio.Event) -> bool:
+    """Run the agent; return whether it ended because of damage in the store."""
     damaged = False
     try:
-        await _serve(settings, asked_to_stop)
+        await _serve(settings, stop)
     except* DamagedStoreError:
         damaged = True
     return damaged
 
 
-async def _serve(settings: Settings, asked_to_stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     clock = SystemClock(trusted=settings.gateway.clock == "trusted")
     async with AsyncExitStack() as stack:
-        store = await _open_store(settings, clock, asked_to_stop, stack)
+        store = await _open_store(settings, clock, stop, stack)
         if store is not None:
             pipeline = Pipeline(settings.identity, clock, store, settings.devices)
-            await _run(settings, clock, store, pipeline, asked_to_stop)
+            await _run(settings, clock, store, pipeline, stop)
 
 
 async def _open_store(
-    settings: Settings, clock: Clock, asked_to_stop: asyncio.Event, stack: AsyncExitStack
+    settings: Settings, clock: Clock, stop: asyncio.Event, stack: AsyncExitStack
 ) -> EventStore | None:
-    """Open the store as soon as its file system has room for that; None where we are asked to stop before."""
-    while not asked_to_stop.is_set():
+    """Open the store as soon as its file system has room; return None where `stop` is set before."""
+    while not stop.is_set():
         store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
         try:
             return await stack.enter_async_context(store)
         except NoRoomError as error:
-            await wait_for_room(error, settings.gateway.state_dir, asked_to_stop)
+            await wait_for_room(error, settings.gateway.state_dir, stop)
     return None
 
 
-async def _run(
-    settings: Settings, clock: Clock, store: EventStore, pipeline: Pipeline, asked_to_stop: asyncio.Event
-) -> None:
-    """Startup, main loop, shutdown: the ways in close first, so that the way out sees all that was accepted."""
-    way_out = threading.Event()
-    words = LastWords()
-    logging.getLogger().addHandler(words)
+async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pipeline, stop: asyncio.Event) -> None:
+    """Start up, run and shut down: the servers close first, so that the forwarder sees all accepted events."""
+    stop_forwarding = threading.Event()
+    recent_errors = RecentErrors()
+    logging.getLogger().addHandler(recent_errors)
     links = Links(clock)
     notifier = Notifier()
     forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, links, Random())
-    receipts = Receipts(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
+    receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_thread(forwarder.run, way_out), name="forwarder")
-        tasks.create_task(_thread(receipts.run, way_out), name="receipts")
-        mqtt = tasks.create_task(_take_from_broker(settings, pipeline, links, asked_to_stop), name="mqtt")
+        tasks.create_task(_thread(forwarder.run, stop_forwarding), name="forwarder")
+        tasks.create_task(_thread(receipts.run, stop_forwarding), name="receipts")
+        mqtt = tasks.create_task(_subscribe(settings, pipeline, links, stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
-                ways_in = await _open_ways_in(settings, clock, pipeline, store, words, links, stack)
+                ways_in = await _open_ways_in(settings, clock, pipeline, store, recent_errors, links, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
                 runtime.tune()
                 log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
-                await _until_stopped(asked_to_stop, store)
+                await _until_stopped(stop, store)
                 supervision.cancel()
                 notifier.stopping()
                 log.info("agent=stopping")
             await mqtt
         finally:
-            way_out.set()
-            logging.getLogger().removeHandler(words)
+            stop_forwarding.set()
+            logging.getLogger().removeHandler(recent_errors)
 
 
 async def _open_ways_in(
@@ -114,11 +112,11 @@ async def _open_ways_in(
     clock: Clock,
     pipeline: Pipeline,
     store: EventStore,
-    words: LastWords,
+    recent_errors: RecentErrors,
     links: Links,
     stack: AsyncExitStack,
 ) -> dict[str, CoapServer | HttpServer]:
-    """Open what is enabled; leaving the stack closes it."""
+    """Open the enabled servers; leaving the stack closes them."""
     ways_in: dict[str, CoapServer | HttpServer] = {}
     copies_at_the_door: dict[str, Callable[[], int]] = {}
     if settings.coap.enabled:
@@ -133,7 +131,7 @@ async def _open_ways_in(
         store.also_count(copies_at_the_door["coap"])
         store.also_forget(coap.forget_answers)
     if settings.http.enabled:
-        http = _http(settings, clock, pipeline, store, words, links, copies_at_the_door)
+        http = _http(settings, clock, pipeline, store, recent_errors, links, copies_at_the_door)
         ways_in["http"] = await stack.enter_async_context(http)
     return ways_in
 
@@ -143,20 +141,20 @@ def _http(
     clock: Clock,
     pipeline: Pipeline,
     store: EventStore,
-    words: LastWords,
+    recent_errors: RecentErrors,
     links: Links,
     copies_at_the_door: Mapping[str, Callable[[], int]],
 ) -> HttpServer:
-    # What only HTTP needs costs a gateway without it neither time nor memory.
+    # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    views, responses = observe(settings.gateway, store, pipeline, clock, words, links, copies_at_the_door)
+    views, responses = observe(settings.gateway, store, pipeline, clock, recent_errors, links, copies_at_the_door)
     return HttpServer(settings.http, pipeline.receive, views, responses)
 
 
-async def _take_from_broker(settings: Settings, pipeline: Pipeline, links: Links, stop: asyncio.Event) -> None:
-    """Run the way in over MQTT, where it is enabled, until told to stop."""
+async def _subscribe(settings: Settings, pipeline: Pipeline, links: Links, stop: asyncio.Event) -> None:
+    """Run the MQTT subscriber, where it is enabled, until `stop` is set."""
     if settings.mqtt.enabled:
         from agent.mqtt.subscriber import Subscriber  # its client costs time and memory: only where it is used
 
@@ -165,7 +163,7 @@ async def _take_from_broker(settings: Settings, pipeline: Pipeline, links: Links
 
 
 async def _until_stopped(asked: asyncio.Event, store: EventStore) -> None:
-    """Wait for the signal; raise what ended the store's writer, without which nothing can be promised."""
+    """Wait for the signal; raise the error that ended the store's writer."""
     waiting = asyncio.ensure_future(asked.wait())
     await asyncio.wait((waiting, store.failed), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -174,7 +172,7 @@ async def _until_stopped(asked: asyncio.Event, store: EventStore) -> None:
 
 
 async def _thread(run: Callable[[threading.Event], None], stop: threading.Event) -> None:
-    """Run blocking work in a thread of its own; on cancellation tell it to stop and wait until it has."""
+    """Run blocking work in a thread; on cancellation set `stop` and wait for its end."""
     work = asyncio.ensure_future(asyncio.to_thread(run, stop))
     try:
         await asyncio.shield(work)

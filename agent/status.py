@@ -1,4 +1,4 @@
-"""What the store says of itself, read beside the running service or without it."""
+"""The status of the store, read with or without the running service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.forward.delivery.held import read_held
-from agent.forward.delivery.in_doubt import read_account
+from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.kafka.record import read_front
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
@@ -28,12 +28,12 @@ class EventCounts:
     forwarded: int
     processed: int
     lost: int = 0
-    """Given up, and declared by gateway.gap events; as far as the latest gaps say."""
+    """Given up, and declared by gateway.gap events; as far as the latest gaps cover."""
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """One look at the store; counts of copies lag behind by what no commit has carried yet."""
+class GatewayStatus:
+    """The status of the store; counts of copies lag behind until the next commit."""
 
     gateway: str
     accepted: int
@@ -46,50 +46,50 @@ class Status:
     sequence: int
     store_bytes: int
     oldest_unprocessed: int | None
-    """When the first event was accepted that the table does not have yet, in milliseconds since 1970 UTC."""
+    """When the oldest event was accepted that the table does not have, in milliseconds since 1970 UTC."""
     oldest_new: int | None
-    """The same of the first event that no broker has."""
+    """The same for the oldest event that no broker has."""
     oldest_forwarded: int | None
-    """The same of the first event that waits for its receipt."""
+    """The same for the oldest event that waits for its receipt."""
     table: str | None
     """The table whose receipts count; None before the first."""
     forwarding_stopped: str = ""
-    """Why nothing is forwarded until the next start; empty where it is."""
+    """Why nothing is forwarded until the next start; empty where events are forwarded."""
     receipts_held: str = ""
-    """Why commits stand where receipts should, and prove nothing; empty where they do not."""
+    """Why the group's commits do not count as receipts; empty where they do."""
     receipts_held_since: int | None = None
     """Since when, in milliseconds since 1970 UTC."""
     oversized: int = 0
-    """Events that wait since Kafka refuses them for their size, as of the last try."""
+    """Events held since Kafka refuses them for their size, as of the last try."""
     oversized_since: int | None = None
     """When the first of them was refused, in milliseconds since 1970 UTC."""
     oversized_bytes: int | None = None
-    """The size of the smallest: as much has to be taken before any of them goes."""
+    """The size of the smallest of them, which Kafka would have to accept."""
     log_bytes: int = 0
-    """The size of the store's write-ahead log, which a reader that does not end keeps growing."""
+    """The size of the store's write-ahead log, which grows while a reader does not end."""
     maybe_lost: int = 0
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
     def document(self) -> dict[str, object]:
-        """Give the status as JSON's types."""
+        """Return the status in JSON's types."""
         return asdict(self)
 
 
-def read_status(folder: Path, gateway: str) -> Status:
-    """Look at a store; raise StoreError where there is none."""
+def read_status(folder: Path, gateway: str) -> GatewayStatus:
+    """Read the status of a store; raise StoreError where there is none."""
     path = folder / FILE_NAME
     with closing(database.open_for_reading(path)) as connection, database.moment(connection):
         return _read(connection, path, gateway)
 
 
-def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
+def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewayStatus:
     epochs = Epochs.load(connection)
     end = tables.last_position(connection)
     held = read_held(tables.read_fact(connection, OVERSIZED)).values()
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
     openings = tables.load_openings(connection)
     last = epochs.last()
-    return Status(
+    return GatewayStatus(
         gateway=gateway,
         accepted=end - len(openings) - gaps.count_declarations(connection),
         duplicates=rows.count_duplicates(connection),
@@ -110,7 +110,7 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> Status:
         oversized_since=min((one.since for one in held), default=None),
         oversized_bytes=min((one.size for one in held), default=None),
         log_bytes=disk_space.log_bytes(path),
-        maybe_lost=read_account(tables.read_fact(connection, IN_DOUBT)).unsure,
+        maybe_lost=read_in_doubt(tables.read_fact(connection, IN_DOUBT)).lost_max,
     )
 
 
@@ -123,7 +123,7 @@ def _counts(connection: sqlite3.Connection, end: int) -> EventCounts:
 
 
 def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | None:
-    """Give the moment at which the first event in one of these states was accepted."""
+    """Return when the oldest event in one of these states was accepted, None where there is none."""
     states = States(connection)
     position = tables.first_event(connection)
     while position is not None and position <= end:

@@ -1,4 +1,4 @@
-"""What people see of a command: columns, colours where there is a terminal, and no text that a terminal obeys."""
+"""The output of commands: columns, colours on a terminal, and no control characters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TextIO
 
 _GAP = "  "
 _LAST_COLUMN_MIN = 24
-"""Below this the last column is not wrapped: a very narrow terminal wraps by itself."""
+"""Below this width the last column is not wrapped: a very narrow terminal wraps by itself."""
 _WIDTH_WITHOUT_TERMINAL = 120
 
 
 class Colour(Enum):
-    """Colours by what they mean (ECMA-48, select graphic rendition)."""
+    """Colours by meaning (ECMA-48, select graphic rendition)."""
 
     GOOD = "32"
     WARNING = "33"
@@ -29,14 +29,14 @@ class Colour(Enum):
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Escape whatever is not seen as what it is: controls, bidi overrides, separators of lines, invisible signs."""
+    """Escape controls, bidi overrides, line separators and invisible characters."""
     if text.isprintable():
         return text
     return "".join(sign if _is_seen(sign) or sign in keep else _escaped(sign) for sign in text)
 
 
 def json_line(document: object) -> str:
-    """Write a JSON object in one line, in readable letters; what `printable` escapes, JSON escapes here."""
+    """Return a JSON object in one line, unescaped but for the characters that `printable` escapes."""
     text = json.dumps(document, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -44,17 +44,17 @@ def json_line(document: object) -> str:
 
 
 def paint(text: str, colour: Colour, stream: TextIO | None = None) -> str:
-    """Colour a text, where the stream is a terminal and nobody has said NO_COLOR (https://no-color.org)."""
+    """Return a text in a colour, where the stream is a terminal and NO_COLOR is unset (https://no-color.org)."""
     return f"\x1b[{colour.value}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Tell whether to colour."""
+    """Whether to use colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table(rows: Sequence[Sequence[str]], headings: Sequence[str] = (), colours: Sequence[Colour | None] = ()) -> str:
-    """Line up columns; the last is wrapped to the terminal's width. `colours` are those of the rows' first cells."""
+    """Return rows in columns; the last is wrapped to the terminal's width. `colours` are those of the first cells."""
     lines = [tuple(headings), *rows] if headings else list(rows)
     if not lines:
         return ""
@@ -76,12 +76,12 @@ def table(rows: Sequence[Sequence[str]], headings: Sequence[str] = (), colours: 
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things: 1 event, 2 events, 12,000 events."""
+    """Return a number of things: 1 event, 2 events, 12,000 events."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def size(number: float) -> str:
-    """Write bytes for people."""
+    """Return a number of bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(number) < 1000:
             return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
@@ -90,7 +90,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration for people, in its two largest units."""
+    """Return a duration for people, in its two largest units."""
     parts: list[str] = []
     remaining = int(seconds)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):

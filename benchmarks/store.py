@@ -208,7 +208,7 @@ PARTS: Mapping[str, Callable[[StoreBench], None]] = {
 def main() -> None:
     """Run the chosen measurements, print the table, write the JSON."""
     arguments = _arguments()
-    runtime.give_memory_back()
+    runtime.return_freed_memory()
     runtime.tune()  # as the service does
     with tempfile.TemporaryDirectory(prefix="bench-store-", dir=arguments.folder) as folder:
         share = 20 if arguments.quick else 1

@@ -22,11 +22,11 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--changed", action="store_true", help="leave the defaults out")
+    parser.add_argument("--changed", action="store_true", help="omit the defaults")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the settings; secrets are hidden."""
+    """Print the settings, with secrets hidden."""
     _, settings = origins.read(arguments.config, os.environ)
     shown = [setting for setting in settings if not arguments.changed or setting.origin != DEFAULT]
     if arguments.json:

@@ -1,4 +1,4 @@
-"""`oncegate credentials`: make what a sensor needs to speak OSCORE with this gateway."""
+"""`oncegate credentials`: create the OSCORE credentials of a sensor."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("device", metavar="DEVICE", help="the sensor's URN, such as urn:dev:mac:00158d0001a2b3c4")
-    parser.add_argument("--relay", action="store_true", help="let it speak for other devices than itself")
+    parser.add_argument("--relay", action="store_true", help="let it send events of other devices")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the gateway's file, and print the sensor's side as JSON; the secret stands nowhere else."""
+    """Write the gateway's file, and print the sensor's side as JSON; the secret is stored nowhere else."""
     folder = load.load(arguments.config).coap_oscore.credentials_dir
     if folder is None:
-        raise ConfigurationError("[coap.oscore] credentials_dir: missing; name the folder that shall hold the file")
+        raise ConfigurationError("[coap.oscore] credentials_dir: missing; set it to the folder for the file")
     file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
     print(json.dumps(sensor_side(credential), indent=2))
-    print(f"oncegate: wrote {file}; start the agent again, and give the sensor what stands above", file=sys.stderr)
+    print(f"oncegate: wrote {file}; restart the agent, and configure the sensor with the output above", file=sys.stderr)
     return 0
 
 
 def sensor_side(credential: Credential) -> dict[str, str]:
-    """Give the same context from the sensor's end, as aiocoap's client takes it for a settings.json."""
+    """Return the sensor's side of the context, in the format of aiocoap's settings.json."""
     return {
         "secret_hex": credential.secret.hex(),
         "salt_hex": credential.salt.hex(),

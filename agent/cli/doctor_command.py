@@ -1,4 +1,4 @@
-"""`oncegate doctor`: look at everything around the gateway; exit 1 where anything is wrong."""
+"""`oncegate doctor`: check the gateway's environment; exit 1 where anything is wrong."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repin",
         action="store_true",
-        help="take from now on the receipts of the table that gives them now; the agent has to be stopped",
+        help="accept from now on the receipts of the table that now gives them; the agent has to be stopped",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 where anything is wrong."""
+    """Print the findings; return 1 where anything is wrong."""
     from agent.cli.doctor.examination import examine
 
     settings = load.load(arguments.config)

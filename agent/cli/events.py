@@ -1,4 +1,4 @@
-"""`oncegate events`: the stored events, one JSON object for each."""
+"""`oncegate events`: the latest stored events as JSON objects."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="the same; for scripts that say so")
+    parser.add_argument("--json", action="store_true", help="accepted for uniformity: the output is JSON anyway")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="how many at most (default: 20)")
     parser.add_argument("--duplicates", action="store_true", help="show the latest copies, and what each repeats")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print events or copies, an object a line."""
+    """Print events or copies, one JSON object a line."""
     gateway = load.load(arguments.config).gateway
     if arguments.duplicates:
         rows = read_duplicates(gateway.state_dir, arguments.limit)

@@ -1,4 +1,4 @@
-"""`oncegate fingerprint`: the fingerprint of events in a file, for people who write sensor firmware."""
+"""`oncegate fingerprint`: the fingerprints of events in a file, for authors of sensor firmware."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STANDARD_INPUT = "-"
 WITHOUT_FINGERPRINT = "-"
 _CHOICES = ", ".join((*IDENTITY_FIELDS, *LABEL_FIELDS))
 _CBOR_FIRST = 0x80
-"""CBOR's arrays, maps and tags begin here and above, JSON's text below."""
+"""The first byte of CBOR's arrays, maps and tags is not below this, that of JSON is."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line for each event: 32 hex digits, or - where only a label could tell it from its twin."""
+    """Print one line for each event: 32 hex digits, or - where its identity needs a label."""
     try:
         lines = _fingerprint_lines(_read_file(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
@@ -92,7 +92,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
         label = _label(entries)
         entries = {name: value for name, value in entries.items() if name not in LABEL_FIELDS}
         if entries.get("device") is None:
-            raise InvalidEvent("the event has no device; on the way in it would be the sender's, here nobody sends")
+            raise InvalidEvent("the event has no device, and here there is no sender to take it from")
     event = to_event(entries, NO_PARAMETERS, fallback="")
     chosen = tuple(name for name in fields if name not in LABEL_FIELDS)
     if not needs_label(event, chosen):
@@ -103,7 +103,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
 
 
 def _label(entries: dict[str, object]) -> Label | None:
-    """Take the label that stands in the event, as in a record."""
+    """Return the label in the event, as a record has it; None where there is none."""
     epoch, sequence = (entries.get(name) for name in LABEL_FIELDS)
     if epoch is None and sequence is None:
         return None

@@ -1,4 +1,4 @@
-"""The command line of the gateway: `oncegate run`, and the commands that look at its configuration and its store."""
+"""The command line of the gateway: `oncegate run`, and the commands that inspect its configuration and its store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CHECK_EXAMPLES = """examples:
 
 
 def main() -> None:
-    """Run the command and exit: 0 fine, 1 a failure, 2 wrong usage or configuration."""
+    """Run the command and exit: 0 success, 1 a failure, 2 wrong usage or configuration."""
     arguments = _parser().parse_args()
     try:
         sys.exit(arguments.run(arguments))
@@ -85,12 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", _run, "run the agent until SIGTERM", _RUN_EXAMPLES)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     _add(commands, "check", _check, "check the configuration: file, line, key", _CHECK_EXAMPLES)
-    _add_module(commands, "config", config, "print the effective configuration, and where each value is from")
-    _add_module(commands, "doctor", doctor_command, "look at clock, disk, Kafka, MQTT; exit 1: something is wrong")
+    _add_module(commands, "config", config, "print the effective configuration, with the origin of each value")
+    _add_module(commands, "doctor", doctor_command, "check clock, disk, Kafka, MQTT; exit 1: something is wrong")
     _add_module(commands, "status", status_command, "show what the store holds")
     _add_module(commands, "events", events, "show the latest events, a JSON object a line")
-    _add_module(commands, "trace", trace, "show one event's way, by its fingerprint")
-    _add_module(commands, "replay", replay, "send again what is still kept of an epoch")
+    _add_module(commands, "trace", trace, "show the trace of an event, by its fingerprint")
+    _add_module(commands, "replay", replay, "send the kept events of an epoch again")
     _add_module(commands, "verify", verify, "check all of the store; exit 1: it is damaged")
     _add_module(
         commands,
@@ -99,18 +99,18 @@ def _parser() -> argparse.ArgumentParser:
         "compute the fingerprints of events, for firmware writers",
         configured=False,
     )
-    _add_module(commands, "credentials", credentials, "make the OSCORE credentials of a sensor, for both sides")
+    _add_module(commands, "credentials", credentials, "create the OSCORE credentials of a sensor, for both sides")
     _add(commands, "version", _version, "print the version", "example:\n  oncegate version\n", configured=False)
     return parser
 
 
-Commands = argparse._SubParsersAction  # what add_subparsers gives has no public name
+Commands = argparse._SubParsersAction  # the result of add_subparsers has no public name
 
 
 def _add_module(
     commands: Commands[argparse.ArgumentParser], name: str, module: ModuleType, help_: str, *, configured: bool = True
 ) -> None:
-    """Add a command that has a module of its own: EXAMPLES, add_arguments, run."""
+    """Add the command of a module with EXAMPLES, add_arguments and run."""
     module.add_arguments(_add(commands, name, module.run, help_, module.EXAMPLES, configured=configured))
 
 
@@ -147,7 +147,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # The Kafka client takes its time to load: only here.
+    # The Kafka client is slow to load: imported only here.
     from agent.coap.errors import BindError
     from agent.service import serve
     from agent.systemd import journal
@@ -190,7 +190,7 @@ def _check(arguments: argparse.Namespace) -> int:
         for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
             raise CredentialsError(error)
     producer_config(settings.kafka, mode_of(settings.kafka, settings.gateway.id).fixed)
-    open_admin(settings.kafka, LastError())  # it knows which properties there are, and which values they take
+    open_admin(settings.kafka, LastError())  # checks the properties and their values
     print(f"{arguments.config}: fine")
     return 0
 

@@ -1,4 +1,4 @@
-"""`oncegate replay`: send again what is still kept of one epoch."""
+"""`oncegate replay`: send the kept events of one epoch again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """examples:
   oncegate replay --epoch 5f1c0d6b6a0f4f1d
   oncegate replay --epoch 5f1c0d6b6a0f4f1d --from 1200 --to 1300
 
-Labels and fingerprints stay as they are, so the table takes none of them twice; other readers of the topic see them
+Labels and fingerprints are unchanged, so the table adds none of them twice; other readers of the topic see them
 again. The agent may go on running. Events are kept for store.keep_processed after their receipt.
 """
 INCOMPLETE = 1
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send what is kept; 1 where not all that was asked for could be sent."""
-    from agent.forward.errors import SessionError  # the Kafka client takes its time to load
+    """Send the kept events; return 1 where not all requested ones could be sent."""
+    from agent.forward.errors import SessionError  # the Kafka client is slow to load
     from agent.forward.replay import send_again
 
     settings = load.load(arguments.config)
@@ -51,22 +51,24 @@ def run(arguments: argparse.Namespace) -> int:
         asked = range(known.start + arguments.first - 1, known.start + last)
         if not asked:
             return _fail(f"epoch {arguments.epoch} ends at sequence {len(known):,}: nothing to send")
-        tally = Tally(asked, known.start)
+        result = ReplayResult(asked, known.start)
         try:
-            sent = send_again(settings.kafka, settings.gateway.id, tally.choose(connection), _progress(len(asked)))
+            sent = send_again(
+                settings.kafka, settings.gateway.id, result.select_events(connection), _progress(len(asked))
+            )
         except SessionError as error:
             return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
     print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
-    for line in tally.lines():
+    for line in result.report_lines():
         print(line)
     beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
     if beyond:
         print(f"{count(beyond, 'sequence')} above {len(known):,} asked for, where the epoch ends")
-    return INCOMPLETE if tally.incomplete else 0
+    return INCOMPLETE if result.incomplete else 0
 
 
-class Tally:
-    """What becomes of each position that was asked for."""
+class ReplayResult:
+    """The result for each requested position."""
 
     def __init__(self, asked: range, epoch_first: int) -> None:
         self._asked = asked
@@ -74,8 +76,8 @@ class Tally:
         self._states: Counter[str] = Counter()
         self._missing: list[tuple[int, int]] = []
 
-    def choose(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
-        """Give the events that are to be sent."""
+    def select_events(self, connection: sqlite3.Connection) -> Iterator[StoredEvent]:
+        """Yield the events to send."""
         following = self._asked.start
         for kept in read_kept(connection, self._asked):
             self._miss(following, kept.event.position)
@@ -87,11 +89,11 @@ class Tally:
 
     @property
     def incomplete(self) -> bool:
-        """Tell whether something can no longer be sent."""
+        """Whether some events can no longer be sent."""
         return bool(self._missing or self._states[LOST])
 
-    def lines(self) -> Iterator[str]:
-        """Say what was not sent, and why."""
+    def report_lines(self) -> Iterator[str]:
+        """Yield a line for each reason why events were not sent."""
         if new := self._states[NEW]:
             yield f"{count(new, 'event')} not yet sent at all: the agent sends them by itself"
         if lost := self._states[LOST]:
@@ -111,16 +113,16 @@ class Tally:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Say from time to time how far it is, where somebody looks on."""
-    told = time.monotonic()
+    """Return a callback that prints the progress to standard error from time to time."""
+    reported_at = time.monotonic()
 
-    def tell(acked: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _PROGRESS_SECONDS:
-            told = time.monotonic()
+    def report(acked: int) -> None:
+        nonlocal reported_at
+        if time.monotonic() - reported_at >= _PROGRESS_SECONDS:
+            reported_at = time.monotonic()
             print(f"{acked:,} of at most {total:,}", file=sys.stderr)
 
-    return tell
+    return report
 
 
 def _fail(text: str) -> int:

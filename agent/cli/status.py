@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent import terminal
 from agent.config import load
-from agent.status import EventCounts, Status, read_status
+from agent.status import EventCounts, GatewayStatus, read_status
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
 from agent.terminal import Colour, count, duration, paint, printable, size
@@ -20,7 +20,7 @@ EXAMPLES = """examples:
   watch oncegate status
 """
 _LATE_SECONDS = 3_600
-"""From when on an event that no table has is worth a colour."""
+"""The age from which an event that is not in the table is highlighted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED:
         rows.append(("log", paint(_log_held(status.log_bytes, path), Colour.WARNING)))
     if status.maybe_lost:
-        rows.append(("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when nobody could know"))
+        rows.append(
+            ("maybe lost", f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended")
+        )
     if status.oversized:
         rows.append(("too large", _oversized(status)))
     if status.receipts_held:
@@ -77,24 +79,24 @@ def _states(events: EventCounts) -> str:
 
 
 def _age(moment: int | None) -> str:
-    """Return how long ago a moment was."""
+    """Return the time since a moment."""
     return duration(max(0.0, time.time() - (moment or 0) / 1000))
 
 
-def _oversized(status: Status) -> str:
-    """Return how many events Kafka refuses, and what would help."""
+def _oversized(status: GatewayStatus) -> str:
+    """Return how many events Kafka refuses, and a remedy."""
     waits = f"{count(status.oversized, 'event')} refused by Kafka, the first {_age(status.oversized_since)} ago"
     hint = f"raise max.message.bytes and message.max.bytes above {status.oversized_bytes:,} bytes"
     return paint(f"{waits}; kept for kafka.oversized_after; {hint}", Colour.WARNING)
 
 
 def _log_held(log_bytes: int, path: Path) -> str:
-    """Return why the log has grown, and what to do."""
+    """Return why the log has grown, and a remedy."""
     return f"{size(log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
 
 
-def _oldest(status: Status) -> str:
-    """Say how long the oldest event waits for the table."""
+def _oldest(status: GatewayStatus) -> str:
+    """Return how long the oldest event has waited for the table."""
     if status.oldest_unprocessed is None:
         return "nothing waits for the table"
     seconds = max(0.0, time.time() - status.oldest_unprocessed / 1000)

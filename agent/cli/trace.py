@@ -1,4 +1,4 @@
-"""`oncegate trace`: one event's way, by its fingerprint."""
+"""`oncegate trace`: the trace of an event, by its fingerprint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the store knows of an event; 1 where it knows nothing."""
+    """Print what the store has of an event; return 1 where it has nothing."""
     gateway = load.load(arguments.config).gateway
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:

@@ -1,4 +1,4 @@
-"""`oncegate verify`: whether everything in the store is as it should be."""
+"""`oncegate verify`: check the whole store for damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is wrong, a line for each; 1 where anything is."""
+    """Print the findings, a line each; return 1 where there are any."""
     from agent.store.recovery.verify import verify
 
     path = load.load(arguments.config).gateway.state_dir / FILE_NAME

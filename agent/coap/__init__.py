@@ -1,1 +1,1 @@
-"""The CoAP way in (RFC 7252): one socket, a fast path for the ordinary POST, aiocoap for all else."""
+"""Receives events over CoAP (RFC 7252): one socket, a fast path for plain POSTs, aiocoap for everything else."""

@@ -1,4 +1,4 @@
-"""What a sensor is told: the table from outcomes to CoAP's response codes (RFC 7252 section 5.9)."""
+"""Maps outcomes to CoAP responses (RFC 7252 section 5.9)."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ UNAVAILABLE, NO_PROXY = 0xA3, 0xA5
 CONTENT_FORMAT, MAX_AGE, SIZE1 = 12, 14, 60
 CBOR = 60
 DIAGNOSTIC_BYTES_MAX = 64
-"""What fits into one 802.15.4 frame beside the headers (RFC 7252 section 5.5.2: keep it short)."""
+"""Fits into one 802.15.4 frame beside the headers (RFC 7252 section 5.5.2: keep it short)."""
 RETRY_SECONDS_MIN = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response without its header: what both stacks can turn into theirs."""
+    """A response without its header, independent of the CoAP stack."""
 
     code: int
     payload: bytes = b""
-    """A diagnostic, or what `content_format` says."""
+    """A diagnostic, or a value in `content_format`."""
     content_format: int | None = None
     max_age: int | None = None
-    """Seconds after which it is worth trying again (RFC 7252 section 5.9.3.4)."""
+    """Seconds after which to try again (RFC 7252 section 5.9.3.4)."""
     size1: int | None = None
-    """The largest body that we take (RFC 7959 section 4)."""
+    """The largest accepted body, in bytes (RFC 7959 section 4)."""
     lasting: bool = False
-    """Whether the same datagram deserves the same answer: a refusal for now, and one of a credential, do not."""
+    """Whether the same datagram gets the same answer, unlike a temporary refusal or one of a credential."""
 
 
 ACCEPTED = Reply(CHANGED, lasting=True)
-"""Its payload is empty: a 2.04 means all by its code."""
+"""Its payload is empty: the code 2.04 is the whole answer."""
 
 TOO_MANY = Reply(UNAVAILABLE, b"too many requests in work", max_age=5)
-"""The refusal of a request that was not even looked at."""
+"""The refusal of a request that was not read."""
 BODY_TOO_LARGE = Answer(Status.TOO_LARGE, reason="body too large")
 
 _CODES = {
@@ -52,11 +52,11 @@ _CODES = {
     Status.UNAVAILABLE: UNAVAILABLE,
 }
 _LASTING = frozenset((Status.UNDECODABLE, Status.UNKNOWN_FORMAT, Status.TOO_LARGE))
-"""What depends on the datagram alone."""
+"""Those that depend on the datagram alone."""
 
 
 def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
-    """Put an outcome into CoAP's words."""
+    """Return the reply for an outcome."""
     status = answer.status
     if status is Status.DURABLE:
         return ACCEPTED
@@ -70,20 +70,20 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
 
 
 def accepted_at(now: int | None) -> Reply:
-    """Return the reply with the time, in milliseconds since 1970 UTC, as a CBOR integer; None: not known.
+    """Return the acceptance with the time, in milliseconds since 1970 UTC, as a CBOR integer; without it where None.
 
-    It does not last: a retransmission deserves the time as it is then.
+    It is not cached: the answer to a retransmission has the time of that moment.
     """
     return Reply(CHANGED) if now is None else Reply(CHANGED, encode_integer(now), CBOR)
 
 
 def diagnostic(text: str) -> bytes:
-    """Cut a text to what a diagnostic payload may take, between two characters."""
+    """Return a text, cut between two characters to the size of a diagnostic payload."""
     return text.encode("utf-8", "replace")[:DIAGNOSTIC_BYTES_MAX].decode("utf-8", "ignore").encode()
 
 
 def tail(reply: Reply) -> bytes:
-    """Write a reply's options and payload."""
+    """Return a reply's options and payload as bytes."""
     if reply is ACCEPTED:
         return b""
     options = []

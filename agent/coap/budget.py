@@ -1,4 +1,4 @@
-"""A bound on how often something may happen."""
+"""Token buckets that limit the slow path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Budget:
-    """A token bucket that holds one second's worth."""
+    """A token bucket with a capacity of one second."""
 
     def __init__(self, per_second: float, now: float) -> None:
         self._per_second = per_second
@@ -14,7 +14,7 @@ class Budget:
         self._counted = now
 
     def take(self, now: float) -> bool:
-        """Take one, if one is left."""
+        """Take a token; return False where none is left."""
         self._left = min(self._per_second, self._left + (now - self._counted) * self._per_second)
         self._counted = now
         if self._left < 1:
@@ -25,7 +25,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """What of aiocoap's time plain requests may take, and what those under OSCORE: neither can starve the other."""
+    """Separate budgets for plain requests and those under OSCORE, so that neither can starve the other."""
 
     plain: Budget
     protected: Budget

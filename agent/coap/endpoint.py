@@ -1,4 +1,4 @@
-"""The other end of a datagram: where it came from, where to, and what to call its sender."""
+"""The endpoints of a datagram, and the name of its sender."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 PROOF_BYTES = 16
 ENDPOINTS_MAX = 8_192
-"""Endpoints kept ready; more only cost time."""
+"""Endpoints kept in a cache; others are computed anew."""
 
 Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""
 Ancillary = tuple[tuple[int, int, bytes], ...]
 
 _PROOF = blake2b(digest_size=PROOF_BYTES, person=b"oncegate-coap-1")
-"""Copied for each datagram: that takes half of the time of making it."""
+"""Copied for each datagram, which takes half the time of creating it."""
 _ADDRESS_BYTES = 16
 _ANY_INTERFACE = bytes(4)
 _MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
@@ -25,19 +25,19 @@ _MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A sensor's address and port together with the address of ours that it spoke to."""
+    """A sensor's address and port, together with the local address that it sent to."""
 
     address: Address
     ancillary: Ancillary
-    """For sendmsg: the reply leaves from the address that the request came to."""
+    """For sendmsg: the reply leaves from the address that received the request."""
     sender: str
     group: bool
     """Whether the datagram went to a multicast group."""
     key: bytes
-    """Begins the proof of each of its datagrams."""
+    """The prefix of the input of `proof`."""
 
     def proof(self, datagram: bytes) -> bytes:
-        """Digest the pair of endpoints and the datagram, which holds Message ID and Token."""
+        """Return a digest of the endpoints and the datagram, which holds Message ID and Token."""
         digest = _PROOF.copy()
         digest.update(self.key + datagram)
         return digest.digest()
@@ -45,12 +45,12 @@ class Endpoint:
 
 @lru_cache(maxsize=ENDPOINTS_MAX)
 def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
-    """Describe an endpoint from recvmsg's address and its struct in6_pktinfo (RFC 3542), empty where there is none."""
+    """Return the endpoint of recvmsg's address and its struct in6_pktinfo (RFC 3542), empty where there is none."""
     sender = f"coap://{_host(address)}"
     local = packet_info[:_ADDRESS_BYTES]
     ancillary: Ancillary = ()
     if packet_info:
-        # Only a link-local address needs its interface; for others the routing table knows better than the arrival.
+        # Only a link-local address needs its interface; for others the routing table decides.
         interface = packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE
         ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, local + interface),)
     key = f"{sender} {address[1]} {local.hex()} ".encode()
@@ -58,9 +58,9 @@ def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
 
 
 def _host(address: Address) -> str:
-    """Write the host of a URI: IPv4 as such, a zone by its interface's name, percent-encoded (RFC 6874).
+    """Return the host of a URI: IPv4 as such, a zone by its interface's name, percent-encoded (RFC 6874).
 
-    The name, since it outlives a reboot, which an interface's number need not.
+    The name, since an interface's number may change with a reboot.
     """
     host, zone = address[0], address[3]
     if host.startswith("::ffff:") and "." in host:

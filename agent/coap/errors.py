@@ -1,4 +1,4 @@
-"""What can go wrong with the CoAP way in as a whole."""
+"""The errors of the CoAP server as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class CoapError(Exception):
 
 
 class BindError(CoapError):
-    """The address cannot be listened on; no retry will help until the configuration or the machine has changed."""
+    """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
 
 
 class CredentialsError(CoapError):

@@ -1,4 +1,4 @@
-"""The exchanges of the fast path: in work, acknowledged before their answer, answered."""
+"""The exchanges of the fast path, from request to answer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from agent.coap.answer import ACCEPTED, TOO_MANY, Reply, accepted_at, reply_to, 
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.message import ACKNOWLEDGEMENT, CONFIRMABLE, NON_CONFIRMABLE, empty, message_type, response
-from agent.coap.response_cache import Memory
+from agent.coap.response_cache import ResponseCache
 from agent.coap.separate import Send, SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer
 
 Now = Callable[[], int | None]
-"""Returns the time in milliseconds since 1970 UTC, None where the gateway does not know it itself."""
+"""Returns the time in milliseconds since 1970 UTC, None where the gateway's clock is untrusted."""
 
 
 class Exchange:
-    """One request, from its receipt to its answer."""
+    """One request, from its reception to its answer."""
 
     __slots__ = ("_exchanges", "acknowledged", "asks_time", "endpoint", "head", "proof", "received")
 
@@ -47,8 +47,8 @@ class Exchange:
 class Exchanges:
     """All exchanges, by the proof of their request.
 
-    A retransmission of a request in work is met with silence, since its answer will come; after the answer, with the
-    same answer. A refusal is not kept: the sensor's retransmission deserves a new try.
+    A retransmission of a request in work is not answered, since its answer will follow; later it gets the same answer.
+    A temporary refusal is not cached: the sensor's retransmission is a new attempt.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Exchanges:
         self._body_bytes_max = body_bytes_max
         self._tuning = tuning
         self._counters = counters
-        self._memory = Memory(tuning.exchange_lifetime_seconds, tuning.answers_max)
+        self._responses = ResponseCache(tuning.exchange_lifetime_seconds, tuning.answers_max)
         self._in_work: dict[bytes, Exchange] = {}
         self._acknowledged: dict[bytes, Exchange] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -77,9 +77,9 @@ class Exchanges:
     def __len__(self) -> int:
         return len(self._in_work) + len(self._acknowledged)
 
-    def repeated(self, proof: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
-        """Deal with a retransmission; False where the request is new."""
-        answer = self._memory.recall(proof, now)
+    def answer_retransmission(self, proof: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
+        """Answer a retransmission; return False where the request is new."""
+        answer = self._responses.get(proof, now)
         if answer is not None:
             self._send(answer, endpoint)
         elif proof in self._acknowledged:
@@ -91,7 +91,7 @@ class Exchanges:
         return True
 
     def open(self, endpoint: Endpoint, head: bytes, proof: bytes, now: float) -> Exchange | None:
-        """Begin an exchange; None where too many are in work and the request has been refused."""
+        """Begin an exchange; refuse the request and return None where too many are in work."""
         exchange = Exchange(self, endpoint, head, proof, now)
         if len(self._in_work) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
             self._counters.refused += 1
@@ -103,7 +103,7 @@ class Exchanges:
         return exchange
 
     def finish(self, exchange: Exchange, answer: Answer) -> None:
-        """Answer an exchange: in its ACK, or as a response of its own where that has gone out already."""
+        """Answer an exchange: in its ACK, or as a separate response where an empty ACK was sent."""
         self._in_work.pop(exchange.proof, None)
         self._acknowledged.pop(exchange.proof, None)
         reply = reply_to(answer, self._body_bytes_max)
@@ -112,14 +112,14 @@ class Exchanges:
             self._idle.set()
 
     def reply(self, exchange: Exchange, reply: Reply) -> None:
-        """Send the reply, and remember it where it lasts.
+        """Send the reply, and cache it where it is lasting.
 
-        What is remembered is the ACK with the answer in it, after an empty ACK, too: a sensor that repeats its request
-        has not seen that one, and so learns the outcome at once.
+        The cached datagram is the ACK with the answer, also after an empty ACK: a sensor that retransmits its request
+        has not received the empty ACK, and so gets the outcome at once.
         """
         datagram = self._response(exchange, reply)
         if reply.lasting:
-            self._memory.remember(exchange.proof, exchange.received, datagram)
+            self._responses.put(exchange.proof, exchange.received, datagram)
         if exchange.acknowledged:
             message_id = self._next_message_id().to_bytes(2, "big")
             separate = response(CONFIRMABLE, reply.code, message_id, exchange.head, tail(reply))
@@ -128,15 +128,15 @@ class Exchanges:
             self._send(datagram, exchange.endpoint)
 
     def forget_answers(self) -> None:
-        """Ask the store again about whatever comes again: it has forgotten events that were acked.
+        """Clear the cache, since the store has lost events that were acked: retransmissions are decided anew.
 
-        All answers are forgotten, since nobody knows which answer was for which event. The store recognises the
-        copies of the others.
+        All answers are removed, since it is unknown which answer was for which event. The store recognises the copies
+        of the events that it still has.
         """
-        self._memory.clear()
+        self._responses.clear()
 
     def settle(self, endpoint: Endpoint, message_id: bytes) -> bool:
-        """Take note of an ACK or Reset; False where it is for none of our responses."""
+        """Process an ACK or Reset; return whether it was for a separate response."""
         return self._separate.settle(endpoint.address, message_id)
 
     async def finished(self) -> None:
@@ -146,7 +146,7 @@ class Exchanges:
             await self._idle.wait()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Cancel all timers."""
         self._separate.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -159,7 +159,7 @@ class Exchanges:
         return response(NON_CONFIRMABLE, reply.code, message_id, head, tail(reply))
 
     def _acknowledge(self) -> None:
-        """Acknowledge, empty, what has been in work for too long; come back for the next one."""
+        """Send an empty ACK for exchanges in work for too long, and set the timer for the next one."""
         loop = asyncio.get_running_loop()
         due = loop.time() - self._tuning.empty_ack_seconds
         late = []

@@ -1,4 +1,4 @@
-"""Which options the fast path understands: those of an ordinary POST of events."""
+"""Decodes the options of a plain POST of events, which the fast path serves."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agent.coap.options import QueryError, read_query
 PATHS = ("events", "e")
 URI_HOST, URI_PORT, URI_PATH, CONTENT_FORMAT, URI_QUERY = 3, 7, 11, 12, 15
 
-ORDINARY_OPTIONS_BYTES_MAX = 256
-"""Longer ones are aiocoap's; it bounds what the cache may hold."""
+PLAIN_OPTIONS_BYTES_MAX = 256
+"""Longer ones go to aiocoap; bounds the cache."""
 _OPTIONS_KEPT = 1_024
 _PATHS = frozenset(path.encode() for path in PATHS)
 
 
-class Ordinary(NamedTuple):
-    """What the options of an ordinary request say."""
+class PlainPost(NamedTuple):
+    """The options of a plain POST."""
 
     content_format: int | None
     query: Mapping[str, str]
@@ -27,10 +27,10 @@ class Ordinary(NamedTuple):
 
 
 @lru_cache(maxsize=_OPTIONS_KEPT)
-def read_ordinary(raw: bytes) -> Ordinary | None:
-    """Read an ordinary request's options; None leaves the request to aiocoap.
+def read_plain_post(raw: bytes) -> PlainPost | None:
+    """Return a plain POST's options; None for any other request, which goes to aiocoap.
 
-    Uri-Host and Uri-Port choose among virtual hosts, of which there is but one.
+    Uri-Host and Uri-Port are ignored, since they select among virtual hosts, and there is one only.
     """
     singles: dict[int, bytes] = {}
     queries = []
@@ -49,7 +49,7 @@ def read_ordinary(raw: bytes) -> Ordinary | None:
     except (QueryError, UnicodeDecodeError):
         return None
     media = None if content_format is None else int.from_bytes(content_format, "big")
-    return Ordinary(media, query.words, query.asks_time)
+    return PlainPost(media, query.words, query.asks_time)
 
 
 def _understood(number: int, value: bytes) -> bool:

@@ -1,11 +1,11 @@
-"""CoAP messages as bytes: taken apart and put together (RFC 7252 section 3)."""
+"""Encodes and decodes CoAP messages (RFC 7252 section 3)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 CONFIRMABLE, NON_CONFIRMABLE, ACKNOWLEDGEMENT, RESET = 0x00, 0x10, 0x20, 0x30
-"""The message types, in place in the first byte."""
+"""The message types, at their place in the first byte."""
 VERSION_1 = 0x40
 HEADER_BYTES = 4
 TOKEN_BYTES_MAX = 8
@@ -19,11 +19,11 @@ _EXTENSION_BASE = {13: 13, 14: 269}
 
 
 class MessageFormatError(ValueError):
-    """The bytes are no CoAP message (section 3: a message format error); the same bytes will never be one."""
+    """The bytes are no CoAP message (section 3: a message format error): do not retry."""
 
 
 class Parts(NamedTuple):
-    """A message in its parts. A tuple: made for every datagram, it takes a third of a frozen dataclass's time."""
+    """The parts of a message. A tuple: made for every datagram, it takes a third of a frozen dataclass's time."""
 
     head: bytes
     """Header and token."""
@@ -32,14 +32,14 @@ class Parts(NamedTuple):
 
 
 def split(datagram: bytes) -> Parts:
-    """Take a message of version 1 apart; options are only measured.
+    """Split a message of version 1 into its parts; options are delimited, not decoded.
 
     Raises MessageFormatError.
     """
     start = HEADER_BYTES + (datagram[0] & _TOKEN_LENGTH_BITS)
     size = len(datagram)
     if start > HEADER_BYTES + TOKEN_BYTES_MAX or start > size:
-        raise MessageFormatError("no such token")
+        raise MessageFormatError("invalid token length")
     try:
         end = _options_end(datagram, start)
     except IndexError:
@@ -84,14 +84,14 @@ def _uint_at(data: bytes, at: int, size: int) -> int:
 
 
 class Option(NamedTuple):
-    """One option, undecoded."""
+    """One option with its undecoded value."""
 
     number: int
     value: bytes
 
 
 def read_options(raw: bytes) -> tuple[Option, ...]:
-    """Read what `split` has measured."""
+    """Decode the options that `split` has delimited."""
     options, at, number = [], 0, 0
     while at < len(raw):
         delta, length = raw[at] >> 4, raw[at] & 15
@@ -111,7 +111,7 @@ def read_options(raw: bytes) -> tuple[Option, ...]:
 
 
 def write_options(options: tuple[Option, ...]) -> bytes:
-    """Write options that are in the order of their numbers."""
+    """Encode options that are in the order of their numbers."""
     written, previous = bytearray(), 0
     for number, value in options:
         delta, delta_extension = _nibble(number - previous)
@@ -131,7 +131,7 @@ def _nibble(value: int) -> tuple[int, bytes]:
 
 
 def uint(value: int) -> bytes:
-    """Write an option's unsigned integer (section 3.2: no leading zero byte; 0 is empty)."""
+    """Return an unsigned integer as an option's value (section 3.2: no leading zero byte; 0 is empty)."""
     return value.to_bytes((value.bit_length() + 7) // 8, "big")
 
 
@@ -141,16 +141,16 @@ def message_type(datagram: bytes) -> int:
 
 
 def join(parts: Parts) -> bytes:
-    """Put a message together."""
+    """Return the message with these parts."""
     return parts.head + parts.options + (bytes((PAYLOAD_MARKER,)) + parts.payload if parts.payload else b"")
 
 
 def empty(kind: int, message_id: bytes) -> bytes:
-    """Build an empty message: an ACK, or a Reset."""
+    """Return an empty message: an ACK, or a Reset."""
     return bytes((VERSION_1 | kind, EMPTY)) + message_id
 
 
 def response(kind: int, code: int, message_id: bytes, request_head: bytes, tail: bytes) -> bytes:
-    """Build the response to the request that began with this header and token; `tail` is options and payload."""
+    """Return the response to a request with this header and token; `tail` is options and payload."""
     token_length = request_head[0] & _TOKEN_LENGTH_BITS
     return bytes((VERSION_1 | kind | token_length, code)) + message_id + request_head[HEADER_BYTES:] + tail

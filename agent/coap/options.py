@@ -1,4 +1,4 @@
-"""The options that the events' resource reads: Content-Format, and `?d=`, `?id=`, `?boot=`, `?t=`, `?type=`, `?now`."""
+"""Decodes the options of the events' resource: Content-Format, and `?d=`, `?id=`, `?boot=`, `?t=`, `?type=`, `?now`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple
 from agent.delivery import Media
 
 NOW = "now"
-"""Asks for the gateway's time in the answer."""
+"""Requests the gateway's time in the answer."""
 _BY_NUMBER = {media.value: media for media in Media}
 _JSON_FIRST_BYTES = frozenset(b"{[ \t\r\n")
 
 
 class QueryError(ValueError):
-    """The query is not made of words with one value each."""
+    """The query does not consist of distinct words with one value each."""
 
 
 class Query(NamedTuple):
-    """What stood in the query."""
+    """The content of the Uri-Query options."""
 
     words: Mapping[str, str]
-    """What it says of the events."""
+    """The values for the events."""
     asks_time: bool = False
 
 
 def read_query(texts: Iterable[str]) -> Query:
-    """Read the Uri-Query options of a request; which words there are, decoding knows.
+    """Return the Uri-Query options of a request; the decoder checks which words are known.
 
     Raises QueryError.
     """
@@ -46,7 +46,7 @@ def read_query(texts: Iterable[str]) -> Query:
 
 
 def media_of(content_format: int | None, body: bytes) -> Media | None:
-    """Return the format of a body; None where the sensor named one that we do not know.
+    """Return the format of a body; None where the sensor named an unknown one.
 
     Without a Content-Format the body is JSON where it begins as a JSON object or array does, and CBOR otherwise: no
     CBOR map, array or tag begins with such a byte. SenML must be named, as it is CBOR or JSON by its first byte, too.

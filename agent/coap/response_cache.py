@@ -1,4 +1,4 @@
-"""The answers given lately, for requests that come again (RFC 7252 section 4.5)."""
+"""The cache of recent answers, for retransmitted requests (RFC 7252 section 4.5)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from struct import Struct
 _MOMENT = Struct("d")
 
 
-class Memory:
-    """Answers by the proof of their request, oldest first; forgotten after their lifetime, or when too many came."""
+class ResponseCache:
+    """Answers by the proof of their request, oldest first; evicted after their lifetime, or beyond a number."""
 
     def __init__(self, lifetime_seconds: float, answers_max: int) -> None:
         self._lifetime_seconds = lifetime_seconds
         self._answers_max = answers_max
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
-        """Each behind the moment of its request, in one value: as two they would take 100 bytes more."""
+        """Each with the moment of its request in one value: two values would take 100 bytes more."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def remember(self, proof: bytes, received: float, answer: bytes) -> None:
-        """Keep the answer to a request that was received at this moment."""
+    def put(self, proof: bytes, received: float, answer: bytes) -> None:
+        """Store the answer to a request that was received at this moment, in seconds of the loop's clock."""
         answers = self._answers
         answers[proof] = _MOMENT.pack(received) + answer
         if len(answers) > self._answers_max or self._outlived(next(iter(answers.values())), received):
             self._forget(received)
 
-    def recall(self, proof: bytes, now: float) -> bytes | None:
-        """Find the answer; past its lifetime the same datagram is a new request, which may say the same thing again."""
+    def get(self, proof: bytes, now: float) -> bytes | None:
+        """Return the answer, None where there is none; after its lifetime an equal datagram is a new request."""
         found = self._answers.get(proof)
         if found is None:
             return None
@@ -38,7 +38,7 @@ class Memory:
         return None
 
     def clear(self) -> None:
-        """Forget all answers: whatever comes again is decided anew. An empty one stands for work that has none yet."""
+        """Remove all answers but empty ones, which stand for requests in work."""
         for proof in [proof for proof, kept in self._answers.items() if len(kept) > _MOMENT.size]:
             del self._answers[proof]
 

@@ -1,7 +1,7 @@
-"""What of an odd datagram may reach aiocoap: sound messages that a server gets, with sound options only.
+"""Sanitizes datagrams for aiocoap: only well-formed requests with valid options pass.
 
-aiocoap serves requests with critical options that nobody knows, takes options of any length and number, and logs a
-traceback for text that is not UTF-8. Here the rules of RFC 7252 (sections 4.2, 4.3, 5.4, 5.7.2) are applied first.
+aiocoap serves requests with unknown critical options, accepts options of any length and number, and logs a traceback
+for text that is not UTF-8. So the rules of RFC 7252 (sections 4.2, 4.3, 5.4, 5.7.2) are applied first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent.coap.message import (
 )
 
 
-class Verdict(Enum):
+class Disposition(Enum):
     """What to do with a datagram."""
 
     PASS = "pass"
@@ -36,18 +36,18 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict; with PASS, the datagram with the options left out that are to be ignored."""
+class Sanitized:
+    """The disposition of a datagram; with PASS, the datagram without the options that are to be ignored."""
 
-    verdict: Verdict
+    disposition: Disposition
     datagram: bytes = b""
     protected: bool = False
-    """Whether it carries OSCORE's option."""
+    """Whether it carries the OSCORE option."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """An option that aiocoap may see: the lengths of its value, whether it may be repeated, whether it is text."""
+class _OptionFormat:
+    """The format of an option that may pass: its value's length, whether it is repeatable, whether it is text."""
 
     bytes_min: int
     bytes_max: int
@@ -56,70 +56,70 @@ class _Known:
 
 
 _URI_HOST, _URI_PORT, _OSCORE, _PROXY_URI, _PROXY_SCHEME = 3, 7, 9, 35, 39
-_KNOWN = {
-    _URI_HOST: _Known(1, 255, text=True),
-    4: _Known(1, 8, repeatable=True),  # ETag
-    6: _Known(0, 3),  # Observe (RFC 7641)
-    _URI_PORT: _Known(0, 2),
-    _OSCORE: _Known(0, 255),  # RFC 8613; served only where it is configured
-    11: _Known(0, 255, repeatable=True, text=True),  # Uri-Path
-    12: _Known(0, 2),  # Content-Format
-    15: _Known(0, 255, repeatable=True, text=True),  # Uri-Query
-    17: _Known(0, 2),  # Accept
-    23: _Known(0, 3),  # Block2 (RFC 7959)
-    27: _Known(0, 3),  # Block1
-    28: _Known(0, 4),  # Size2
-    _PROXY_URI: _Known(1, 1034, text=True),
-    _PROXY_SCHEME: _Known(1, 255, text=True),
-    60: _Known(0, 4),  # Size1
-    258: _Known(0, 1),  # No-Response (RFC 7967)
-    292: _Known(0, 8, repeatable=True),  # Request-Tag (RFC 9175)
+_OPTION_FORMATS = {
+    _URI_HOST: _OptionFormat(1, 255, text=True),
+    4: _OptionFormat(1, 8, repeatable=True),  # ETag
+    6: _OptionFormat(0, 3),  # Observe (RFC 7641)
+    _URI_PORT: _OptionFormat(0, 2),
+    _OSCORE: _OptionFormat(0, 255),  # RFC 8613; served only where it is configured
+    11: _OptionFormat(0, 255, repeatable=True, text=True),  # Uri-Path
+    12: _OptionFormat(0, 2),  # Content-Format
+    15: _OptionFormat(0, 255, repeatable=True, text=True),  # Uri-Query
+    17: _OptionFormat(0, 2),  # Accept
+    23: _OptionFormat(0, 3),  # Block2 (RFC 7959)
+    27: _OptionFormat(0, 3),  # Block1
+    28: _OptionFormat(0, 4),  # Size2
+    _PROXY_URI: _OptionFormat(1, 1034, text=True),
+    _PROXY_SCHEME: _OptionFormat(1, 255, text=True),
+    60: _OptionFormat(0, 4),  # Size1
+    258: _OptionFormat(0, 1),  # No-Response (RFC 7967)
+    292: _OptionFormat(0, 8, repeatable=True),  # Request-Tag (RFC 9175)
 }
-"""If-Match and If-None-Match are left out: a condition that is not looked at must not be said to hold."""
+"""Without If-Match and If-None-Match: a condition that is not evaluated must not be taken as fulfilled."""
 
 
 def is_protected(datagram: bytes) -> bool:
-    """Whether a message with a whole header carries OSCORE's option, sound or not."""
+    """Whether a message with a complete header carries the OSCORE option, valid or not."""
     try:
         return any(option.number == _OSCORE for option in read_options(split(datagram).options))
     except MessageFormatError:
         return False
 
 
-def judge(datagram: bytes, *, oscore: bool = False) -> Judgement:
-    """Judge a message of version 1 with a whole header; `oscore` tells whether OSCORE is served here."""
+def sanitize(datagram: bytes, *, oscore: bool = False) -> Sanitized:
+    """Sanitize a message of version 1 with a complete header; `oscore` is whether OSCORE is served."""
     kind, code = message_type(datagram), datagram[1]
     confirmable = kind == CONFIRMABLE
-    rejected = Judgement(Verdict.RESET if confirmable else Verdict.IGNORE)
+    rejected = Sanitized(Disposition.RESET if confirmable else Disposition.IGNORE)
     try:
         parts = split(datagram)
     except MessageFormatError:
         return rejected
     if code == EMPTY:
         ping = confirmable and len(datagram) == HEADER_BYTES
-        return Judgement(Verdict.PASS, datagram) if ping else rejected
+        return Sanitized(Disposition.PASS, datagram) if ping else rejected
     if code >= 0x20 or kind >= ACKNOWLEDGEMENT:
-        return rejected  # a response to nothing we asked, a reserved class, or a request inside an ACK
-    return _judge_options(parts, confirmable, oscore)
+        return rejected  # an unrequested response, a reserved class, or a request inside an ACK
+    return _sanitize_options(parts, confirmable, oscore)
 
 
-def _judge_options(parts: Parts, confirmable: bool, oscore: bool) -> Judgement:
+def _sanitize_options(parts: Parts, confirmable: bool, oscore: bool) -> Sanitized:
     sound: list[Option] = []
     for option in read_options(parts.options):
         if _is_sound(option, sound) and (oscore or option.number != _OSCORE):
             sound.append(option)
         elif option.number & 1:  # critical (section 5.4.1)
-            return Judgement(Verdict.BAD_OPTION if confirmable else Verdict.IGNORE)
+            return Sanitized(Disposition.BAD_OPTION if confirmable else Disposition.IGNORE)
     if any(option.number in (_PROXY_URI, _PROXY_SCHEME) for option in sound):
-        return Judgement(Verdict.NO_PROXY)
-    # There is but one host here, and aiocoap stumbles over names that are none.
+        return Sanitized(Disposition.NO_PROXY)
+    # There is one host only, and aiocoap fails on invalid host names.
     served = tuple(option for option in sound if option.number not in (_URI_HOST, _URI_PORT))
     protected = any(option.number == _OSCORE for option in served)
-    return Judgement(Verdict.PASS, join(parts._replace(options=write_options(served))), protected)
+    return Sanitized(Disposition.PASS, join(parts._replace(options=write_options(served))), protected)
 
 
 def _is_sound(option: Option, before: list[Option]) -> bool:
-    known = _KNOWN.get(option.number)
+    known = _OPTION_FORMATS.get(option.number)
     if known is None or not known.bytes_min <= len(option.value) <= known.bytes_max:
         return False
     if not known.repeatable and before and before[-1].number == option.number:

@@ -1,4 +1,4 @@
-"""Responses too late for the ACK: sent as CON, and again until acknowledged (RFC 7252 sections 4.2, 5.2.2)."""
+"""Separate responses: sent as CON, and retransmitted until acknowledged (RFC 7252 sections 4.2, 5.2.2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Sent:
 
 
 class SeparateResponses:
-    """Those that are not acknowledged yet."""
+    """The separate responses that are not acknowledged yet."""
 
     def __init__(self, send: Send, tuning: Tuning, counters: Counters, random: Random) -> None:
         self._send = send
@@ -37,16 +37,16 @@ class SeparateResponses:
         return len(self._sent)
 
     def send(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Send a response, and again with doubled waits until it is acknowledged, reset or given up."""
+        """Send a response; retransmit it with doubled timeouts until it is acknowledged, reset or given up."""
         self._counters.separate += 1
         timeout = self._tuning.ack_timeout_seconds * self._random.uniform(1, self._tuning.ack_random_factor)
         key = (endpoint.address, datagram[2:4])
-        timer = asyncio.get_running_loop().call_later(timeout, self._again, key)
+        timer = asyncio.get_running_loop().call_later(timeout, self._retransmit, key)
         self._sent[key] = _Sent(datagram, endpoint, timeout, timer)
         self._send(datagram, endpoint)
 
     def settle(self, address: Address, message_id: bytes) -> bool:
-        """Take note of an ACK or Reset; False where it is for none of these."""
+        """Process an ACK or Reset; return whether it was for one of these responses."""
         sent = self._sent.pop((address, message_id), None)
         if sent is None:
             return False
@@ -54,12 +54,12 @@ class SeparateResponses:
         return True
 
     def close(self) -> None:
-        """Send nothing again."""
+        """Cancel all retransmissions."""
         for sent in self._sent.values():
             sent.timer.cancel()
         self._sent.clear()
 
-    def _again(self, key: tuple[Address, bytes]) -> None:
+    def _retransmit(self, key: tuple[Address, bytes]) -> None:
         sent = self._sent[key]
         if sent.retransmits == self._tuning.retransmits_max:
             del self._sent[key]
@@ -67,6 +67,6 @@ class SeparateResponses:
             return
         sent.retransmits += 1
         sent.timeout_seconds *= 2
-        sent.timer = asyncio.get_running_loop().call_later(sent.timeout_seconds, self._again, key)
+        sent.timer = asyncio.get_running_loop().call_later(sent.timeout_seconds, self._retransmit, key)
         self._counters.retransmitted += 1
         self._send(sent.datagram, sent.endpoint)

@@ -1,4 +1,4 @@
-"""The CoAP server as the agent sees it."""
+"""The CoAP server: the composition of its parts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent.coap.budget import Budget, Budgets
 from agent.coap.counters import Counters
-from agent.coap.dispatcher import Front
+from agent.coap.dispatcher import Dispatcher
 from agent.coap.exchange import Exchanges, Now
 from agent.coap.oscore.serving import OscoreServing
 from agent.coap.separate import SeparateResponses
 from agent.coap.slow_path.bridge import AiocoapBridge, BridgeTuning
-from agent.coap.slow_path.requests import OddPath, Protection
+from agent.coap.slow_path.requests import Protection, SlowPath
 from agent.coap.slow_path.resource import EventsResource, make_site
 from agent.coap.tuning import Tuning
 from agent.coap.udp import UdpSocket
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 class CoapServer:
     """Receives events over CoAP: `async with CoapServer(settings, receive) as server`.
 
-    Each request ends in one call of `receive`, and its answer leaves when `receive` responds. Leaving the block drains.
+    Each request leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
     Raises BindError on entry.
     """
 
@@ -74,12 +74,18 @@ class CoapServer:
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )
         now = asyncio.get_running_loop().time()
-        budgets = Budgets(Budget(tuning.odd_per_second, now), Budget(tuning.protected_per_second, now))
-        odd = OddPath(self._udp.send, self._bridge, budgets, body_bytes_max, counters, protection)
-        self._front = Front(
-            self._udp, self._receive, self._exchanges, odd, counters, body_bytes_max=body_bytes_max, fast=self._fast
+        budgets = Budgets(Budget(tuning.slow_per_second, now), Budget(tuning.protected_per_second, now))
+        slow_path = SlowPath(self._udp.send, self._bridge, budgets, body_bytes_max, counters, protection)
+        self._dispatcher = Dispatcher(
+            self._udp,
+            self._receive,
+            self._exchanges,
+            slow_path,
+            counters,
+            body_bytes_max=body_bytes_max,
+            fast=self._fast,
         )
-        self._front.open()
+        self._dispatcher.open()
         _log.info("coap: listening address=%s receive_buffer_bytes=%d", self.address, self._udp.receive_buffer_bytes)
         return self
 
@@ -97,7 +103,7 @@ class CoapServer:
             self._udp.__exit__(kind, error, trace)
 
     def _protection(self, plain: Any, tuning: BridgeTuning, pace: Pace) -> tuple[ProtectedSite | None, Protection]:
-        """Return the site behind OSCORE where that is configured."""
+        """Return the site behind OSCORE, None where that is not configured, and the required protection."""
         if self._oscore is None:
             return None, Protection.NONE
         from agent.coap.oscore.contexts import Contexts, ProtectedSite  # cryptography is large: only where it is used
@@ -106,17 +112,17 @@ class CoapServer:
         return ProtectedSite(plain, Contexts(self._oscore), tuning, pace), protection
 
     async def drain(self) -> None:
-        """Accept nothing more, and wait until what is in work has been answered."""
-        self._front.close()
+        """Stop reading, and wait until the requests in work have been answered."""
+        self._dispatcher.close()
         await self._exchanges.finished()
         if self._protected is not None:
             await self._protected.finished()
         await self._events.finished()
 
     def forget_answers(self) -> None:
-        """Answer no request from before this moment from memory: the store has forgotten some of them.
+        """Clear the caches of answers, since the store has lost some of the events.
 
-        Under OSCORE its retransmission is a replay then, and refused: the sensor has to make a new request of it.
+        Under OSCORE a retransmission is then refused as a replay: the sensor has to make a new request.
         """
         self._exchanges.forget_answers()
         self._bridge.forget_answers()

@@ -10,20 +10,20 @@ class Tuning:
     """Defaults are the RFC's, but for the first."""
 
     empty_ack_seconds: float = 20.0
-    """How long a request waits for its answer before an empty ACK. Late on purpose: the empty ACK ends the sensor's
-    retransmissions, which are what saves the event when the gateway dies before its commit."""
+    """How long a request waits for its answer before an empty ACK. Late on purpose: an empty ACK ends the sensor's
+    retransmissions, which preserve the event if the gateway fails before its commit."""
     ack_timeout_seconds: float = 2.0
     ack_random_factor: float = 1.5
     retransmits_max: int = 4
     exchange_lifetime_seconds: float = 247.0
-    """How long the same Message ID, Token and bytes are a retransmission."""
+    """How long an equal datagram from the same endpoint counts as a retransmission."""
     exchanges_max: int = 16_384
     """Requests in work; more are refused."""
     answers_max: int = 4_096
-    """Answers kept for retransmissions, about 200 bytes each; the store recognises those of forgotten ones."""
-    odd_per_second: float = 300.0
-    """What aiocoap's part may take without OSCORE, about a twelfth of a core."""
+    """Answers kept for retransmissions, about 200 bytes each; beyond them the store recognises retransmissions."""
+    slow_per_second: float = 300.0
+    """Budget of the slow path without OSCORE, about a twelfth of a core."""
     protected_per_second: float = 300.0
-    """What it may take with OSCORE, about a quarter of a core."""
+    """Budget of the slow path with OSCORE, about a quarter of a core."""
     drain_seconds_max: float = 10.0
-    """How long a server that is closed waits for the outcomes in work."""
+    """How long a closing server waits for the requests in work."""

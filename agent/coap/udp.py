@@ -1,4 +1,4 @@
-"""The one UDP socket, of IPv6 and IPv4 alike, that everything CoAP goes through."""
+"""The UDP socket of the CoAP server, for IPv6 and IPv4."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Received(NamedTuple):
 
 
 class UdpSocket:
-    """A bound, non-blocking socket that tells the address a datagram came to, and replies from it.
+    """A bound, non-blocking socket that reports the local address of each datagram, and replies from it.
 
-    It shares its port with nobody: with SO_REUSEPORT a second instance would silently take half of the sensors.
-    It asks for no ICMP errors: with IP_RECVERR one dead sensor's error makes the next send to anybody fail.
+    Without SO_REUSEPORT, with which a second instance would silently receive half of the sensors' datagrams. Without
+    IP_RECVERR, with which an ICMP error of one sensor makes the next send to any address fail.
     """
 
     def __init__(self, bind: str, body_bytes_max: int, counters: Counters) -> None:
@@ -74,11 +74,11 @@ class UdpSocket:
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the kernel granted (it counts its own overhead, and so doubles what one asked for)."""
+        """The size that the kernel granted (it doubles the requested size for its own overhead)."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     def receive(self) -> Received | None:
-        """Take the next datagram; None where there is none."""
+        """Return the next datagram, None where there is none."""
         try:
             datagram, ancillary, flags, address = self._socket.recvmsg(self._size, _ANCILLARY_BYTES)
         except BlockingIOError:
@@ -90,7 +90,7 @@ class UdpSocket:
         return Received(datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0)
 
     def send(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Send one datagram; one that the kernel does not take is as if lost on the way, and is counted."""
+        """Send one datagram; one that the kernel refuses is counted, and otherwise treated as lost."""
         try:
             self._socket.sendmsg((datagram,), endpoint.ancillary, 0, endpoint.address)
         except OSError:
@@ -98,7 +98,7 @@ class UdpSocket:
 
 
 def _resolve(bind: str) -> Address:
-    """Read `[address]:port` or `address:port`; an IPv4 address becomes a mapped one."""
+    """Return the address of `[address]:port` or `address:port`; an IPv4 address becomes a mapped one."""
     host, _, port = bind.rpartition(":")
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV | socket.AI_V4MAPPED
     try:

@@ -1,1 +1,1 @@
-"""The configuration: settings, where each value comes from, and the documents that are written from them."""
+"""The configuration: settings, the origins of their values, and the documents generated from them."""

@@ -1,4 +1,4 @@
-"""The configuration file that a package installs: every option with its meaning, written from the settings."""
+"""Generates the configuration file of the package: every option with its meaning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def example() -> str:
-    """Write the file."""
+    """Return the file's text."""
     return "\n".join([_HEAD, *(line for name, kind in SECTIONS.items() for line in _section(name, kind))]) + "\n"
 
 

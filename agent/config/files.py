@@ -1,4 +1,4 @@
-"""Files of the configuration, as text and as TOML, and folders flushed to the disk.
+"""Reads configuration files, as text and as TOML, and flushes folders to the disk.
 
 Every failure is an OSError, a UnicodeDecodeError or a TOMLDecodeError.
 """
@@ -14,19 +14,19 @@ from contract.files import read
 
 
 def read_text(path: Path) -> str:
-    """Read a file as UTF-8 with the line ends of Unix; raise OSError or UnicodeDecodeError."""
+    """Return a file's text (UTF-8) with Unix line ends; raise OSError or UnicodeDecodeError."""
     return read(path).data.decode().replace("\r\n", "\n")
 
 
 def check(*paths: Path | None) -> None:
-    """Raise OSError for a file that cannot be read as above: a library is going to open it by its name."""
+    """Raise OSError for a file that `read_text` cannot read, before a library opens it by its name."""
     for path in paths:
         if path is not None:
             read(path)
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk: a file made or renamed in it then survives a power cut."""
+    """Flush a folder's entries to the disk, so that created and renamed files survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -35,7 +35,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raise TOMLDecodeError for what is none, is nested too deeply, or has a number that is too long."""
+    """Parse TOML; raise TOMLDecodeError, also for deep nesting and numbers that are too long."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Rules of one's own for what makes an event of some devices the same event: [[identity.rules]]."""
+"""The operator's rules for the identity of some devices' events: [[identity.rules]]."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class IdentityRule:
     device: str
     """A glob pattern on the device."""
     fields: tuple[str, ...] = IDENTITY_FIELDS
-    """Those that make the identity; a sensor that stamps each resend anew has to do without `time`."""
+    """The fields of the identity; without `time` for a sensor that stamps each resend anew."""
     window_seconds: float | None = None
-    """Within which an equal event is a copy where nothing but its label could tell it from its twin; counted from the
-    first copy. None: such events are all kept."""
+    """Within which an equal event is a copy although its identity would need its label; counted from the first copy.
+    None: such events are all kept."""
 
 
 def read_rules(value: object) -> tuple[IdentityRule, ...]:

@@ -1,4 +1,4 @@
-"""The configuration file: TOML and environment overrides in, checked settings out."""
+"""Loads the configuration file and the environment's overrides into checked settings."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ SECTIONS: Mapping[str, type[Any]] = {
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used; the message names place, key, what was expected and what was found."""
+    """The configuration is invalid: do not retry; the message has place, key, expected and actual value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a configuration comes from, and on which lines its keys stand."""
+    """The source of a configuration: its name, and the lines of its keys."""
 
     name: str
     lines: Mapping[toml_lines.Path, int] = field(default_factory=dict)
 
     def place(self, *path: str) -> str:
-        """Say where a section or its key stands: file and line, as editors and compilers do."""
+        """Return the place of a section or its key, as `FILE:LINE`."""
         line = toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:]))
         return self.name if line is None else f"{self.name}:{line}"
 
@@ -98,12 +98,12 @@ def parse(document: Mapping[str, object], source: Source, environment: Mapping[s
 
 
 def key_of(option: Field[Any]) -> str:
-    """Give the key under which a setting stands in the file."""
+    """Return a setting's key in the file."""
     return option.metadata["key"] or option.name
 
 
 def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Give each section's table under its whole name, such as `coap.oscore`."""
+    """Return each section's table by its full name, such as `coap.oscore`."""
     tables = dict(document)
     for section in SECTIONS:
         outer, dot, inner = section.partition(".")
@@ -115,7 +115,7 @@ def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Give what the environment says, by section and key."""
+    """Return the environment's overrides, by section and key."""
     found: dict[str, dict[str, str]] = {}
     for name, value in environment.items():
         path, separator, key = name.removeprefix(OVERRIDE_PREFIX).rpartition(OVERRIDE_SEPARATOR)
@@ -129,7 +129,7 @@ def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def override_of(section: str, key: str) -> str:
-    """Name the environment variable that goes before a key."""
+    """Return the name of the environment variable that overrides a key."""
     return f"{OVERRIDE_PREFIX}{section.replace('.', OVERRIDE_SEPARATOR)}{OVERRIDE_SEPARATOR}{key}".upper()
 
 

@@ -1,4 +1,4 @@
-"""The effective configuration: each setting's value, and where it comes from."""
+"""The effective configuration: each setting's value and its origin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECRET = re.compile(r"password|secret|token|jaas|passphrase|\.pem$|\.key$|sasl\
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as the agent would take it."""
+    """One setting with its effective value."""
 
     section: str
     key: str
@@ -61,7 +61,7 @@ def _shown(option: Field[Any], value: object) -> object:
 
 
 def _plain(value: object, *, hide: bool = False) -> object:
-    """Give a value in JSON's types."""
+    """Return a value in JSON's types."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value), hide=hide)
     if isinstance(value, Mapping):

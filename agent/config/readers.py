@@ -1,4 +1,4 @@
-"""Reading settings: durations, sizes, names; each reader takes a TOML value or an environment variable's text."""
+"""The readers of settings: durations, sizes, names; each takes a TOML value or an environment variable's text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 Read = Callable[[object], object]
-"""Turns what the file says into the setting's value; raises ValueError with what was expected."""
+"""Converts a value of the file to the setting's; raises ValueError with what was expected."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
@@ -20,12 +20,12 @@ _LISTEN = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}")
 
 CREDENTIAL = "credential:"
-"""Before the name of a secret that systemd hands to the service."""
+"""Prefix of the name of a secret that systemd passes to the service."""
 SECRETS_FOLDER = Path("/etc/oncegate/secrets")
-"""Where systemd takes them from, and where commands beside the service read them."""
+"""The folder of the secrets, for systemd and for commands outside the service."""
 _CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
 _CREDENTIAL_PREFIX = "secret_"
-"""What systemd puts before a file's name when it loads the whole folder (LoadCredential=secret:…)."""
+"""Systemd's prefix of file names when it loads the whole folder (LoadCredential=secret:…)."""
 
 
 def text(value: object) -> str:
@@ -36,7 +36,7 @@ def text(value: object) -> str:
 
 
 def name(value: object) -> str:
-    """Read a name that may stand in URNs, topics and headers."""
+    """Read a name that is valid in URNs, topics and headers."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError("expected a name of letters, digits, dots, hyphens and underscores, 127 at most")
     return value
@@ -48,7 +48,7 @@ def path(value: object) -> Path:
 
 
 def secret_path(value: object) -> Path:
-    """Read the path of a file that holds a secret; `credential:NAME` is one that systemd hands over."""
+    """Read the path of a file that holds a secret; `credential:NAME` is one that systemd passes."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"expected the path of a file, or {CREDENTIAL}NAME for one in {SECRETS_FOLDER}")
     if not value.startswith(CREDENTIAL):

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def document() -> str:
-    """Write the whole reference as Markdown."""
+    """Return the reference as Markdown."""
     return "\n".join([_HEAD, *(_section(name, kind) for name, kind in SECTIONS.items())])
 
 
@@ -60,7 +60,7 @@ def _row(option: Field[Any]) -> str:
 
 
 def expected_by(read: readers.Read) -> str:
-    """Ask the reader itself, by giving it what it does not take: zero perhaps, an object never."""
+    """Return what a reader expects, from its own error for an invalid value."""
     for probe in (0, object()):
         try:
             read(probe)
@@ -70,7 +70,7 @@ def expected_by(read: readers.Read) -> str:
 
 
 def default_of(option: Field[Any]) -> str:
-    """Write an option's default as the reference shows it: `required`, `none`, or TOML between backticks."""
+    """Return an option's default for the reference: `required`, `none`, or TOML between backticks."""
     if option.default is MISSING and option.default_factory is MISSING:
         return "required"
     value = option.default if option.default_factory is MISSING else option.default_factory()
@@ -78,7 +78,7 @@ def default_of(option: Field[Any]) -> str:
 
 
 def _literal(read: readers.Read, value: object) -> str:
-    """Write a default as it would stand in the file."""
+    """Return a default as in the file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | Path):

@@ -1,7 +1,7 @@
 """The agent's settings: one frozen dataclass for each section of the configuration file.
 
-Each field's metadata says how its text is read, what it means, and under which key it stands where that is not
-the field's name; `configuration.py` reads files by them.
+Each field's metadata has its reader, its meaning, and its key where that is not the field's name; `load.py` reads files
+by them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAY_SECONDS = 86_400.0
 
 
 def option(read: readers.Read, help_: str, *, key: str = "", **default: Any) -> Any:
-    """Declare a setting: how it is read, what it means, the default (`default=` or `default_factory=`)."""
+    """Declare a setting: its reader, its meaning, its default (`default=` or `default_factory=`)."""
     return field(metadata={"read": read, "help": help_, "key": key}, **default)
 
 
@@ -64,7 +64,7 @@ class OscoreSettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where nobody could speak."""
+        """Raise ValueError where every request would be refused."""
         if self.required and self.credentials_dir is None:
             raise ValueError("required: expected only with credentials_dir")
 
@@ -107,7 +107,7 @@ class MqttSettings:
     host: str = option(readers.text, "the broker's name or address", default="localhost")
     port: int = option(readers.port, "the broker's port; with TLS mostly 8883", default=1883)
     version: str = option(readers.choice("5", "3.1.1"), "of MQTT", default="5")
-    username: str | None = option(readers.text, "name at the broker", default=None)
+    username: str | None = option(readers.text, "user name at the broker", default=None)
     password_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.secret_path, "file whose first line is the password", default=None
     )
@@ -116,14 +116,14 @@ class MqttSettings:
         readers.path, "certificates (PEM) that may sign the broker's; without it the system's", default=None
     )
     tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.path, "our own certificate (PEM), for the broker", default=None
+        readers.path, "the gateway's client certificate (PEM)", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.secret_path, "its private key, where that is not in the same file", default=None
     )
     session_expiry_seconds: float = option(
         readers.duration,
-        "how long the broker keeps messages for us while we are away (MQTT 5; with 3.1.1 the broker decides)",
+        "how long the broker keeps messages while the gateway is disconnected (MQTT 5; with 3.1.1 the broker decides)",
         key="session_expiry",
         default=7 * DAY_SECONDS,
     )
@@ -144,7 +144,7 @@ class MqttSettings:
         if self.password_file and self.username is None:
             raise ValueError("password_file: expected only with username")
         if self.session_expiry_seconds < 1:
-            raise ValueError("session_expiry: expected a second at least, or the broker keeps nothing for us")
+            raise ValueError("session_expiry: expected a second at least, or the broker keeps no messages")
         if self.enabled and not self.base_topic and not self.subscriptions:
             raise ValueError("enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]")
 
@@ -182,7 +182,7 @@ class IdentitySettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where something would be forgotten before its time, or would not fit."""
+        """Raise ValueError where a rule's window exceeds the retention, or the memory is too small."""
         if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
             raise ValueError("rules: expected a window no longer than retention")
         if self.memory_bytes < 16 << 20:
@@ -242,12 +242,14 @@ class ReceiptSettings:
         readers.text, "consumer group whose committed offsets are the receipts", default="oncegate-cloud"
     )
     poll_seconds: float = option(readers.duration, "how often the group's offsets are asked for", default=30.0)
-    any_commit: bool = option(readers.boolean, "take offsets that another consumer than our job commits", default=False)
+    any_commit: bool = option(
+        readers.boolean, "accept offsets that another consumer than the job commits", default=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the configuration file says; the fields are its sections, with _ for the dot in a name."""
+    """All settings; the fields are the sections of the file, with _ for the dot in a name."""
 
     gateway: GatewaySettings
     kafka: KafkaSettings

@@ -1,4 +1,4 @@
-"""Subscriptions of one's own: which topics, in which format, and where in the topic the device is named."""
+"""The operator's MQTT subscriptions: topic filter, format, and the level of the topic that names the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = {
     "senml-cbor": Media.SENML_CBOR,
 }
 DEVICE = "{device}"
-"""Stands in a topic for the level that names the device."""
+"""The level of a topic that names the device."""
 TOPIC_BYTES_MAX = 65_535
 """MQTT 5 section 1.5.4."""
 _EXPECTED = (
@@ -31,11 +31,11 @@ class Subscription:
 
     @property
     def filter(self) -> str:
-        """The filter in MQTT's words."""
+        """The filter in MQTT's syntax."""
         return self.topic.replace(DEVICE, "+")
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic is meant (MQTT 5 section 4.7)."""
+        """Whether a topic matches the filter (MQTT 5 section 4.7)."""
         wanted, given = self.filter.split("/"), topic.split("/")
         if given[0].startswith("$") and wanted[0] in ("+", "#"):
             return False
@@ -46,7 +46,7 @@ class Subscription:
         )
 
     def device(self, topic: str) -> str | None:
-        """Return the device that a topic names."""
+        """Return the device that a topic names, None where it names none."""
         levels = self.topic.split("/")
         return topic.split("/")[levels.index(DEVICE)] or None if DEVICE in levels else None
 
@@ -77,7 +77,7 @@ def _read(table: object) -> Subscription:
 
 
 def _is_filter(topic: str) -> bool:
-    """Check the places of the wildcards; a shared subscription has no order and no session of our own."""
+    """Whether a topic is a valid filter; shared subscriptions are refused, since they have no order and no session."""
     levels = topic.split("/")
     if not topic or len(topic.encode()) > TOPIC_BYTES_MAX or "\0" in topic or levels[0] == "$share":
         return False

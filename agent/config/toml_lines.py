@@ -1,6 +1,6 @@
-"""On which line of a TOML text each key stands: `tomllib` gives the values and not their places.
+"""Finds the line of each key in a TOML text, since `tomllib` returns values without places.
 
-The text is known to be TOML. Keys within inline tables have no line of their own: that of the table counts.
+The text must be valid TOML. Keys within inline tables have the line of the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> Mapping[Path, int]:
-    """Give for each table and each key the first line, counted from 1, on which it stands."""
+    """Return for each table and each key its first line, counted from 1."""
     found: dict[Path, int] = {}
     table: Path = ()
     for line, statement in _statements(text):
@@ -37,7 +37,7 @@ def lines_of(text: str) -> Mapping[Path, int]:
 
 
 def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
-    """Give the line of a key, or of the innermost table around it that has one."""
+    """Return the line of a key, or of the innermost table around it that has one."""
     while path:
         if path in lines:
             return lines[path]
@@ -46,7 +46,7 @@ def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Cut the text at the ends of lines that lie in no string, array or inline table."""
+    """Yield the statements with their first lines: cut at line ends outside strings, arrays and inline tables."""
     line, start, depth, statement = 1, 1, 0, ""
     for match in _TOKEN.finditer(text):
         token = match[0]

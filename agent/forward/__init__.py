@@ -1,1 +1,1 @@
-"""Forward: give every stored event to Kafka, and learn from receipts that the table has it."""
+"""Forward every stored event to Kafka, and mark it processed once a receipt shows that the table has it."""

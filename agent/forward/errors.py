@@ -1,4 +1,4 @@
-"""What can go wrong between the outbox and Kafka, and whether it is worth trying again."""
+"""The errors between the outbox and Kafka; each says whether to retry."""
 
 
 class ForwardError(Exception):
@@ -6,31 +6,31 @@ class ForwardError(Exception):
 
 
 class KafkaSettingsError(ForwardError):
-    """The settings can never work: no use in trying again."""
+    """The settings can never work: do not retry."""
 
 
 class ClonedError(ForwardError):
-    """Another agent sends under our name: no use in trying again before one of the two is ended."""
+    """Another agent sends under this gateway's name: do not retry before one of the two is stopped."""
 
 
 class SessionError(ForwardError):
-    """A producer session is over; what was not marked is sent again by the next one."""
+    """A producer session has ended; the next one sends again what was not marked."""
 
 
 class RefusedError(SessionError):
-    """The broker has refused a request as too large: its records have to go one by one."""
+    """The broker has refused a request as too large: its records have to be sent one by one."""
 
 
 class RenewalError(SessionError):
-    """Nothing is wrong with the way to Kafka, but this session's clients or records prove nothing any more."""
+    """The connection is sound, but this session's clients or records prove nothing any more."""
 
 
 class ClockSetBackError(RenewalError):
-    """The wall clock was set back: the clients may wait for as long as it was."""
+    """The wall clock was set back: the clients may wait for that much longer."""
 
 
 class LeaderChangedError(RenewalError):
-    """A partition got another leader between the first send and the last ack: what it had acked may be lost."""
+    """A partition's leader changed between the first send and the last ack: what the old one acked may be lost."""
 
 
 class UnreachableError(SessionError):
@@ -42,4 +42,4 @@ class TopicMissingError(SessionError):
 
 
 class TopicReplacedError(SessionError):
-    """The topic is another one than at the session's start, under the same name."""
+    """The topic was deleted and recreated under the same name since the session's start."""

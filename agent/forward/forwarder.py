@@ -1,4 +1,4 @@
-"""The forwarder: everything new in the outbox goes to Kafka, in order, for as long as it takes."""
+"""The forwarder: sends everything new in the outbox to Kafka, in order, and retries until it is acked."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.at_most_once import AtMostOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.oversized import Oversized
-from agent.forward.delivery.session import Mode, Way
+from agent.forward.delivery.session import Mode, SessionContext
 from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, RenewalError, SessionError
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
-from agent.forward.kafka.connect import knock
+from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
 from agent.forward.kafka.topic import TopicWatch, create_command
 from agent.forward.kafka.wall_steps import WallSteps
@@ -35,11 +35,11 @@ SILENCE_MS: Final = 10_000
 
 
 class Forwarder:
-    """Drains the outbox into the topic, as the delivery mode promises.
+    """Drains the outbox into the topic, in the configured delivery mode.
 
     An event is marked forwarded only after the broker has acked it with an offset, together with all before it in
-    its batch, in a topic that bore the same id before the first send and after the last ack. Until then it is new,
-    and a later session sends it again. At most once is the exception: there it is done with before it is sent.
+    its batch, in a topic that had the same id before the first send and after the last ack. Until then it is new,
+    and a later session sends it again. At most once is the exception: there an event is released before it is sent.
     """
 
     def __init__(
@@ -61,25 +61,25 @@ class Forwarder:
         self._mode = mode_of(settings, gateway)
         self._silence_ms = silence_ms
         self._oversized: Oversized | None = None
-        """Outlives the sessions; read from the store with the first one."""
+        """Shared by all sessions; read from the store by the first one."""
         self._link = Link(links, create_command(settings.bootstrap_servers, settings.topic))
 
     def run(self, stop: threading.Event) -> None:
-        """Forward until `stop` is set; blocks, so it wants a thread of its own.
+        """Forward until `stop` is set; blocks, and needs a thread of its own.
 
-        A broker that is away, a topic that is missing and a session that fails are tried again for ever. Raises
-        KafkaSettingsError where no attempt could succeed.
+        A broker that is unreachable, a topic that is missing and a session that fails are retried without limit.
+        Raises KafkaSettingsError where no attempt could succeed.
         """
         config = producer_config(self._settings, self._mode.fixed)
         open_admin(self._settings, LastError())
         self._note_stop("")
         while not stop.is_set():
             if not self._attempt(config, stop):
-                # Without a client meanwhile: it would go on connecting.
+                # Without a client meanwhile: an open one would go on connecting.
                 stop.wait(self._backoff.next_seconds())
 
     def _attempt(self, config: dict[str, object], stop: threading.Event) -> bool:
-        """Run a session; False where the next one should wait."""
+        """Run a session; return False where the next one should wait."""
         try:
             self._run_session(config, stop)
         except RefusedError:
@@ -90,23 +90,23 @@ class Forwarder:
         except SessionError as failure:
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))
-                self._link.down(failure)
+                self._link.report_failure(failure)
             return False
         except ClonedError as error:
-            self._link.down(error)
+            self._link.report_failure(error)
             self._note_stop(str(error))
             stop.wait()
         return True
 
     def _note_stop(self, reason: str) -> None:
-        """Write down for the commands why nothing is forwarded, as far as the disk takes it."""
+        """Store for the commands why nothing is forwarded, unless the disk refuses."""
         try:
             if (self._outbox.fact(FORWARDER_STOPPED) or "") != reason:
                 self._outbox.set_fact(FORWARDER_STOPPED, reason)
         except OutboxError:
-            return  # the log has said it, and so does the link's state
+            return  # the log and the link's state have it
 
-    def _open_way(self) -> Way:
+    def _open_context(self) -> SessionContext:
         if self._oversized is None:
             after_ms = int(self._settings.oversized_after_seconds * 1000)
             self._oversized = Oversized(self._outbox, self._clock, after_ms)
@@ -114,9 +114,9 @@ class Forwarder:
         opened = partial(open_admin, self._settings, errors)
         try:
             admin = opened()
-        except KafkaSettingsError as error:  # it could be opened at the start: a file is just being replaced
+        except KafkaSettingsError as error:  # the start could open it: a file is just being replaced
             raise SessionError(str(error)) from error
-        return Way(
+        return SessionContext(
             topic=self._settings.topic,
             gateway=self._gateway,
             outbox=self._outbox,
@@ -129,12 +129,12 @@ class Forwarder:
         )
 
     def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
-        knock(self._settings.bootstrap_servers, stop)
+        check_reachable(self._settings.bootstrap_servers, stop)
         try:
-            way = self._open_way()
-            topic = way.watch.look(stop)
-            way.link.answered()
-            session = self._mode.open(way, config, topic, stop)
+            context = self._open_context()
+            topic = context.watch.read_view(stop)
+            context.link.report_reachable()
+            session = self._mode.open(context, config, topic, stop)
             try:
                 session.run(stop)
             finally:
@@ -143,12 +143,12 @@ class Forwarder:
                     self._backoff.reset()
         except KafkaException as error:  # a certificate that is just being replaced; a fatal error, from any call
             raise SessionError(describe(error)) from error
-        except OutboxError as error:  # a full disk takes no intent, and is no reason to end the agent
+        except OutboxError as error:  # a full disk refuses the intent, and must not end the agent
             raise SessionError(str(error)) from error
 
 
 def mode_of(settings: KafkaSettings, gateway: str) -> Mode:
-    """Return the delivery mode that is configured."""
+    """Return the configured delivery mode."""
     match settings.delivery:
         case "exactly-once":
             return ExactlyOnce(settings, gateway)

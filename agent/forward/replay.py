@@ -1,4 +1,4 @@
-"""Sending again what is still kept: by a producer of its own, with nothing changed in the store."""
+"""Replay: sends kept events again, by a producer of its own, without changing the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
-from agent.forward.delivery.in_flight import Flight
+from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.session import POLL_SECONDS_MAX
 from agent.forward.errors import SessionError
@@ -26,40 +26,40 @@ OUTSTANDING_MAX: Final = 5_000
 def send_again(
     settings: KafkaSettings, gateway: str, events: Iterable[StoredEvent], progress: Callable[[int], None]
 ) -> int:
-    """Send events at least once, labels and fingerprints unchanged; give how many, all acked by the broker.
+    """Send events at least once, labels and fingerprints unchanged; return how many, all acked by the broker.
 
-    `progress` is told how many are acked so far. Raises SessionError where not all of them are, KafkaSettingsError.
+    `progress` is called with the number acked so far. Raises KafkaSettingsError, and SessionError unless all are acked.
     """
     config = producer_config(settings, AtLeastOnce.fixed)
     errors = LastError()
-    TopicWatch(open_admin(settings, errors), settings.topic, errors).look(threading.Event())
+    TopicWatch(open_admin(settings, errors), settings.topic, errors).read_view(threading.Event())
     producer = Producer({**config, "error_cb": errors})
-    flight = Flight(0, {})
+    in_flight = InFlightBatch(0, {})
 
     def wait(outstanding: int) -> None:
-        while flight.unreported > outstanding:
+        while in_flight.unreported > outstanding:
             serve(producer, POLL_SECONDS_MAX)
-            _check(flight, errors)
-            progress(flight.events - flight.unreported)
+            _check(in_flight, errors)
+            progress(in_flight.events - in_flight.unreported)
 
     try:
         for event in events:
             record = encode(event, gateway)
-            if not hand_over(producer, settings.topic, record, flight.report, lambda: _check(flight, errors)):
+            if not hand_over(producer, settings.topic, record, in_flight.report, lambda: _check(in_flight, errors)):
                 raise SessionError(f"epoch {event.label.epoch}, sequence {event.label.sequence}: too large for Kafka")
-            flight.sent(event.position)
+            in_flight.sent(event.position)
             wait(OUTSTANDING_MAX)
         wait(0)
-        _check(flight, errors)
+        _check(in_flight, errors)
     except KafkaException as error:
         raise SessionError(describe(error)) from error
     finally:
         discard(producer)
-    return flight.events
+    return in_flight.events
 
 
-def _check(flight: Flight, errors: LastError) -> None:
-    failure = errors.fatal or flight.failure
+def _check(in_flight: InFlightBatch, errors: LastError) -> None:
+    failure = errors.fatal or in_flight.failure
     if failure is not None:
-        acked = flight.events - flight.unreported
+        acked = in_flight.events - in_flight.unreported
         raise SessionError(f"{errors.text or failure}; at most {acked} events have reached Kafka: run it again")

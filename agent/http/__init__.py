@@ -1,1 +1,1 @@
-"""The HTTP way in, and what looks after the gateway: health, status, metrics."""
+"""The HTTP server: receives events, and serves health, status and metrics."""

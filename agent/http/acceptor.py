@@ -1,4 +1,4 @@
-"""Accepts connections, so that what each takes is bounded from its first packet on: TLS handshakes count, too."""
+"""Accepts connections within bounds that hold from the first packet on, including TLS handshakes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from agent.http.limits import Limits
 from agent.http.protocol import Protocol
 
 RETRY_SECONDS = 1.0
-"""After the kernel had no descriptor or memory for another connection."""
+"""The wait after the kernel had no descriptor or memory for another connection."""
 QUIET_SECONDS = 60.0
-"""Without a refusal for so long, the next is worth a line in the log again."""
+"""After this time without a refusal, the next one is logged again."""
 
 _log = logging.getLogger(__name__)
 
 
 class Acceptor:
-    """The connections of one listening socket, each with a task that ends with it."""
+    """The connections of one listening socket, each served by a task."""
 
     def __init__(
         self, listener: socket.socket, make: Callable[[], Protocol], tls: ssl.SSLContext | None, limits: Limits
@@ -36,8 +36,8 @@ class Acceptor:
         self._seconds_max = limits.head_seconds_max
         self._count_max = limits.connections_max if tls is None else limits.tls_connections_max
         self._open: set[asyncio.Task[None]] = set()
-        self._from: Counter[str] = Counter()
-        """How many are open, by their origin."""
+        self._open_by_origin: Counter[str] = Counter()
+        """How many connections are open, by origin."""
         self._refused_last = -math.inf
 
     def __len__(self) -> int:
@@ -53,36 +53,36 @@ class Acceptor:
                 _log.warning("http=accept-failed error=%r retry_seconds=%g", str(error), RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                self._take(sock, address)
-                await asyncio.sleep(0)  # other work gets its turn: accepting is never waited for while clients come
+                self._admit(sock, address)
+                await asyncio.sleep(0)  # lets other tasks run: accepting does not wait while clients are queued
 
     async def close(self) -> None:
-        """End the connections that are left."""
+        """Close the remaining connections."""
         for task in self._open:
             task.cancel()
         if self._open:
             await asyncio.wait(self._open)
 
-    def _take(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
+    def _admit(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
         origin = origin_of(address[0])
-        if len(self._open) >= self._count_max or self._from[origin] >= max(1, self._count_max // 2):
+        if len(self._open) >= self._count_max or self._open_by_origin[origin] >= max(1, self._count_max // 2):
             sock.close()
-            self._say_refused(origin)
+            self._log_refusal(origin)
             return
         task = asyncio.create_task(self._serve(sock), name="http-connection")
         self._open.add(task)
-        self._from[origin] += 1
+        self._open_by_origin[origin] += 1
 
         def forget(task: asyncio.Task[None]) -> None:
             self._open.discard(task)
-            self._from[origin] -= 1
-            if not self._from[origin]:
-                del self._from[origin]
+            self._open_by_origin[origin] -= 1
+            if not self._open_by_origin[origin]:
+                del self._open_by_origin[origin]
 
         task.add_done_callback(forget)
 
     async def _serve(self, sock: socket.socket) -> None:
-        """Serve a connection to its end; what it breaks of TLS concerns nobody else."""
+        """Serve a connection to its end; its TLS errors are suppressed."""
         times = {} if self._tls is None else {"ssl_handshake_timeout": self._seconds_max}
         if self._tls is not None:
             times["ssl_shutdown_timeout"] = self._seconds_max
@@ -92,15 +92,17 @@ class Acceptor:
             )
             await protocol.lost()
 
-    def _say_refused(self, origin: str) -> None:
+    def _log_refusal(self, origin: str) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._refused_last > QUIET_SECONDS:
-            _log.warning("http=connections-refused open=%d of_this_origin=%d", len(self._open), self._from[origin])
+            _log.warning(
+                "http=connections-refused open=%d of_this_origin=%d", len(self._open), self._open_by_origin[origin]
+            )
         self._refused_last = now
 
 
 def origin_of(host: str) -> str:
-    """Return who counts as one client: an IPv4 address, or the /64 that a host of IPv6 has to itself."""
+    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 address."""
     address = ip_address(host.partition("%")[0])
     if not isinstance(address, IPv6Address):
         return str(address)

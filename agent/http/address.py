@@ -1,4 +1,4 @@
-"""Where to listen: `[address]:port` or `address:port`, as numbers."""
+"""Numeric addresses to listen on: `[address]:port` or `address:port`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agent.http.errors import BindError, HttpSettingsError
 
 BACKLOG = 128
 BUFFER_BYTES = 32_768
-"""Asked of the kernel for each direction of a connection; it takes twice as much. By itself it would let each of them
+"""Requested of the kernel for each direction of a connection; it allocates twice as much. By default each buffer could
 grow to some megabytes, which count against the service's memory."""
 _MAPPED = "::ffff:"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place to listen at."""
+class ListenAddress:
+    """An address to listen on."""
 
     bind: str
     family: socket.AddressFamily
@@ -32,7 +32,7 @@ class Place:
 
     def listen(self) -> socket.socket:
         """Open the listening socket; raise BindError."""
-        # The protocol by its number: only then does asyncio send small answers at once (TCP_NODELAY).
+        # With the protocol's number, without which asyncio does not set TCP_NODELAY.
         listener = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setblocking(False)
@@ -49,8 +49,8 @@ class Place:
         return listener
 
 
-def place_of(bind: str) -> Place:
-    """Read the setting; raise HttpSettingsError."""
+def parse_listen_address(bind: str) -> ListenAddress:
+    """Return the address of the setting; raise HttpSettingsError."""
     host, _, port = bind.rpartition(":")
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     try:
@@ -58,13 +58,13 @@ def place_of(bind: str) -> Place:
     except socket.gaierror as error:
         raise HttpSettingsError(f"http.bind: {bind!r} is not [address]:port") from error
     family, _, _, _, address = found[0]
-    return Place(bind, family, address)
+    return ListenAddress(bind, family, address)
 
 
-def written(address: tuple[Any, ...]) -> str:
-    """Write a host as it stands in a URI: IPv4 as such, a zone by its interface's name (RFC 6874).
+def uri_host(address: tuple[Any, ...]) -> str:
+    """Return a socket address's host as in a URI: IPv4 as such, a zone by its interface's name (RFC 6874).
 
-    The name, since it outlives a reboot, which an interface's number need not.
+    The name, since an interface's number may change with a reboot.
     """
     host = str(address[0]).partition("%")[0]
     zone = address[3] if len(address) == 4 else 0

@@ -7,13 +7,14 @@ from collections import Counter
 
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 
+from agent.http.errors import HttpError
 from agent.http.head import Head
 from agent.http.limits import Limits
 from agent.http.reply import Refusal, Reply, refusal, retry_after
 from agent.http.site import Site
 
 PIECE_BYTES = 32_768
-"""Given to a connection at once; the next piece waits until the client has taken most of what is before it."""
+"""Bytes sent at once; the next piece waits until the client has read most of the previous ones."""
 BUSY_RETRY_SECONDS = 5
 
 _LAST = ("Connection", "close")
@@ -26,8 +27,8 @@ _STOPPING = refusal(
 ).reply
 
 
-class ClientGoneError(Exception):
-    """The client has ended its connection in the middle of a body; nobody waits for an answer."""
+class ClientGoneError(HttpError):
+    """The client has closed its connection within a body, and needs no answer."""
 
 
 class Application:
@@ -39,7 +40,7 @@ class Application:
         self._body_bytes_max = body_bytes_max
         self._responses = responses
         self._sending_bytes = 0
-        """Of answers beyond one piece."""
+        """Of answers larger than one piece."""
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Serve a request."""
@@ -50,7 +51,7 @@ class Application:
             reply = refused.reply
         except ClientGoneError:
             return
-        except asyncio.CancelledError:  # uvicorn's word that the time for draining is over; it would say 500
+        except asyncio.CancelledError:  # uvicorn's time for draining is over; it would answer 500
             reply = _STOPPING
         if len(reply.body) > PIECE_BYTES and scope["method"] == "GET" and self._answers_full(len(reply.body)):
             reply = _busy().reply
@@ -71,7 +72,7 @@ class Application:
                 async with asyncio.timeout(self._limits.body_seconds_max):
                     return await self._read(receive)
             except TimeoutError:
-                raise refusal(408, "timeout", "the request's body did not come in time", _LAST) from None
+                raise refusal(408, "timeout", "the request's body did not arrive in time", _LAST) from None
 
         return await self._site.reply(head, read_body)
 
@@ -96,7 +97,7 @@ class Application:
             self._sending_bytes -= counted
 
     def _answers_full(self, more: int) -> bool:
-        """Whether an answer of so many bytes has to wait until others are sent; alone it may have any size."""
+        """Whether an answer of `more` bytes exceeds the bound of answers being sent; a single one may have any size."""
         return self._sending_bytes > 0 and self._sending_bytes + more >= self._limits.answers_bytes_max
 
     def _too_large(self) -> Refusal:

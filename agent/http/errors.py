@@ -1,4 +1,4 @@
-"""What can go wrong with the HTTP way in as a whole."""
+"""The errors of the HTTP server as a whole."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ class HttpError(Exception):
 
 
 class BindError(HttpError):
-    """The address cannot be listened on; no retry will help until the configuration or the machine has changed."""
+    """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
 
 
 class HttpSettingsError(HttpError):
-    """The settings, or a file that they name, can never work."""
+    """The settings, or a file that they name, can never work: do not retry."""

@@ -1,4 +1,4 @@
-"""POST of events: the same pipeline as that of every other way in."""
+"""The resource for POSTs of events; it hands them to the pipeline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Events:
         self._pace = Pace()
 
     async def post(self, head: Head, read_body: ReadBody) -> Reply:
-        """Take a delivery; what can be refused without its body is."""
+        """Accept a delivery; refuse it before reading its body where possible."""
         holder = self._access.sender(head)
         media, words = head.media(), head.words()
         if self._in_work >= self._in_work_max:

@@ -1,4 +1,4 @@
-"""A request without its body."""
+"""The head of a request: request line and fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEDIA = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the first lines of a request say; its methods raise Refusal where they say it wrongly."""
+    """The head of a request; its methods raise Refusal for invalid content."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Head:
 
     @classmethod
     def of(cls, method: bytes, target: bytes, fields: Sequence[tuple[bytes, bytes]], peer: str) -> Head:
-        """Read a request line's target, in origin form or absolute form (RFC 9112 section 3.2)."""
+        """Return the head with this target, in origin form or absolute form (RFC 9112 section 3.2)."""
         text = target.decode("ascii", "replace")
         if not text.startswith("/"):
             try:
@@ -44,15 +44,15 @@ class Head:
         return cls(method.decode("ascii", "replace"), path, query, fields, peer)
 
     def field(self, name: bytes) -> str | None:
-        """Return the value of a field that may stand there once."""
+        """Return the value of a field that may occur once; None where it is absent."""
         values = [value for field, value in self.fields if field == name]
         if len(values) > 1:
-            raise refusal(400, "bad request", f"{name.decode()} stands there {len(values)} times; say it once")
+            raise refusal(400, "bad request", f"{name.decode()} occurs {len(values)} times; send it once")
         return values[0].decode("latin-1") if values else None
 
     @property
     def body_bytes(self) -> int | None:
-        """How long the body is; None where only its end will tell."""
+        """The body's length; None where it is sent in chunks."""
         if any(name == b"transfer-encoding" for name, _ in self.fields):
             return None
         return next((int(value) for name, value in self.fields if name == b"content-length"), 0)
@@ -60,17 +60,17 @@ class Head:
     def media(self) -> Media:
         """Return the format of the body.
 
-        It has to be named: a browser that somebody has lured here cannot name these without asking first (CORS).
+        It has to be named: another site's page in a browser cannot send these types without a preflight request (CORS).
         """
         if (self.field(b"content-encoding") or "identity").strip().lower() != "identity":
             raise refusal(415, "unknown format", "Content-Encoding is not supported; send the body as it is")
         media = _MEDIA.get((self.field(b"content-type") or "").partition(";")[0].strip().lower())
         if media is None:
-            raise refusal(415, "unknown format", f"say Content-Type: one of {MEDIA_TYPES}", ("Accept", MEDIA_TYPES))
+            raise refusal(415, "unknown format", f"send Content-Type: one of {MEDIA_TYPES}", ("Accept", MEDIA_TYPES))
         return media
 
     def words(self) -> Mapping[str, str]:
-        """Return the words of the query, each with its value; which words there are, decoding knows."""
+        """Return the query's words, each with its value; the decoder checks which words are known."""
         words: dict[str, str] = {}
         for part in filter(None, self.query.split("&")):
             encoded, equals, value = part.partition("=")
@@ -80,6 +80,6 @@ class Head:
                 raise refusal(400, "undecodable", f"query: {encoded[:16]!a} is not UTF-8") from None
             if not equals or word in words:
                 problem = "twice" if equals else "has no value"
-                raise refusal(400, "undecodable", f"query: {word[:16]!a} {problem}; say ?d=, id=, boot=, t=, type=")
+                raise refusal(400, "undecodable", f"query: {word[:16]!a} {problem}; known: ?d=, id=, boot=, t=, type=")
             words[word] = value
         return words

@@ -1,4 +1,4 @@
-"""The agent's counts in the form of Prometheus; gathered when somebody asks, so that nothing else pays for them."""
+"""The agent's metrics in Prometheus' format, collected on request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from prometheus_client.registry import Collector
 
 from agent.clock import Clock
 from agent.identity.warnings import Danger
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.store.write.commit_seconds import Durations
-from agent.telemetry.counters import Tally
+from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.links import LinkName, LinkReport
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
@@ -32,13 +32,13 @@ REASONS = ("invalid", "denied")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the numbers come from."""
+    """The sources of the metrics."""
 
-    tallies: Mapping[str, Tally]
+    counts: Mapping[str, DeliveryCounts]
     copies_at_the_door: Mapping[str, Callable[[], int]]
-    """Copies that a way in has recognised itself, by its name."""
+    """Copies that a protocol's server has recognised itself, by `via`."""
     responses: Mapping[int, int]
-    """Of HTTP, by their code."""
+    """HTTP responses by status code."""
     dangers: Counter[Danger]
     commits: Durations
     outbox: Callable[[], tuple[int, int, int, int]]
@@ -46,13 +46,13 @@ class Sources:
     store_bytes_max: int
     log_bytes: Callable[[], int]
     written_bytes: Callable[[], int]
-    status: Callable[[], Status]
+    status: Callable[[], GatewayStatus]
     clock: Clock
     links: Callable[[], Mapping[LinkName, LinkReport]]
 
 
 class Metrics:
-    """The registry of all that is shown; no label names a device, since there may be thousands."""
+    """The registry of all metrics; no label names a device, since there may be thousands."""
 
     def __init__(self, sources: Sources) -> None:
         self._registry = CollectorRegistry()
@@ -75,8 +75,8 @@ class _Agent(Collector):
         refused = CounterMetricFamily(
             "oncegate_deliveries_refused", "Deliveries of which nothing was taken.", labels=("via", "reason")
         )
-        for via, tally in sources.tallies.items():
-            for status, count in Counter(tally.refused).items():
+        for via, counts in sources.counts.items():
+            for status, count in Counter(counts.refused).items():
                 refused.add_metric((via, status.value), count)
         yield refused
         responses = CounterMetricFamily("oncegate_http_responses", "Responses of HTTP.", labels=("code",))
@@ -110,7 +110,7 @@ class _Agent(Collector):
             "oncegate_bytes_written", "Written to disk in all the store's life.", value=sources.written_bytes()
         )
         yield from _ages(sources)
-        trusted = sources.clock.trust() is Trust.TRUSTED
+        trusted = sources.clock.trust() is ClockTrust.TRUSTED
         yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
         up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
         for link, report in sources.links().items():
@@ -128,20 +128,20 @@ def _events(sources: Sources) -> Iterator[Metric]:
         "oncegate_events_rejected", "Events not taken, beside valid ones.", labels=("via", "reason")
     )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
-    for via, tally in sources.tallies.items():
+    for via, counts in sources.counts.items():
         at_the_door = sources.copies_at_the_door.get(via, int)()
-        accepted.add_metric((via,), tally.accepted)
-        duplicates.add_metric((via,), tally.duplicates + at_the_door)
-        possible.add_metric((via,), tally.possible_duplicates)
-        acks.add_metric((via,), tally.acks)
+        accepted.add_metric((via,), counts.accepted)
+        duplicates.add_metric((via,), counts.duplicates + at_the_door)
+        possible.add_metric((via,), counts.possible_duplicates)
+        acks.add_metric((via,), counts.acks)
         for reason in REASONS:
-            rejected.add_metric((via, reason), tally.rejected[reason])
+            rejected.add_metric((via, reason), counts.rejected[reason])
     yield from (accepted, duplicates, possible, rejected, acks)
 
 
 def _ages(sources: Sources) -> Iterator[Metric]:
-    """Return how long events wait; 0 where none does."""
-    status, now = sources.status(), sources.clock.wall()
+    """Yield how long events have waited; 0 where none does."""
+    status, now = sources.status(), sources.clock.wall_ms()
     for name, meaning, moment in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),
         ("new", "that no broker has", status.oldest_new),

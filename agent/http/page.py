@@ -1,4 +1,4 @@
-"""The status page: four files without anything from elsewhere; what they show they ask for, with a token if need be."""
+"""The status page: four static files without external resources, which request their data with a token."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FIELDS = (
 
 
 def page_resources() -> Resources:
-    """Lay out the page; it holds nothing of the gateway, so it is for everybody who reaches the port."""
+    """Return the page's resources; they hold no data of the gateway, and need no token."""
     return {path: {"GET": _serve(name, media_type)} for path, (name, media_type) in _FILES.items()}
 
 
 def _serve(name: str, media_type: str) -> Handler:
     async def serve(_: Head, __: ReadBody) -> Reply:
-        body = files("agent.http.page_files").joinpath(name).read_bytes()  # 20 kB, when somebody looks
+        body = files("agent.http.page_files").joinpath(name).read_bytes()  # 20 kB, rarely requested
         return Reply(200, body, media_type, _FIELDS)
 
     return serve

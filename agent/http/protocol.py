@@ -1,4 +1,4 @@
-"""Uvicorn's HTTP/1.1 with what it lacks: times for a head and an answer, and a client's address as a URI's host."""
+"""Uvicorn's HTTP/1.1, with time limits for a head and an answer, and the client's address as a URI's host."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from agent.http.address import written
+from agent.http.address import uri_host
 
 
 class Protocol(H11Protocol):
-    """One connection; its head has `timeout_keep_alive` to come, from the end of the previous request.
+    """One connection; a head must arrive within `timeout_keep_alive` of the end of the previous request.
 
-    A client that takes nothing of its answer for as long is cut off, whatever it has not read.
+    A client that reads nothing of its answer for as long is disconnected.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -22,7 +22,7 @@ class Protocol(H11Protocol):
     _lost: asyncio.Event | None = None
 
     async def lost(self) -> None:
-        """Wait for the end of the connection; one whose TLS handshake was broken off has never begun."""
+        """Wait for the end of the connection; return at once where its TLS handshake was not completed."""
         if self._lost is not None:
             await self._lost.wait()
 
@@ -31,7 +31,7 @@ class Protocol(H11Protocol):
         self._lost = asyncio.Event()
         try:
             address = transport.get_extra_info("peername")
-            self.client = (written(address), address[1])
+            self.client = (uri_host(address), address[1])
         except (OSError, TypeError):  # the client, or its interface, is gone
             transport.abort()
         self._await_head()
@@ -64,7 +64,7 @@ class Protocol(H11Protocol):
         self._unset_unread()
 
     def _await_head(self) -> None:
-        """Wait for the next head, or for the client to take its last answer."""
+        """Start the timer for the next head, or for the client to read its last answer."""
         self._unset_timer()
         end = self.transport.abort if self.transport.is_closing() else self._end_unless_in_work
         self._timer = self.loop.call_later(self.timeout_keep_alive, end)
@@ -82,5 +82,5 @@ class Protocol(H11Protocol):
     def _end_unless_in_work(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete:
-            # Closing would wait for ever for a client that has not read its answer by now.
+            # Closing would wait without limit for a client that has not read its answer.
             (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()

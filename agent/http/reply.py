@@ -1,4 +1,4 @@
-"""What a client is told: the table from outcomes to HTTP's status codes."""
+"""Maps outcomes to HTTP responses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response, before it is written for one connection."""
+    """A response, independent of its connection."""
 
     code: int
     body: bytes
@@ -32,7 +32,7 @@ class Reply:
 
 
 class Refusal(Exception):  # noqa: N818  # the name says what it is
-    """Ends the work on a request with this reply."""
+    """Ends the processing of a request with this reply."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.code)
@@ -40,22 +40,22 @@ class Refusal(Exception):  # noqa: N818  # the name says what it is
 
 
 def encode(content: object) -> bytes:
-    """Encode a reply's content in JSON."""
+    """Return a reply's content as JSON."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def document(code: int, content: object, *fields: tuple[str, str]) -> Reply:
-    """Write a reply in JSON."""
+    """Return a reply with JSON content."""
     return Reply(code, encode(content), JSON, fields)
 
 
 def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:
-    """Refuse: `error` is for programs, `message` tells people what to do."""
+    """Return a refusal: `error` is for programs, `message` advises people."""
     return Refusal(document(code, {"error": error, "message": message}, *fields))
 
 
 def reply_to(answer: Answer) -> Reply:
-    """Put an outcome into HTTP's words."""
+    """Return the reply for an outcome."""
     if answer.status is Status.DURABLE:
         return document(
             200,
@@ -71,5 +71,5 @@ def reply_to(answer: Answer) -> Reply:
 
 
 def retry_after(seconds: int) -> tuple[str, str]:
-    """Return the field that says when it is worth trying again (RFC 9110 section 10.2.3)."""
+    """Return the Retry-After field (RFC 9110 section 10.2.3)."""
     return "Retry-After", str(max(RETRY_SECONDS_MIN, seconds))

@@ -1,4 +1,4 @@
-"""The HTTP server as the agent sees it: uvicorn, inside the agent's loop."""
+"""The HTTP server: uvicorn in the agent's event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import uvicorn
 from agent.config.settings import HttpSettings
 from agent.delivery import Receive
 from agent.http.acceptor import Acceptor
-from agent.http.address import place_of, written
+from agent.http.address import parse_listen_address, uri_host
 from agent.http.application import Application
 from agent.http.auth.access import open_access
 from agent.http.auth.tls import open_tls
@@ -29,14 +29,14 @@ from agent.http.views import Views
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
-"""How often the Date of the answers is written anew."""
+"""How often the Date of the answers is updated."""
 
 
 class HttpServer:
-    """Receives events over HTTP and shows how the gateway is: `async with HttpServer(settings, receive, views)`.
+    """Receives events over HTTP, and serves the views: `async with HttpServer(settings, receive, views)`.
 
-    Each POST ends in one call of `receive`, and its answer leaves when `receive` responds. Leaving the block drains.
-    Raises HttpSettingsError when made, BindError on entry.
+    Each POST leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
+    Raises HttpSettingsError on construction, BindError on entry.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class HttpServer:
         self._limits = limits
 
     async def __aenter__(self) -> Self:
-        self._socket = place_of(self._settings.bind).listen()
+        self._socket = parse_listen_address(self._settings.bind).listen()
         self._server = _Server(self._config())
         self._acceptor = Acceptor(self._socket, self._server.make_protocol, self._tls, self._limits)
         self._group = asyncio.TaskGroup()
@@ -73,12 +73,12 @@ class HttpServer:
         try:
             await self.drain()
         finally:
-            # The group has to see a cancellation, which may be its own; what else ended the block is not of its tasks.
+            # The group has to see a cancellation, which may be its own; other exceptions are not of its tasks.
             cancelled = isinstance(error, asyncio.CancelledError)
             await (self._group.__aexit__(kind, error, trace) if cancelled else self._group.__aexit__(None, None, None))
 
     async def drain(self) -> None:
-        """Accept nothing more, and wait until what is in work has been answered, or for too long."""
+        """Stop accepting, and wait until the requests in work have been answered, or until the time limit."""
         self._accepting.cancel()
         await asyncio.wait({self._accepting})
         self._server.end()
@@ -89,7 +89,7 @@ class HttpServer:
     def address(self) -> str:
         """The address that is listened on, as `host:port`."""
         address = self._socket.getsockname()
-        return f"{written(address)}:{address[1]}"
+        return f"{uri_host(address)}:{address[1]}"
 
     @property
     def port(self) -> int:
@@ -99,7 +99,7 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open, those in their TLS handshake among them."""
+        """How many connections are open, including those in their TLS handshake."""
         return len(self._acceptor)
 
     def _config(self) -> uvicorn.Config:
@@ -110,7 +110,7 @@ class HttpServer:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level=logging.ERROR,  # below, each request that is no HTTP is a line
+            log_level=logging.ERROR,  # below it, each malformed request is logged
             access_log=False,
             proxy_headers=False,
             server_header=False,
@@ -126,22 +126,22 @@ class _Server(uvicorn.Server):
         self._ended = asyncio.Event()
 
     def end(self) -> None:
-        """Ask it to accept nothing more."""
+        """Request the end of the main loop."""
         self.should_exit = True
         self._ended.set()
 
     def make_protocol(self) -> Protocol:
-        """Make the protocol of a new connection."""
+        """Return the protocol of a new connection."""
         return Protocol(self.config, self.server_state, self.lifespan.state)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen to nothing: connections come from the acceptor."""
+        """Start without listening: connections come from the acceptor."""
         await self.lifespan.startup()
         self.servers: list[asyncio.Server] = []
         self.started = True
 
     async def main_loop(self) -> None:
-        """Keep the answers' Date right by a turn a second; uvicorn's ten are most of what an idle gateway does."""
+        """Update the answers' Date once a second; uvicorn's ten times are most of an idle gateway's work."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
@@ -149,5 +149,5 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the agent."""
+        """Do not capture signals, which the agent handles."""
         yield

@@ -1,4 +1,4 @@
-"""Which path is served by what."""
+"""Routes requests to handlers by path and method."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Resources = Mapping[str, Mapping[str, Handler]]
 
 
 class Site:
-    """All resources; GET serves HEAD, too."""
+    """All resources; a handler of GET serves HEAD, too."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
     async def reply(self, head: Head, read_body: ReadBody) -> Reply:
-        """Serve a request; raise Refusal."""
+        """Return the handler's reply; raise Refusal where there is no handler, or it refuses."""
         resource = self._resources.get(head.path)
         if resource is None:
             raise refusal(404, "not found", f"there are {', '.join(self._resources)}")

@@ -1,4 +1,4 @@
-"""What the gateway shows of itself: alive, ready, status, metrics."""
+"""The views of the gateway: alive, ready, status, metrics, live view, searches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from agent.http.head import Head
 from agent.http.page import page_resources
 from agent.http.reply import Reply, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.store.errors import StoreError
 
 FRESH_SECONDS = 1.0
-"""How old a view may be: so much work at most do readers make, however many ask."""
+"""How old a view may be, which bounds the work that any number of readers causes."""
 VIEW_SECONDS_MAX = 10.0
 RETRY_SECONDS = 10
 NUMBER_DIGITS_MAX = 19
@@ -31,59 +31,59 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """What can be looked at; each may block but `feed`."""
+class ViewSources:
+    """The functions behind the views; all but `feed` may block."""
 
     trouble: Callable[[], str]
-    """Returns why nothing can be stored."""
-    status: Callable[[], Status]
-    """That of `oncegate status`."""
+    """Returns why nothing can be stored; empty where events can be."""
+    status: Callable[[], GatewayStatus]
+    """Returns the status of `oncegate status`."""
     metrics: Callable[[], tuple[str, bytes]]
     """Returns media type and text for Prometheus."""
     live: Callable[[], Mapping[str, object]]
-    """Returns what the status page shows, but for its feed."""
+    """Returns the status page's data without its feed."""
     feed: Callable[[int], Sequence[Mapping[str, object]]]
     """Returns the latest outcomes after a number."""
     trace: Callable[[bytes], Sequence[Mapping[str, object]]]
-    """Returns the way of the events under a fingerprint."""
+    """Returns the traces of the events with a fingerprint."""
     latest: Callable[[str], Sequence[Mapping[str, object]]]
-    """Returns the latest events of the devices whose name holds a text."""
+    """Returns the latest events of the devices whose name contains a text."""
 
 
-class Recent(Generic[T]):
-    """The result of work that blocks, done in a thread, and shared by all who ask within a second."""
+class CachedView(Generic[T]):
+    """The result of a blocking function, computed in a thread, and shared by all requests within FRESH_SECONDS."""
 
-    def __init__(self, look: Callable[[], T]) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read_view = read
         self._begun = 0.0
         self._work: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """Return the result; raise Refusal where there is none in time: the work goes on for those who ask later."""
+        """Return the result; raise Refusal where there is none in time, while the work continues for later requests."""
         now = asyncio.get_running_loop().time()
         if self._work is None or (self._work.done() and now - self._begun > FRESH_SECONDS):
             self._begun = now
-            self._work = asyncio.create_task(asyncio.to_thread(self._look), name="http-view")
+            self._work = asyncio.create_task(asyncio.to_thread(self._read_view), name="http-view")
         return await _in_time(self._work)
 
 
 class Searches:
-    """Work that depends on what is asked: one search at a time, since each takes a thread and memory from the rest."""
+    """Runs searches, one at a time, since each takes a thread and memory."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def get(self, look: Callable[[], T]) -> T:
-        """Return the result; raise Refusal where there is none in time, and begin nothing for nobody."""
-        work = asyncio.create_task(self._take_turn(look), name="http-search")
+    async def get(self, read: Callable[[], T]) -> T:
+        """Return the result; raise Refusal where there is none in time, and cancel a search that has not begun."""
+        work = asyncio.create_task(self._run_exclusively(read), name="http-search")
         try:
             return await _in_time(work)
         finally:
             work.cancel()
 
-    async def _take_turn(self, look: Callable[[], T]) -> T:
-        async with self._turn:
-            work = asyncio.ensure_future(asyncio.to_thread(look))
+    async def _run_exclusively(self, read: Callable[[], T]) -> T:
+        async with self._lock:
+            work = asyncio.ensure_future(asyncio.to_thread(read))
             try:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -101,21 +101,21 @@ async def _in_time(work: asyncio.Task[T]) -> T:
 
 
 class Views:
-    """The resources to be read; what is given may block.
+    """The resources for readers.
 
-    They are shared by all who ask within a second; what depends on what is asked comes one after the other.
+    Results are shared by all requests within FRESH_SECONDS; searches run one after the other.
     """
 
-    def __init__(self, looks: Looks) -> None:
-        self._looks = looks
-        self._trouble = Recent(looks.trouble)
-        self._status = Recent(lambda: looks.status().document())
-        self._metrics = Recent(looks.metrics)
-        self._live = Recent(lambda: encode(looks.live()))
+    def __init__(self, sources: ViewSources) -> None:
+        self._sources = sources
+        self._trouble = CachedView(sources.trouble)
+        self._status = CachedView(lambda: sources.status().document())
+        self._metrics = CachedView(sources.metrics)
+        self._live = CachedView(lambda: encode(sources.live()))
         self._searches = Searches()
 
     def resources(self, access: Access) -> Resources:
-        """Lay out the resources; alive and ready are for everybody, since what asks for them has no token."""
+        """Return the resources; alive and ready need no token, since probes have none."""
 
         def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Reply]]) -> Handler:
             async def serve(head: Head, _: ReadBody) -> Reply:
@@ -136,7 +136,7 @@ class Views:
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Reply:
-        """Return whether an event could be stored; the log has the details of why not."""
+        """Return whether an event could be stored; details of a failure are in the log only."""
         trouble = await self._trouble.get()
         if trouble:
             raise refusal(503, "not ready", trouble.partition(":")[0], retry_after(RETRY_SECONDS))
@@ -154,16 +154,16 @@ class Views:
         if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
         live = await self._live.get()
-        return Reply(200, live.removesuffix(b"}") + b',"feed":' + encode(self._looks.feed(int(after))) + b"}")
+        return Reply(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
 
     async def _show_trace(self, asked: Mapping[str, str]) -> Reply:
         text = asked.get("fingerprint", "")
         if not FINGERPRINT.fullmatch(text):
             raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
-        return document(200, await self._searches.get(lambda: self._looks.trace(bytes.fromhex(text))))
+        return document(200, await self._searches.get(lambda: self._sources.trace(bytes.fromhex(text))))
 
     async def _show_latest(self, asked: Mapping[str, str]) -> Reply:
-        return document(200, await self._searches.get(lambda: self._looks.latest(asked.get("device", ""))))
+        return document(200, await self._searches.get(lambda: self._sources.latest(asked.get("device", ""))))
 
 
 async def _alive(_: Head, __: ReadBody) -> Reply:

@@ -12,20 +12,20 @@ from agent.store.port import Candidate
 from contract import cbor
 from contract.event import Event
 from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
-from contract.record import Clock, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail
 
 ZIGBEE2MQTT = "zigbee2mqtt"
-"""The way in whose `time` is no word of the sensor's own, but Zigbee2MQTT's stamp."""
+"""The `via` whose `time` is Zigbee2MQTT's stamp and not the sensor's own."""
 ZIGBEE_REPEAT_SECONDS = 2.0
-"""Within which equal data of one Zigbee device is marked: the radio's own retries can reach Zigbee2MQTT twice."""
+"""Within which equal data of one Zigbee device is marked: the radio's retries can reach Zigbee2MQTT twice."""
 
 _DEVICES_KEPT = 4_096
-"""Whose rule is remembered."""
+"""Devices whose rule is cached."""
 _CONTENT_PERSON = b"oncegate-amb-1"
 
 
-def identify(event: Event, via: str, received: int, clock: Clock, settings: IdentitySettings) -> Candidate:
-    """Make an event ready for the store."""
+def identify(event: Event, via: str, received: int, clock: ClockTrust, settings: IdentitySettings) -> Candidate:
+    """Return the candidate for the store: the event with its fingerprint, shared day and bound."""
     tail = encode_tail(event, received, via)
     if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
         return _by_rule(rule, event, tail, received, clock, settings)
@@ -43,9 +43,9 @@ def identify(event: Event, via: str, received: int, clock: Clock, settings: Iden
 
 
 def _by_rule(
-    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: Clock, settings: IdentitySettings
+    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: ClockTrust, settings: IdentitySettings
 ) -> Candidate:
-    """Make an event ready whose identity the configuration has said."""
+    """Return the candidate of an event whose identity a rule defines."""
     fields, likeness = rule.fields, _likeness(event, tail)
     if needs_label(event, fields):
         proof = None if rule.window_seconds is None else _content(event, fields)
@@ -69,7 +69,7 @@ def _by_rule(
 
 @lru_cache(maxsize=_DEVICES_KEPT)
 def rule_for(rules: tuple[IdentityRule, ...], device: str) -> IdentityRule | None:
-    """Return the first rule whose pattern fits the device."""
+    """Return the first rule whose pattern matches the device, None where none does."""
     return next((rule for rule in rules if fnmatchcase(device, rule.device)), None)
 
 
@@ -79,9 +79,9 @@ def _bound(received: int, settings: IdentitySettings) -> int | None:
 
 
 def _content(event: Event, fields: tuple[str, ...]) -> bytes:
-    """Digest what an ambiguous event says, as a proof that lasts for the rule's window."""
-    said = cbor.encode_map(identity(event, fields))
-    return blake2b(said, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
+    """Return a digest of an ambiguous event's identity fields, valid for the rule's window."""
+    content = cbor.encode_map(identity(event, fields))
+    return blake2b(content, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
 
 
 def _likeness(event: Event, tail: bytes) -> int:

@@ -1,4 +1,4 @@
-"""What in the words of devices endangers their events' identity: noticed, counted, and said once per device."""
+"""Warns about devices whose events could share a fingerprint: counts them, and logs each device once."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from enum import Enum
 from agent.store.port import Candidate, Outcome
 
 DEVICES_KEPT = 8_192
-"""Devices remembered; the one that has been silent longest makes room."""
+"""Devices remembered; the one silent for longest is evicted."""
 LINES_MAX = 20
 LINES_SECONDS = 3_600.0
-"""At most so many lines in such a time; the counts go on."""
+"""At most LINES_MAX lines are logged in this time; counting continues."""
 YEAR_2000_MS = 946_684_800_000
-"""No sensor's clock is right before; seconds of today, read as milliseconds, are in January 1970."""
+"""An earlier time is wrong; today's seconds, read as milliseconds, are in January 1970."""
 _ADDRESS = "coap://"
 
 _log = logging.getLogger(__name__)
 
 
 class Danger(Enum):
-    """Why two events may get one identity."""
+    """Why two events may have the same identity."""
 
     UNNAMED = "unnamed"
     BACKWARDS = "backwards"
@@ -30,29 +30,29 @@ class Danger(Enum):
 
 
 _ADVICE = {
-    Danger.UNNAMED: "no name but its address: two sensors behind one address would be one device; let it say `device`",
-    Danger.BACKWARDS: "ids went back, and neither boot nor time tells why: after a restart its equal events would look"
-    " old; let it say `boot` or `time`",
+    Danger.UNNAMED: "no name but its address: two sensors behind one address would be one device; let it send `device`",
+    Danger.BACKWARDS: "ids went back, and neither boot nor time explains it: after a restart its equal events would"
+    " look old; let it send `boot` or `time`",
     Danger.EARLY: "its time is before 2000: `time` is in milliseconds since 1970, not in seconds, and not the time"
     " since the device started",
 }
 
 
 class IdentityWarnings:
-    """Looks at what was accepted; lives in the loop's thread."""
+    """Checks accepted events; runs in the loop's thread."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
         """A monotonic clock."""
         self.counts: Counter[Danger] = Counter()
-        """Events that were in danger, since the start."""
+        """Endangered events since the start."""
         self._highest: OrderedDict[str, int] = OrderedDict()
-        self._told: OrderedDict[tuple[str, Danger], None] = OrderedDict()
+        self._warned: OrderedDict[tuple[str, Danger], None] = OrderedDict()
         self._lines = 0
         self._since = 0.0
 
-    def look(self, candidates: Sequence[Candidate], outcome: Outcome) -> None:
-        """Take note of a delivery's events once they are on disk."""
+    def check(self, candidates: Sequence[Candidate], outcome: Outcome) -> None:
+        """Check a delivery's events once they are on disk."""
         if outcome.accepted < len(candidates):
             return  # copies may be of any age
         for candidate in candidates:
@@ -73,7 +73,7 @@ class IdentityWarnings:
 
     def _warn(self, device: str, danger: Danger) -> None:
         self.counts[danger] += 1
-        if (device, danger) in self._told:
+        if (device, danger) in self._warned:
             return
         now = self._seconds()
         if now - self._since > LINES_SECONDS:
@@ -81,14 +81,14 @@ class IdentityWarnings:
         if self._lines == LINES_MAX:
             return
         self._lines += 1
-        self._told[device, danger] = None
-        if len(self._told) > DEVICES_KEPT:
-            self._told.popitem(last=False)
+        self._warned[device, danger] = None
+        if len(self._warned) > DEVICES_KEPT:
+            self._warned.popitem(last=False)
         _log.warning("identity: device=%r danger=%s reason=%r", device, danger.value, _ADVICE[danger])
 
 
 def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:
-    """Give for each device the highest id that stands alone in an identity: within a pack the order says nothing."""
+    """Return each device's highest id that identifies an event without boot or time; order within a pack is ignored."""
     highest: dict[str, int] = {}
     for candidate in candidates:
         event, fields = candidate.event, candidate.fields

@@ -1,4 +1,4 @@
-"""Acknowledgements in the order of receipt (MQTT 5 section 4.6), whatever the order of the outcomes."""
+"""Sends acknowledgements in the order of receipt (MQTT 5 section 4.6), whatever the order of the outcomes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
-    """One message in work."""
+class PendingAck:
+    """The acknowledgement of one message in work."""
 
     message_id: int
-    """0: came at QoS 0. Nobody waits for its acknowledgement, so it has no place in the order."""
+    """0 for a message at QoS 0, which is not acknowledged and has no place in the order."""
     size: int
     done: bool = False
 
 
-class Turns:
-    """The messages of one connection that are in work."""
+class AckOrder:
+    """The acknowledgements of one connection that are due or in work."""
 
     def __init__(self, acknowledge: Callable[[int], None]) -> None:
         self._acknowledge = acknowledge
-        self._queue: deque[Turn] = deque()
-        """Those that wait for their acknowledgement."""
+        self._queue: deque[PendingAck] = deque()
+        """Those of messages at QoS 1, in the order of receipt."""
         self._unordered = 0
-        """How many others are in work."""
+        """How many messages at QoS 0 are in work."""
         self.size = 0
         """Bytes of all messages in work."""
         self.acknowledged = 0
@@ -33,23 +33,23 @@ class Turns:
     def __len__(self) -> int:
         return len(self._queue) + self._unordered
 
-    def open(self, message_id: int, size: int) -> Turn:
-        """Begin with a message; where it will be acknowledged, it takes its place in the order."""
-        turn = Turn(message_id, size)
+    def open(self, message_id: int, size: int) -> PendingAck:
+        """Begin a message; at QoS 1 it takes its place in the order."""
+        ack = PendingAck(message_id, size)
         if message_id:
-            self._queue.append(turn)
+            self._queue.append(ack)
         else:
             self._unordered += 1
         self.size += size
-        return turn
+        return ack
 
-    def finish(self, turn: Turn) -> None:
-        """Note that a message is dealt with; acknowledge all that have become due by it."""
-        if not turn.message_id:
+    def finish(self, ack: PendingAck) -> None:
+        """Finish a message; send all acknowledgements that become due."""
+        if not ack.message_id:
             self._unordered -= 1
-            self.size -= turn.size
+            self.size -= ack.size
             return
-        turn.done = True
+        ack.done = True
         while self._queue and self._queue[0].done:
             due = self._queue.popleft()
             self.size -= due.size

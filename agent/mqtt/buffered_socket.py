@@ -1,7 +1,7 @@
-"""A connection's socket that reads ahead, keeps messages apart, and sends together what is sent in one go.
+"""A connection's socket that reads ahead, separates messages from other packets, and gathers sends.
 
-paho reads each packet in three or four pieces and sends each PUBACK by itself. Every one of those would be a call of
-the system, which also lets the store's thread have the interpreter.
+paho reads each packet in three or four pieces and sends each PUBACK by itself. Each of those would be a system call,
+which also releases the interpreter to the store's thread.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from agent.mqtt.packets import Item, Message, Packets
 
 READ_BYTES = 16_384
-"""Read at once; what is read ahead is in no packet of ours yet, and the broker sends it again on another connection."""
+"""Bytes read at once; the broker sends again, on another connection, what was read ahead and not processed."""
 SEND_BYTES_MAX = 65_536
-"""Gathered at most."""
+"""Bytes gathered at most."""
 _PINGRESP = b"\xd0\x00"
 
 
 class BufferedSocket:
-    """Stands where paho expects a socket that does not block; all but receiving and sending is the socket's own.
+    """Replaces paho's non-blocking socket; all but receiving and sending is the socket's own.
 
-    paho receives the packets that are no messages; `message` gives those, in their place between the others.
+    paho receives all packets but messages; `message` returns the messages, in their order among the packets.
     """
 
     def __init__(self, sock: socket.socket, packets: Packets) -> None:
@@ -41,7 +41,7 @@ class BufferedSocket:
         return getattr(self._sock, name)
 
     def recv(self, count: int) -> bytes:
-        """Return at most so many of the next bytes before the next message.
+        """Return at most `count` of the next bytes before the next message.
 
         Raises BlockingIOError, or TLS's own error, where there are none, and MqttError where they are no packets.
         """
@@ -56,20 +56,20 @@ class BufferedSocket:
         return piece
 
     def message(self) -> Message | None:
-        """Return the next message; None where something else comes before it, or nothing is there."""
+        """Return the next message; None where another packet precedes it, or there is none."""
         if self._at == len(self._ahead) and self._items and isinstance(self._items[0], Message):
             return self._items.popleft()  # type: ignore[return-value]  # a Message: see above
         return None
 
     def pending(self) -> bool:
-        """Whether something can be received though the kernel has it no longer."""
+        """Whether received bytes are buffered here or in TLS."""
         held = self._at < len(self._ahead) or bool(self._items)
         return held or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
 
     def _fill(self) -> bool:
-        """Read once; False at the end of the connection.
+        """Read once; return False at the end of the connection.
 
-        The answer to paho's ping waits behind a large packet, whose bytes prove as well that the broker is there.
+        A part of a large packet counts as a PINGRESP, since the real one may be queued behind it.
         """
         data = self._sock.recv(READ_BYTES)
         if data:
@@ -77,7 +77,7 @@ class BufferedSocket:
         return bool(data)
 
     def send(self, data: bytes | bytearray) -> int:
-        """Send, after what is not sent yet; BlockingIOError where that must wait."""
+        """Send, after what was gathered; raise BlockingIOError where the socket is not ready."""
         if self._gathering and len(self._unsent) < SEND_BYTES_MAX:
             self._unsent += data
             return len(data)
@@ -87,7 +87,7 @@ class BufferedSocket:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Only gather what is sent meanwhile; `flush` sends it."""
+        """Gather what is sent within the block; `flush` sends it."""
         self._gathering = True
         try:
             yield
@@ -95,7 +95,7 @@ class BufferedSocket:
             self._gathering = False
 
     def flush(self) -> bool:
-        """Send what was gathered; tell whether nothing is left. OSError where the connection is broken."""
+        """Send what was gathered; return whether nothing is left. Raises OSError where the connection is broken."""
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
@@ -105,7 +105,7 @@ class BufferedSocket:
         return True
 
     def close(self) -> None:
-        """Close; what was gathered is sent if it can be at once."""
+        """Close; what was gathered is sent if that is possible at once."""
         with suppress(OSError):
             self.flush()
         self._sock.close()

@@ -1,4 +1,4 @@
-"""The MQTT client as the settings want it: who we are, our session, our last will."""
+"""Configures and connects the MQTT client: session, last will, credentials."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ONLINE, OFFLINE = b"online", b"offline"
 
 
 class BufferedClient(Client):
-    """paho's client over a socket that reads ahead; paho puts its own wrapper for WebSockets in at the same place."""
+    """paho's client over a socket that reads ahead, inserted where paho inserts its wrapper for WebSockets."""
 
-    def keep(self, packets: Packets) -> None:
-        """Read the next connection's packets with these."""
+    def set_packets(self, packets: Packets) -> None:
+        """Use this parser for the next connection."""
         self._packets = packets
 
     def _create_socket(self) -> Any:
@@ -38,7 +38,7 @@ class BufferedClient(Client):
 
 
 def client_id(gateway: str) -> str:
-    """Name the gateway's session at the broker."""
+    """Return the gateway's client id, which names its session at the broker."""
     return f"oncegate-{gateway}"
 
 
@@ -48,14 +48,14 @@ def packet_bytes_max(settings: MqttSettings) -> int:
 
 
 def state_topic(gateway: str) -> str:
-    """Name the topic that tells whether the gateway takes messages."""
+    """Return the topic with the gateway's state, online or offline."""
     return f"oncegate/{gateway}/state"
 
 
 def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
-    """Connect; block while that lasts (name, TCP, TLS), so in no event loop; raise MqttError.
+    """Connect; blocks (name resolution, TCP, TLS), so must not run in the event loop; raise MqttError.
 
-    A client lives for one connection: nothing of an earlier one can be acknowledged on a later one.
+    A client serves one connection: messages of an earlier one cannot be acknowledged on a later one.
     """
     try:
         client = _client(settings, gateway)
@@ -74,8 +74,8 @@ def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
     return client
 
 
-def look(settings: MqttSettings, gateway: str) -> Client:
-    """Connect beside the agent, in a session that ends with the connection; raise MqttError."""
+def connect_separately(settings: MqttSettings, gateway: str) -> Client:
+    """Connect besides the agent, in a session that ends with the connection; raise MqttError."""
     try:
         client = Client(
             CallbackAPIVersion.VERSION2, f"{client_id(gateway)}-look-{os.getpid()}", reconnect_on_failure=False
@@ -95,10 +95,10 @@ def _client(settings: MqttSettings, gateway: str) -> Client:
         client_id(gateway),
         clean_session=None if five else False,
         protocol=MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311,
-        reconnect_on_failure=False,  # else it would fall back to MQTT 3.1 by itself
+        reconnect_on_failure=False,  # else it would fall back to MQTT 3.1
         manual_ack=True,
     )
-    client.keep(Packets(packet_bytes_max(settings), properties=five))
+    client.set_packets(Packets(packet_bytes_max(settings), properties=five))
     client.connect_timeout = CONNECT_SECONDS_MAX
     client.will_set(state_topic(gateway), OFFLINE, qos=1, retain=True)
     _authenticate(client, settings)
@@ -116,12 +116,12 @@ def _session(settings: MqttSettings, in_work_max: int) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own omission
     properties.SessionExpiryInterval = min(int(settings.session_expiry_seconds), SESSION_EXPIRY_SECONDS_MAX)
     properties.ReceiveMaximum = in_work_max
-    properties.MaximumPacketSize = packet_bytes_max(settings)  # the broker passes over what is larger
+    properties.MaximumPacketSize = packet_bytes_max(settings)  # the broker skips larger packets
     return properties
 
 
 def _password(settings: MqttSettings) -> str | None:
-    """Read the password anew for each connection, since it may have been changed."""
+    """Read the password for each connection, since it may have changed."""
     if settings.password_file is None:
         return None
     lines = files.read_text(settings.password_file).splitlines()

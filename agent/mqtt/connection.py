@@ -1,8 +1,8 @@
-"""One connection to the broker, from its first byte to its last.
+"""One connection to the broker.
 
-paho offers a thread of its own, or its socket. We take the socket into our event loop: a message then reaches the
-pipeline, and its acknowledgement the socket, without a hop between threads or a lock; and not reading is all that it
-takes to hold the broker back. Only the connecting, which blocks, happens in a thread.
+paho can run in a thread of its own, or expose its socket. Here the socket is registered with the event loop: a message
+reaches the pipeline, and its acknowledgement the socket, without another thread or a lock, and to stop reading is all
+that back pressure takes. Only connecting, which blocks, happens in a thread.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from agent.mqtt.packets import Message
 from agent.pace import TURN_SECONDS_MAX
 
 READS_PER_TURN = 64
-"""Packets read at most before other work in the event loop gets its turn."""
+"""Packets read at most in one turn of the event loop."""
 LOOP_SECONDS = 1.0
-"""How often paho looks at its keepalive."""
-LEAVE_SECONDS_MAX = 2.0
+"""How often paho checks its keepalive."""
+DISCONNECT_SECONDS_MAX = 2.0
 
 Filter = tuple[str, int] | tuple[str, SubscribeOptions]
 
@@ -41,20 +41,20 @@ class Connection:
         self._client = client
         self._state_topic = state_topic(gateway)
         self._filters = list(filters)
-        self._take: Callable[[Message], None] | None = None
+        self._on_message: Callable[[Message], None] | None = None
         self._subscribed = subscribed
         self._loop = asyncio.get_running_loop()
         self._reading: BufferedSocket | None = None
         self._next_read: asyncio.Handle | None = None
-        """Scheduled where bytes may have been read ahead, which the kernel no longer tells of."""
+        """Scheduled where bytes may have been read ahead, which the kernel no longer reports."""
         self._writing = False
-        self._good_bye = 0
+        self._offline_message_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    def open(self, take: Callable[[Message], None]) -> None:
-        """Take over the socket; `take` gets each message."""
-        self._take = take
+    def open(self, on_message: Callable[[Message], None]) -> None:
+        """Register the socket with the loop; `on_message` is called with each message."""
+        self._on_message = on_message
         client = self._client
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
@@ -62,18 +62,18 @@ class Connection:
         client.on_socket_close = self._on_socket_close
         client.on_socket_register_write = self._on_want_write
         client.on_socket_unregister_write = self._on_wrote_all
-        self._turn()
+        self._run_keepalive()
         self.resume()
         if client.want_write():
             self._write()
 
     def acknowledge(self, message_id: int) -> None:
-        """Send the PUBACK; on a connection that is over it is lost, and the message comes again."""
+        """Send the PUBACK; after the connection's end do nothing, and the broker sends the message again."""
         if not self.ended.done():
             self._client.ack(message_id, 1)
 
     def pause(self) -> None:
-        """Read nothing more for a while: the broker has to keep what it has."""
+        """Stop reading, so that the broker keeps its messages."""
         if self._reading is not None:
             self._loop.remove_reader(self._reading)
             self._reading = None
@@ -82,34 +82,34 @@ class Connection:
             self._next_read = None
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         if self._reading is None and (sock := self._socket()) is not None:
             self._reading = sock
             self._loop.add_reader(sock, self._readable)
             self._read_soon()
 
-    async def leave(self) -> None:
-        """Publish that we are offline, and end the connection; what is not acknowledged comes again.
+    async def disconnect(self) -> None:
+        """Publish the state offline, and disconnect; the broker sends again what was not acknowledged.
 
-        The broker handles what we send in its order: once it has taken the good-bye, it has taken each PUBACK before
-        it. Until then we read on, since closing on unread bytes would make the kernel reset the connection.
+        The broker processes packets in order: once it has acknowledged this message, it has processed each PUBACK
+        before it. Until then reading goes on, since closing with unread bytes makes the kernel reset the connection.
         """
         self.resume()
         if not self.ended.done():
             self._client.on_publish = self._on_publish
-            self._good_bye = self._client.publish(self._state_topic, OFFLINE, qos=1, retain=True).mid
-            await asyncio.wait([self.ended], timeout=LEAVE_SECONDS_MAX)
+            self._offline_message_id = self._client.publish(self._state_topic, OFFLINE, qos=1, retain=True).mid
+            await asyncio.wait([self.ended], timeout=DISCONNECT_SECONDS_MAX)
         self.close("left")
 
     def close(self, reason: str) -> None:
-        """Close the socket at once; what is acknowledged is sent if it can be."""
+        """Close the socket at once; queued PUBACKs are sent if that is possible."""
         if self._socket() is not None and self._client.want_write():
             self._client.loop_write()
         if self._timer is not None:
             self._timer.cancel()
         if (sock := self._socket()) is not None:
             self._on_socket_close(self._client, None, sock)
-            # paho keeps the socket, and closes it once more when it is collected.
+            # paho keeps the socket, and closes it again when it is collected.
             self._client.on_socket_close = None
             self._client.on_socket_unregister_write = None
             sock.close()
@@ -128,11 +128,11 @@ class Connection:
         self._readable()
 
     def _readable(self) -> None:
-        if self._next_read is not None:  # one reading in a turn of the loop: they must not multiply
+        if self._next_read is not None:  # one read in a turn of the loop
             return
         try:
             self._read()
-        except Exception as error:  # noqa: BLE001  # the top of a callback: whoever awaits `ended` gets it
+        except Exception as error:  # noqa: BLE001  # the top of a callback: `ended` raises it
             if not self.ended.done():
                 self.ended.set_exception(error)
 
@@ -142,8 +142,8 @@ class Connection:
             if self._reading is None:
                 return
             if (message := self._reading.message()) is not None:
-                assert self._take is not None
-                self._take(message)
+                assert self._on_message is not None
+                self._on_message(message)
             else:
                 self._run(self._client.loop_read)
                 if not self._buffered():
@@ -158,7 +158,7 @@ class Connection:
         return sock is not None and sock.pending()
 
     def _write(self) -> None:
-        """Send all that waits in one piece."""
+        """Send all that is queued at once."""
         if (sock := self._socket()) is None:
             return
         self._writing = True
@@ -172,16 +172,16 @@ class Connection:
         finally:
             self._writing = False
 
-    def _turn(self) -> None:
+    def _run_keepalive(self) -> None:
         self._run(self._client.loop_misc)
         if not self.ended.done():
-            self._timer = self._loop.call_later(LOOP_SECONDS, self._turn)
+            self._timer = self._loop.call_later(LOOP_SECONDS, self._run_keepalive)
 
     def _run(self, step: Callable[[], object]) -> None:
-        """Run a step of paho's; what it raises over the broker's bytes ends this connection and nothing else."""
+        """Run one of paho's steps; an exception because of the broker's bytes ends this connection only."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001  # paho names no error that it confines itself to
+        except Exception as error:  # noqa: BLE001  # paho does not document which exceptions it raises
             self.close(f"the broker's packets cannot be read: {error!r}")
 
     def _end(self, reason: str) -> None:
@@ -203,11 +203,12 @@ class Connection:
         self._subscribed()
 
     def _on_disconnect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
-        said = flags.is_disconnect_packet_from_server
-        self._end(f"the broker says: {reason}" if said else f"the broker closed the connection, or it broke: {reason}")
+        by_server = flags.is_disconnect_packet_from_server
+        cause = "the broker disconnected" if by_server else "the broker closed the connection, or it broke"
+        self._end(f"{cause}: {reason}")
 
     def _on_publish(self, client: Client, data: Any, message_id: int, reason: Any, properties: Any) -> None:
-        if message_id == self._good_bye:
+        if message_id == self._offline_message_id:
             client.disconnect()
 
     def _on_socket_close(self, client: Client, data: Any, sock: Any) -> None:

@@ -1,4 +1,4 @@
-"""Lists of Zigbee2MQTT, read entry by entry: one of some megabytes must not keep the event loop from other work."""
+"""Reads Zigbee2MQTT's lists entry by entry: one of some megabytes must not block the event loop."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from json import JSONDecoder
 from agent.decode.zigbee2mqtt import urn
 
 ENTRY_CHARACTERS_MAX = 1 << 17
-"""Of a device or group: Zigbee2MQTT writes 5 to 20 kB. It is read in one piece, in some 20 ms at most."""
+"""Bound of a device or group: Zigbee2MQTT writes 5 to 20 kB. An entry is decoded in some 20 ms at most."""
 _LOOK_AHEAD = (1 << 12, 1 << 15, ENTRY_CHARACTERS_MAX)
-"""Characters that an entry is looked for in, one after the other: copying the most for each `{}` would take hours."""
+"""Characters to decode an entry from, tried in turn: copying the maximum for each `{}` would take hours."""
 NAME_CHARACTERS_MAX = 1_024
-"""Of a name that is learned, waited for or remembered: a topic may have 65,535 bytes, and a thousand topics wait."""
+"""Bound of a name that is kept: a topic may have 65,535 bytes, and a thousand topics may wait."""
 
 _decode = JSONDecoder().raw_decode
 _space = re.compile(r"[ \t\n\r]*").match
 
 
-class Reading:
-    """One list that is being read; what it holds is learned at its end."""
+class DeviceListReader:
+    """Reads one list; `learn` is called with its content at its end."""
 
     def __init__(self, learn: Callable[[str, Mapping[str, str | None]], None], topic: str, payload: bytes) -> None:
         self._learn = learn
         self.topic = topic
         self._entries = _read(payload)
         self._addresses: dict[str, str | None] = {}
-        """The URN of each name. Made entry by entry: a list of 4 MiB may hold 66,000 names."""
+        """The URN of each name, built entry by entry: a list of 4 MiB may hold 66,000 names."""
         self.problem = ""
-        """Why it is no list."""
+        """Why the payload is no list."""
 
-    def go_on(self, enough: Callable[[], bool]) -> bool | None:
-        """Read until it is enough; return whether it was a list, None where it is not read to its end."""
+    def read(self, enough: Callable[[], bool]) -> bool | None:
+        """Read until `enough` returns True; return whether the payload is a list, None before its end."""
         try:
             for entry in self._entries:
                 name = entry.get("friendly_name")
@@ -66,7 +66,7 @@ def _read(payload: bytes) -> Iterator[dict[str, object]]:
 
 
 def _entry(text: str, at: int) -> tuple[dict[str, object], int]:
-    """Read an object; return it and where the next sign is."""
+    """Return an object, and the position of the next character that is no space."""
     if not text.startswith("{", at):
         raise ValueError("an entry is no object")
     for size in _LOOK_AHEAD:
@@ -81,7 +81,7 @@ def _entry(text: str, at: int) -> tuple[dict[str, object], int]:
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """Return where the sign after this one is, which has to be there."""
+    """Return the position after this character, which must be next, and after spaces; raise ValueError."""
     at = _skip(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"no {sign} in its place")

@@ -1,7 +1,7 @@
-"""What can go wrong with the way in over MQTT."""
+"""The error of the MQTT client."""
 
 from __future__ import annotations
 
 
 class MqttError(Exception):
-    """The connection cannot be had, or has ended; the way in comes back for it."""
+    """The connection cannot be made, or has failed: retry."""

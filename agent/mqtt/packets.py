@@ -1,8 +1,8 @@
-"""Cut what a broker sends into MQTT packets, and read each PUBLISH, in bounded memory.
+"""Splits a broker's bytes into MQTT packets, and decodes each PUBLISH, in bounded memory.
 
-paho keeps a packet of any size in memory, and ends the connection over a property that it holds to be malformed
-(U+FEFF in a text, which brokers pass on). A message at QoS 1 would then come again first, on each connection. Here a
-message's properties are skipped unread, and of a message that is too large only the beginning is kept.
+paho keeps a packet of any size in memory, and closes the connection because of a property that it regards as malformed
+(U+FEFF in a text, which brokers pass on). A message at QoS 1 would then be the first again on each connection. Here a
+message's properties are skipped unread, and only the beginning of a message that is too large is kept.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from agent.mqtt.error import MqttError
 
 HEAD_BYTES_MAX = 1 << 17
-"""Of a packet that is too large, so much is looked at: the topic, the packet identifier, usual properties, and as much
+"""The part that is kept of a packet that is too large: the topic, the packet identifier, usual properties, and as much
 of the payload as is recorded."""
 OTHER_BYTES_MAX = 1 << 18
-"""The largest packet that is no PUBLISH: those hold a reason and properties, or a byte for each subscription."""
+"""The largest packet but for PUBLISH: others hold a reason and properties, or a byte for each subscription."""
 REMAINING_LENGTH_MAX = 0x0FFF_FFFF
-"""The largest that can be written (MQTT 5 section 1.5.5)."""
+"""The largest value of the format (MQTT 5 section 1.5.5)."""
 
 _PUBLISH = 0x30
 _TYPE_BITS, _RETAIN_BIT = 0xF0, 0x01
@@ -36,11 +36,11 @@ class Message(NamedTuple):
     """The packet identifier to acknowledge; 0 where no acknowledgement is due."""
     retain: bool = False
     fault: str = ""
-    """Why it cannot be taken for a message; empty where all is well."""
+    """Why it is malformed; empty where it is not."""
 
 
 Item = bytes | Message
-"""A packet: a PUBLISH read, any other as it came."""
+"""A packet: a PUBLISH decoded, any other as bytes."""
 
 
 class Packets:
@@ -48,20 +48,20 @@ class Packets:
 
     def __init__(self, packet_bytes_max: int, *, properties: bool) -> None:
         self._packet_bytes_max = packet_bytes_max
-        """Of a PUBLISH that is kept whole."""
+        """The size of the largest PUBLISH that is kept whole."""
         self._properties = properties
-        """Whether packets have properties: those of MQTT 5 have."""
+        """Whether packets have properties, as in MQTT 5."""
         self._waiting = bytearray()
         """The beginning of a packet."""
         self._needed = 0
-        """How many bytes must be there before it is worth looking again."""
+        """How many bytes are needed before the next attempt to split."""
         self._skip = 0
-        """How many bytes to come belong to a packet that is read already."""
+        """How many of the next bytes belong to a packet that was already decoded."""
 
     def feed(self, data: bytes) -> list[Item]:
-        """Take the next bytes; return the packets that are complete by them.
+        """Return the packets that are complete with the next bytes.
 
-        Raises MqttError where the bytes are no packets of MQTT, which nothing after them can be told apart from.
+        Raises MqttError where the bytes are no MQTT packets, after which no packet boundary can be found.
         """
         if self._skip:
             passed = min(self._skip, len(data))
@@ -85,7 +85,7 @@ class Packets:
         return items
 
     def _cut(self, buffer: bytes, at: int) -> tuple[Item, int] | None:
-        """Cut a packet off; None where it is not there yet. Its end may lie behind the buffer's."""
+        """Return the next packet and its end; None where it is incomplete. The end may lie beyond the buffer's."""
         read = _variable_integer(buffer, at + 1)
         if read is None:
             if len(buffer) - at > _LENGTH_BYTES_MAX:
@@ -104,27 +104,27 @@ class Packets:
         return item, end
 
     def _message(self, first: int, head: bytes, length: int) -> Message:
-        """Read a PUBLISH (MQTT 5 section 3.3) of which the head is there."""
-        quality, retain = first >> 1 & 3, bool(first & _RETAIN_BIT)
+        """Decode a PUBLISH (MQTT 5 section 3.3) from its beginning."""
+        qos, retain = first >> 1 & 3, bool(first & _RETAIN_BIT)
         at = 2 + int.from_bytes(head[:2], "big")
         name = head[2:at]
         message_id = 0
-        if quality:
+        if qos:
             message_id = int.from_bytes(head[at : at + 2], "big") if at + 2 <= length else 0
             at += 2
         if self._properties:
             properties, at = _variable_integer(head, at) or (0, length + 1)
             at += properties
         topic = name.decode(errors="replace")
-        fault = _fault(quality, name, topic, message_id) if at <= length else "it breaks off"
-        due = message_id if quality == 1 else 0
+        fault = _fault(qos, name, topic, message_id) if at <= length else "it breaks off"
+        due = message_id if qos == 1 else 0
         return Message(topic, head[at:], max(0, length - at), due, retain, fault)
 
 
-def _fault(quality: int, name: bytes, topic: str, message_id: int) -> str:
-    if quality > 1:
+def _fault(qos: int, name: bytes, topic: str, message_id: int) -> str:
+    if qos > 1:
         return "its QoS is none that was subscribed to"
-    if quality and not message_id:
+    if qos and not message_id:
         return "it has no packet identifier"
     if not name:
         return "it has no topic"
@@ -132,7 +132,7 @@ def _fault(quality: int, name: bytes, topic: str, message_id: int) -> str:
 
 
 def _variable_integer(data: bytes, at: int) -> tuple[int, int] | None:
-    """Read a variable byte integer and where it ends (MQTT 5 section 1.5.5); None where it breaks off or never ends."""
+    """Return a variable byte integer and its end (MQTT 5 section 1.5.5); None where it is incomplete or too long."""
     value = 0
     for place, byte in enumerate(data[at : at + _LENGTH_BYTES_MAX]):
         value |= (byte & 0x7F) << 7 * place

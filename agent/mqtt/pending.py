@@ -1,18 +1,18 @@
-"""Messages of devices that no list names yet: a message may come before the list, and is never guessed about."""
+"""The messages of devices that no list names yet: a message may arrive before the list."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
 
-from agent.mqtt.ack_order import Turn
+from agent.mqtt.ack_order import PendingAck
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PendingMessage:
     """A message that waits for a list of devices."""
 
-    turn: Turn
+    ack: PendingAck
     name: str
     payload: bytes
     size: int
@@ -21,58 +21,58 @@ class Held:
     """On the loop's clock."""
 
 
-class Holding:
-    """What waits for a list, the oldest first, and what waits no longer, for its turn."""
+class PendingMessages:
+    """The messages that wait for a list, oldest first, and those released, which wait to be processed."""
 
     def __init__(self) -> None:
-        self._held: deque[Held] = deque()
-        self._released: deque[Held] = deque()
+        self._held: deque[PendingMessage] = deque()
+        self._released: deque[PendingMessage] = deque()
         self._size = 0
-        """Of what waits for a list, as `Turn.size` counts."""
+        """Bytes of the messages that wait for a list, as `PendingAck.size` counts them."""
 
     def __len__(self) -> int:
         return len(self._held) + len(self._released)
 
     @property
     def since(self) -> float | None:
-        """Since when the oldest has waited for a list; None where nothing does."""
+        """Since when the oldest message has waited for a list; None where none does."""
         return self._held[0].since if self._held else None
 
     @property
     def released(self) -> bool:
-        """Whether something waits for its turn alone."""
+        """Whether a released message is left."""
         return bool(self._released)
 
-    def hold(self, held: Held) -> None:
-        """Keep a message until a list comes."""
-        self._held.append(held)
-        self._size += held.turn.size
+    def add(self, pending: PendingMessage) -> None:
+        """Add a message that waits for a list."""
+        self._held.append(pending)
+        self._size += pending.ack.size
 
     def release(self, since: float | None = None) -> None:
-        """Have all that waits for a list wait for its turn alone; with a moment, as if each had waited since then."""
-        self._released += [held if since is None else replace(held, since=since) for held in self._held]
+        """Release all messages that wait for a list; with a moment, as if each had waited since then."""
+        self._released += [pending if since is None else replace(pending, since=since) for pending in self._held]
         self._held.clear()
         self._size = 0
 
-    def next_released(self) -> Held:
-        """Remove the oldest of what waits for its turn alone, and return it; there is one."""
+    def pop_released(self) -> PendingMessage:
+        """Remove the oldest released message, and return it; there must be one."""
         return self._released.popleft()
 
     def drop_released(self) -> None:
-        """Forget what waits for its turn alone."""
+        """Drop the released messages."""
         self._released.clear()
 
-    def overdue(self, before: float, count_max: int, bytes_max: int) -> list[Held]:
-        """Remove what has waited since before a moment, and the oldest of what exceeds the bounds; return it.
+    def take_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
+        """Remove and return the messages that have waited since before a moment, and the oldest beyond the bounds.
 
-        One message waits whatever its size.
+        A single message may wait whatever its size.
         """
-        overdue = []
+        removed = []
         while self._held and (
             self._held[0].since <= before
             or len(self._held) > count_max
             or (self._size > bytes_max and len(self._held) > 1)
         ):
-            overdue.append(self._held.popleft())
-            self._size -= overdue[-1].turn.size
-        return overdue
+            removed.append(self._held.popleft())
+            self._size -= removed[-1].ack.size
+        return removed

@@ -1,4 +1,4 @@
-"""From a topic to a delivery: what is subscribed to, and what its messages are."""
+"""Maps topics to deliveries: the subscriptions, and the meaning of their messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.decode.zigbee2mqtt import named_device
 from agent.delivery import Delivery, Media
 from agent.identity.identify import ZIGBEE2MQTT
 from agent.mqtt.connection import Filter
-from agent.mqtt.device_list import Reading
+from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Routes:
-    """The subscriptions of the settings, and the names that Zigbee2MQTT has told."""
+    """The subscriptions of the settings, and the names in Zigbee2MQTT's lists."""
 
     def __init__(self, settings: MqttSettings, names: ZigbeeNames) -> None:
         self._subscriptions = settings.subscriptions
@@ -37,21 +37,21 @@ class Routes:
 
     @property
     def devices_topic(self) -> str:
-        """Where Zigbee2MQTT keeps its list of devices."""
+        """The topic of Zigbee2MQTT's list of devices."""
         return f"{self._base}{DEVICES}"
 
     @property
-    def why_unknown(self) -> str:
-        """Why a message of an unknown name is no event."""
-        if self.names.missing:
+    def unknown_reason(self) -> str:
+        """Why a message under an unknown name is no event."""
+        if self.names.list_missing:
             return f"no list of devices has come ({self.devices_topic})"
         return "no device of this name in bridge/devices"
 
     def filters(self) -> Sequence[Filter]:
-        """Return what to subscribe to.
+        """Return the topic filters to subscribe to.
 
-        The lists come at QoS 0: they must not queue behind the very messages that wait for them, in a window that
-        those have filled.
+        The lists are subscribed to at QoS 0: at QoS 1 they would queue behind the messages that wait for them, once
+        those fill the receive window.
         """
         events = [subscription.filter for subscription in self._subscriptions]
         if self._base:
@@ -64,8 +64,8 @@ class Routes:
             ]
         return [*((topic, 0) for topic in self._lists), *((topic, 1) for topic in events)]
 
-    def reading(self, message: Message) -> Reading | None:
-        """Begin to read a list of Zigbee2MQTT; None where the message is none."""
+    def list_reader(self, message: Message) -> DeviceListReader | None:
+        """Return a reader for a list of Zigbee2MQTT; None where the message is none."""
         name = self._lists.get(message.topic)
         if name is None or message.fault or not message.size:  # empty: a retained one is cleared
             return None
@@ -74,14 +74,14 @@ class Routes:
                 self._passed_over = True
                 _log.warning("mqtt: list=passed-over topic=%s bytes=%d", message.topic, message.size)
             return None
-        return Reading(self.names.learn, name, message.payload)
+        return DeviceListReader(self.names.update, name, message.payload)
 
-    def stray(self, message: Message) -> Delivery:
-        """Make a delivery of a packet that is no message, for the record."""
+    def malformed_delivery(self, message: Message) -> Delivery:
+        """Return a delivery of a malformed packet, to be recorded as rejected."""
         return Delivery(message.payload, None, VIA, _bounded(f"mqtt:{message.topic}"))
 
-    def own(self, topic: str, payload: bytes) -> Delivery | None:
-        """Make a delivery of what [[mqtt.subscriptions]] means; the topic may name the device."""
+    def subscribed_delivery(self, topic: str, payload: bytes) -> Delivery | None:
+        """Return a delivery of a message that [[mqtt.subscriptions]] match; the topic may name the device."""
         for subscription in self._subscriptions:
             if subscription.matches(topic):
                 device = _bounded(subscription.device(topic) or f"mqtt:{topic}")
@@ -89,35 +89,35 @@ class Routes:
         return None
 
     def may_be_event(self, topic: str, payload: bytes) -> bool:
-        """Whether a message would be lost with its loss."""
+        """Whether a message may be an event."""
         name = self.zigbee_name(topic)
-        return self.own(topic, payload) is not None or (
+        return self.subscribed_delivery(topic, payload) is not None or (
             name is not None and self.names.kind(name, payload) is not Kind.STATE
         )
 
     def zigbee_name(self, topic: str) -> str | None:
-        """Return what stands below Zigbee2MQTT's base topic."""
+        """Return a topic's part below Zigbee2MQTT's base topic, None where it is not below it."""
         return topic[len(self._base) :] if self._base and topic.startswith(self._base) else None
 
-    def zigbee(self, name: str, payload: bytes) -> tuple[Kind, Delivery]:
-        """Return what a message of Zigbee2MQTT is, and a delivery of it."""
+    def zigbee_delivery(self, name: str, payload: bytes) -> tuple[Kind, Delivery]:
+        """Return the kind of a message of Zigbee2MQTT, and a delivery of it."""
         kind = self.names.kind(name, payload)
         device = self.names.device(name)
-        if kind is Kind.UNKNOWN and (device := _said(payload)) is not None:
+        if kind is Kind.UNKNOWN and (device := _own_device(payload)) is not None:
             kind = Kind.DEVICE
         sender = device or _bounded(f"mqtt:{self._base}{name}")
         return kind, Delivery(payload, Media.ZIGBEE2MQTT, ZIGBEE2MQTT, sender)
 
 
 def _bounded(sender: str) -> str:
-    """Cut a name that is too long for a device, to one that still is: it is refused, and what is kept of it is short.
+    """Return a name, cut to one character beyond a device's limit: a longer one is refused, and recorded shortened.
 
-    The topic is the sender's address, since behind a broker no one has another.
+    The topic stands for the sender's address, which is unknown behind a broker.
     """
     return sender[: DEVICE_CHARACTERS_MAX + 1]
 
 
-def _said(payload: bytes) -> str | None:
+def _own_device(payload: bytes) -> str | None:
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError):

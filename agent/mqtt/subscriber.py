@@ -1,4 +1,4 @@
-"""The way in over MQTT as the agent sees it: connect, subscribe, take messages, and come back after every end."""
+"""The MQTT subscriber: connects, subscribes, receives messages, and reconnects after every failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 RETRY_SECONDS_MAX = 30.0
 STEADY_SECONDS = 60.0
-"""After which a connection counts as good, though it has brought nothing."""
+"""After which a connection counts as good, even without a message."""
 DRAIN_SECONDS_MAX = 5.0
 CONNECTED = LinkState("connected", up=True)
 DISCONNECTED = LinkState("disconnected", up=False, level=logging.WARNING, logs_each_reason=True)
@@ -31,7 +31,7 @@ DISCONNECTED = LinkState("disconnected", up=False, level=logging.WARNING, logs_e
 class Subscriber:
     """Receives events from an MQTT broker; a message is acknowledged (PUBACK) only after its commit.
 
-    The broker keeps our session and sends again what was not acknowledged, whatever became of us.
+    The broker keeps the gateway's session and sends again what was not acknowledged.
     """
 
     def __init__(
@@ -54,49 +54,49 @@ class Subscriber:
         self._names = ZigbeeNames()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take messages until told to stop; then finish what was taken."""
+        """Receive messages until `stop` is set; then finish those in work."""
         stopping = asyncio.create_task(stop.wait(), name="mqtt-stop")
         try:
             while not stop.is_set():
-                await self._connect_and_take(stopping)
+                await self._run_connection(stopping)
                 await asyncio.wait([stopping], timeout=self._backoff.next_seconds())
         finally:
             stopping.cancel()
 
-    async def _connect_and_take(self, stopping: asyncio.Task[bool]) -> None:
+    async def _run_connection(self, stopping: asyncio.Task[bool]) -> None:
         try:
             connected = await asyncio.to_thread(client.connect, self._settings, self._gateway, self._tuning.in_work_max)
         except MqttError as error:
-            self._say_down(str(error))
+            self._report_down(str(error))
             return
         routes = Routes(self._settings, self._names)
-        connection = Connection(connected, self._gateway, routes.filters(), self._say_up)
+        connection = Connection(connected, self._gateway, routes.filters(), self._report_up)
         reception = Reception(routes, self._receive, self._record, connection, self._tuning)
         began = asyncio.get_running_loop().time()
         try:
             connection.open(reception.take)
-            await self._until_over(connection, reception, stopping)
+            await self._wait_for_end(connection, reception, stopping)
         finally:
             reception.close()
             connection.close("closed")
-            if not reception.fetches_again:
-                self._names = ZigbeeNames()  # while we are away, names may change, and nobody tells us
+            if not reception.refetches:
+                self._names = ZigbeeNames()  # names may change while disconnected
         if reception.acknowledged or asyncio.get_running_loop().time() - began > STEADY_SECONDS:
             self._backoff.reset()
 
-    async def _until_over(self, connection: Connection, reception: Reception, stopping: asyncio.Task[bool]) -> None:
-        """Wait for the first end: the broker's, a message that cannot be taken now, or our own."""
-        ends: list[asyncio.Future[Any]] = [connection.ended, reception.over, stopping]
+    async def _wait_for_end(self, connection: Connection, reception: Reception, stopping: asyncio.Task[bool]) -> None:
+        """Wait until the connection ends, a message cannot be accepted now, or the agent stops."""
+        ends: list[asyncio.Future[Any]] = [connection.ended, reception.ended, stopping]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if connection.ended.done():
             reason = connection.ended.result()
         else:
             reception.stop()
             await self._drain(reception)
-            await connection.leave()
-            reason = reception.over.result() if reception.over.done() else ""
+            await connection.disconnect()
+            reason = reception.ended.result() if reception.ended.done() else ""
         if reason:
-            self._say_down(reason)
+            self._report_down(reason)
         if reception.lost:
             _log.warning("mqtt=lost messages=%d reason=%r", reception.lost, "they came at QoS 0")
 
@@ -107,8 +107,8 @@ class Subscriber:
         except TimeoutError:
             _log.warning("mqtt: left with messages in work; they come again")
 
-    def _say_up(self) -> None:
+    def _report_up(self) -> None:
         self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")
 
-    def _say_down(self, reason: str) -> None:
+    def _report_down(self, reason: str) -> None:
         self._links.report(LinkName.MQTT, DISCONNECTED, reason)

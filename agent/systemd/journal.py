@@ -1,4 +1,4 @@
-"""The log: fields for journald where it listens, lines otherwise, and never a flood of either.
+"""The log: entries with fields for journald where it listens, lines otherwise, both with a limited rate.
 
 Messages are written as `key=value` pairs; in the journal each key is a field of its own, such as ONCEGATE_KAFKA, so
 that `journalctl ONCEGATE_KAFKA=unreachable` finds it.
@@ -20,16 +20,16 @@ from agent.terminal import printable
 SOCKET = Path("/run/systemd/journal/socket")
 RATE_SECONDS = 10.0
 RATE_MESSAGES = 20
-"""How often one message of the code may appear within that time; the next one says how many were left out."""
+"""How often one message may appear within that time; the next one has the number of suppressed ones."""
 MESSAGES_MAX = 512
-"""Kinds of messages that are counted at a time."""
+"""Messages that are counted at a time."""
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 _PAIR = re.compile(r"""\b([a-z][a-z0-9_]*)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)""")
 
 
 def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Send the log of this process where it is wanted."""
+    """Configure this process's log: the journal where standard error is connected to it, else standard error."""
     handler: logging.Handler
     if _is_journal(environment.get("JOURNAL_STREAM", ""), sys.stderr.fileno()):
         handler = JournalHandler(SOCKET)
@@ -41,7 +41,7 @@ def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
 
 
 class SafeFormatter(logging.Formatter):
-    """Escapes what a terminal would obey, wherever it comes from; the lines of a traceback stay lines."""
+    """Escapes terminal control characters; the lines of a traceback stay lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the library's name
         """Return the message in one line."""
@@ -53,7 +53,7 @@ class SafeFormatter(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Lets a message through only so often; errors that end the process are others each time, and pass."""
+    """Limits the rate of each message."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class RateLimit(logging.Filter):
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to log; add what was left out to the message that follows."""
+        """Return whether to log; append the number of suppressed messages to the next one."""
         key, now = (record.name, str(record.msg)), self._now()
         since, count = self._counts.get(key, (now, 0))
         if now - since >= RATE_SECONDS:
@@ -85,7 +85,7 @@ class JournalHandler(logging.Handler):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one entry; where that fails, write it as a line."""
+        """Send one entry; where that fails, print it to standard error."""
         try:
             self._socket.sendto(encode(fields_of(record, self.format(record))), str(self._path))
         except OSError:
@@ -98,7 +98,7 @@ class JournalHandler(logging.Handler):
 
 
 def fields_of(record: logging.LogRecord, text: str) -> dict[str, str]:
-    """Give the fields of an entry; `text` is the message, with a traceback where there is one."""
+    """Return the fields of an entry; `text` is the message, with a traceback where there is one."""
     fields = {
         "MESSAGE": text,
         "PRIORITY": str(_PRIORITIES.get(record.levelno, 6)),
@@ -114,7 +114,7 @@ def fields_of(record: logging.LogRecord, text: str) -> dict[str, str]:
 
 
 def encode(fields: Mapping[str, str]) -> bytes:
-    """Write an entry: a value with a newline has its length before it."""
+    """Return an entry in the native format: a value with a newline is preceded by its length."""
     lines = []
     for name, value in fields.items():
         raw = value.encode(errors="backslashreplace")
@@ -124,7 +124,7 @@ def encode(fields: Mapping[str, str]) -> bytes:
 
 
 def _is_journal(stream: str, descriptor: int) -> bool:
-    """Tell whether our error output is the journal (systemd.exec(5), JOURNAL_STREAM)."""
+    """Whether standard error is connected to the journal (systemd.exec(5), JOURNAL_STREAM)."""
     try:
         status = os.fstat(descriptor)
     except OSError:

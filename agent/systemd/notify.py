@@ -1,4 +1,4 @@
-"""Tell systemd how we are (sd_notify(3)): a datagram to the socket that it names; without one, nothing."""
+"""Notifies systemd of the service's state (sd_notify(3)), where it has named a socket."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 3_600
-"""What a store of any size may take to be salvaged."""
+SALVAGE_SECONDS_MAX = 3_600
+"""How long the salvage of a store of any size may take."""
 _MICROSECONDS = 1_000_000
 _ABSTRACT = "@"
 
 
 class Notifier:
-    """The socket of the service manager; what cannot be sent is not worth ending for."""
+    """The socket of the service manager; failures to send are only logged."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self.watchdog_seconds = _watchdog_seconds(environment)
-        """How long we may be silent; None where nobody watches."""
+        """The watchdog's interval; None where there is no watchdog."""
 
     @property
     def listening(self) -> bool:
-        """Whether anybody listens."""
+        """Whether systemd has named a socket."""
         return bool(self._address)
 
     def ready(self, status: str) -> None:
-        """Say that the service is up."""
+        """Report that the service is up."""
         watched = "" if self.watchdog_seconds is None else f"\n{_watchdog(self.watchdog_seconds)}"
         self._send(f"READY=1\nSTATUS={status}{watched}")
 
     def busy(self, status: str) -> None:
-        """Ask the watchdog for patience until we are ready again."""
+        """Extend the watchdog's interval until the service is ready again."""
         if self.watchdog_seconds is not None:
-            self._send(f"STATUS={status}\n{_watchdog(PATIENCE_SECONDS)}")
+            self._send(f"STATUS={status}\n{_watchdog(SALVAGE_SECONDS_MAX)}")
 
     def status(self, text: str) -> None:
-        """Show a line in `systemctl status`."""
+        """Set the status line of `systemctl status`."""
         self._send(f"STATUS={text}")
 
-    def waits(self, status: str) -> None:
-        """Show what is waited for, and feed the watchdog: nothing hangs."""
+    def waiting(self, status: str) -> None:
+        """Set the status line while waiting, and feed the watchdog."""
         self._send(f"STATUS={status}\nWATCHDOG=1")
 
     def alive(self) -> None:
@@ -51,7 +51,7 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
+        """Report that the service is stopping."""
         self._send("STOPPING=1")
 
     def _send(self, message: str) -> None:
@@ -70,7 +70,7 @@ def _watchdog(seconds: float) -> str:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """Read what systemd says (sd_watchdog_enabled(3)): it means the process that it names."""
+    """Return the watchdog's interval for this process, None without one (sd_watchdog_enabled(3))."""
     interval = environment.get("WATCHDOG_USEC", "")
     if not interval.isdigit() or environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

@@ -1,4 +1,4 @@
-"""What systemd is told: ready once the agent can store and answer, and alive for as long as its commit loop turns."""
+"""Reports to systemd: ready once the agent can store and answer, alive while its commit loop runs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from agent.systemd.notify import Notifier
 log = logging.getLogger(__name__)
 
 TRIAL_SECONDS = 5.0
-"""The pause before the next trial, where the store cannot write yet."""
+"""The wait before the next trial write, while the store cannot write."""
 ROOM_SECONDS = 2.0
-"""The pause between two looks at the file system, while the store waits for room."""
+"""The wait between two checks of the file system, while the store waits for room."""
 ROOM_GROWTH = 8
-"""Where less than all the needed room is there, another trial takes as much as the last one and an eighth of that: a
-trial writes until the disk is full, and a card wears out."""
+"""While less room than needed is free, the next trial requires an eighth more than the last one had: a trial writes
+until the disk is full, which wears the card."""
 TURNS_PER_WATCHDOG = 3
-"""How many times within the watchdog's time the commit loop is asked to turn."""
+"""How many times within the watchdog's interval the commit loop is checked."""
 
 
 class Store(Protocol):
-    """The store as the supervision sees it."""
+    """The part of the store that the supervision uses."""
 
     def trial(self) -> str:
-        """Say why nothing can be stored now, empty where a trial write is on disk; blocks."""
+        """Return why nothing can be stored now, empty where a trial write is on disk; blocks."""
 
     def counts(self) -> tuple[int, int, int, int]:
-        """Count the events that are new, forwarded, processed."""
+        """Return the numbers of events that are new, forwarded, processed, lost."""
 
     async def turn(self) -> None:
-        """Return once the commit loop has come round: what was queued before is on disk, or refused."""
+        """Return once the commit loop has run: what was queued before is on disk, or refused."""
 
 
-async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
-    """Tell systemd how we are until cancelled.
+async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
+    """Notify systemd until cancelled.
 
-    The watchdog is fed only after the commit loop has taken a task that we queue behind the events: no timer of its
-    own feeds it, so a disk that hangs ends the process, whatever else still runs.
+    The watchdog is fed only after the commit loop has processed a task that was queued behind the events, and never by
+    a timer: a disk that hangs ends the process, whatever else still runs.
     """
     if not notifier.listening:
         return
@@ -51,26 +51,26 @@ async def supervise(notifier: Notifier, store: Store, ways_in: str) -> None:
         notifier.status(f"cannot store: {trouble}")
         await asyncio.sleep(TRIAL_SECONDS)
         trouble = await asyncio.to_thread(store.trial)
-    notifier.ready(ways_in)
+    notifier.ready(addresses)
     if notifier.watchdog_seconds is None:
         return
     while True:
         await store.turn()
         notifier.alive()
         new, forwarded, processed, _ = store.counts()
-        notifier.status(f"{ways_in}; {new} new, {forwarded} forwarded, {processed} processed")
+        notifier.status(f"{addresses}; {new} new, {forwarded} forwarded, {processed} processed")
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
 
 
-async def wait_for_room(error: NoRoomError, folder: Path, asked_to_stop: asyncio.Event) -> None:
-    """Wait until another trial to open the store may succeed, or until told to stop; the process stays alive."""
+async def wait_for_room(error: NoRoomError, folder: Path, stop: asyncio.Event) -> None:
+    """Wait until another attempt to open the store may succeed, or until `stop`; the watchdog is fed meanwhile."""
     log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
     notifier, path = Notifier(), folder / FILE_NAME
     wanted = min(error.bytes_needed, error.bytes_free + max(error.bytes_free // ROOM_GROWTH, PAGE_BYTES))
     while True:
-        notifier.waits(f"cannot store: {error}")
+        notifier.waiting(f"cannot store: {error}")
         try:
-            await asyncio.wait_for(asked_to_stop.wait(), ROOM_SECONDS)
+            await asyncio.wait_for(stop.wait(), ROOM_SECONDS)
             return
         except TimeoutError:
             if disk_space.free_bytes(path) >= wanted and disk_space.takes(path, wanted):

@@ -1,6 +1,6 @@
-"""What a person who looks at the gateway wants to see of the last minutes: devices, the latest outcomes, warnings.
+"""The recent activity for the status page: devices, the latest outcomes, warnings and errors.
 
-All of it is in memory, bounded, and forgotten with the process; the store knows what has to last.
+All of it is in memory, bounded, and lost with the process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent.delivery import Answer, Delivery, Status
 from agent.store.port import Candidate, Outcome, Reject
 
 DEVICES_MAX = 2_000
-"""The devices seen last; others leave."""
+"""Devices kept; the one seen least recently is evicted."""
 FEED_MAX = 200
 ERRORS_MAX = 50
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a device has said since the agent started."""
+class DeviceActivity:
+    """The counts of one device since the agent started."""
 
     last_seen: int = 0
     """In milliseconds since 1970 UTC, by the gateway's clock."""
@@ -36,7 +36,7 @@ class Seen:
     """Of the latest rejection."""
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """One line of the live feed."""
 
     number: int
@@ -48,22 +48,22 @@ class Entry(NamedTuple):
     reason: str
 
 
-class Watch:
-    """Notes outcomes as they are answered; runs in the event loop's thread, and is read from others."""
+class Activity:
+    """Records outcomes; written in the event loop's thread, read from others."""
 
     def __init__(self) -> None:
-        self._devices: OrderedDict[str, Seen] = OrderedDict()
-        self._feed: deque[Entry] = deque(maxlen=FEED_MAX)
+        self._devices: OrderedDict[str, DeviceActivity] = OrderedDict()
+        self._feed: deque[FeedEntry] = deque(maxlen=FEED_MAX)
         self._number = 0
 
     def stored(self, via: str, candidates: Sequence[Candidate], rejects: Sequence[Reject], outcome: Outcome) -> None:
-        """Note what became of a delivery that the store has taken."""
+        """Record the outcome of a delivery that the store has accepted."""
         new, suspected = iter(outcome.new), frozenset(outcome.suspected)
         fingerprints = iter(outcome.fingerprints)
         for candidate in candidates:
             device = candidate.event.device
             fingerprint = next(fingerprints, candidate.fingerprint or b"")
-            seen = self._seen(device, candidate.received)
+            seen = self._device(device, candidate.received)
             if next(new, False):
                 seen.events += 1
                 seen.possible_duplicates += fingerprint in suspected
@@ -72,36 +72,36 @@ class Watch:
                 seen.duplicates += 1
                 self._add(candidate.received, "copy", device, via, fingerprint, "")
         for reject in rejects:
-            seen = self._seen(reject.device, reject.received)
+            seen = self._device(reject.device, reject.received)
             seen.rejected += 1
             seen.reason = reject.reason
             self._add(reject.received, "rejected", reject.device, reject.via, b"", reject.reason)
 
     def refused(self, delivery: Delivery, answer: Answer, received: int) -> None:
-        """Note a delivery of which nothing was taken."""
+        """Record a delivery that was refused as a whole."""
         if answer.status is not Status.DURABLE:
             reason = f"{answer.status.value}: {answer.reason}"
             self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
 
     def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
-        """Give the devices, the one seen last first."""
+        """Return the devices, most recently seen first."""
         latest = islice(reversed(list(self._devices.items())), limit)
         return [{"device": device, **asdict(seen)} for device, seen in latest]
 
     def feed(self, after: int) -> list[dict[str, object]]:
-        """Give what is newer than a number, in order."""
+        """Return the entries after a number, in order."""
         return [
             {**entry._asdict(), "fingerprint": entry.fingerprint.hex()}
             for entry in list(self._feed)
             if entry.number > after
         ]
 
-    def _seen(self, device: str, received: int) -> Seen:
+    def _device(self, device: str, received: int) -> DeviceActivity:
         seen = self._devices.get(device)
         if seen is None:
             if len(self._devices) >= DEVICES_MAX:
                 self._devices.popitem(last=False)
-            seen = self._devices[device] = Seen()
+            seen = self._devices[device] = DeviceActivity()
         else:
             self._devices.move_to_end(device)
         seen.last_seen = received
@@ -109,28 +109,28 @@ class Watch:
 
     def _add(self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str) -> None:
         self._number += 1
-        self._feed.append(Entry(self._number, received, outcome, device, via, fingerprint, reason))
+        self._feed.append(FeedEntry(self._number, received, outcome, device, via, fingerprint, reason))
 
 
-class LastWords(logging.Handler):
+class RecentErrors(logging.Handler):
     """Keeps the latest warnings and errors of this process's log."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
+        """Store a log record."""
         entry = {
             "time": int(record.created * 1000),
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        with self._guard:
+        with self._lock:
             self._errors.append(entry)
 
     def errors(self) -> list[dict[str, object]]:
-        """Give the latest warnings and errors, in order."""
-        with self._guard:
+        """Return the latest warnings and errors, in order."""
+        with self._lock:
             return list(self._errors)

@@ -1,4 +1,4 @@
-"""What came in by one way and what became of it, counted since the start."""
+"""Counts of one protocol's deliveries and their outcomes, since the start."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from agent.delivery import Answer, Status
 
 
 @dataclass(slots=True)
-class Tally:
-    """Counts of one way in; read by anyone, written in the loop's thread only."""
+class DeliveryCounts:
+    """Counts of one protocol; written in the loop's thread only, read in any."""
 
     acks: int = 0
     """Deliveries that were answered as durable."""
     accepted: int = 0
-    """Events that are on disk because of it."""
+    """New events that are on disk."""
     duplicates: int = 0
     """Copies that the store has recognised."""
     possible_duplicates: int = 0
-    """New events that name an earlier one which they may repeat."""
+    """New events that name an earlier one that they may repeat."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Events beside valid ones of which nothing was taken, by the kind of reason: `invalid` or `denied`."""
+    """Rejected events beside valid ones, by the kind of reason: `invalid` or `denied`."""
     refused: Counter[Status] = field(default_factory=Counter)
-    """Deliveries of which nothing was taken, by the reason."""
+    """Deliveries that were refused as a whole, by status."""
 
     def add(self, answer: Answer) -> None:
         """Count one delivery's outcome."""

@@ -1,4 +1,4 @@
-"""How much memory the deliveries between receipt and answer take, so that no way in takes more than its part."""
+"""Estimates the memory of deliveries in work, and bounds it for each protocol."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from agent.delivery import Delivery
 from agent.store.port import Candidate, Reject
 
 BYTES_MAX = {"coap": 48 << 20, "zigbee2mqtt": 48 << 20, "mqtt": 48 << 20, "http": 24 << 20}
-"""Counted for one way in. MQTT has a bound of its own far below (`agent.mqtt.reception`): at this one it would have to
-leave its broker."""
+"""The bounds by `via`. MQTT has a far lower bound of its own (`agent.mqtt.reception`): at this one it would have to
+disconnect from its broker."""
 DELIVERY_BYTES = 2_048
-"""Of a delivery without its events: the exchange, the answer's way back, the submission."""
+"""Of a delivery without its events: exchange, callbacks, submission."""
 EVENT_BYTES = 512
 REJECT_BYTES = 1_024
 DATA_FACTOR = 28
-"""Memory for a byte of an event's text: an empty list is two characters and a comma there, and up to 80 bytes as a
+"""Memory for one byte of an event's text: an empty list is two characters and a comma in it, and up to 80 bytes as a
 value. Usual data takes an eighth of that."""
 
 
 class InWork:
-    """The deliveries of one way in that are not answered yet."""
+    """The deliveries of one protocol that are not answered yet."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes = 0
-        """What they take at most."""
+        """Upper bound of their memory."""
 
     @property
     def full(self) -> bool:
-        """Whether the next has to wait; the last one may exceed the bound by its own size."""
+        """Whether the next delivery is refused; the last one may exceed the bound by its own size."""
         return self.bytes >= self._bytes_max
 
 
 def memory_bytes(delivery: Delivery, candidates: Sequence[Candidate], rejects: Sequence[Reject]) -> int:
-    """Return how many bytes of memory a delivery takes at most until it is answered."""
+    """Return an upper bound of a delivery's memory until it is answered, in bytes."""
     text = 0
     for candidate in candidates:
         text += len(candidate.tail)

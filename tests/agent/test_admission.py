@@ -53,9 +53,9 @@ def take(
         answers.append,
     )
     (answer,) = answers
-    tally = pipeline.tallies["http"]
-    assert (tally.accepted, tally.rejected.total()) == (answer.accepted, answer.rejected)
-    assert tally.refused.total() == (answer.status is not Status.DURABLE)
+    counts = pipeline.counts["http"]
+    assert (counts.accepted, counts.rejected.total()) == (answer.accepted, answer.rejected)
+    assert counts.refused.total() == (answer.status is not Status.DURABLE)
     return answer, intake
 
 

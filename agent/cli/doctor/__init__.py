@@ -1,1 +1,1 @@
-"""Look at everything around the gateway that the promise depends on; change nothing."""
+"""The checks of `oncegate doctor`: everything around the gateway that the promise depends on, read-only."""

@@ -1,4 +1,4 @@
-"""The examination: all checks, one after the other."""
+"""Runs all checks, one after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
 from agent.clock import SystemClock
 from agent.config.settings import Settings
-from agent.status import Status, read_status
+from agent.status import GatewayStatus, read_status
 from agent.store.errors import StoreError
 from agent.store.files import use_mark
 from agent.store.layout import FILE_NAME
@@ -22,7 +22,7 @@ from agent.store.wear import read_written
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything that the settings name; findings come as they are made."""
+    """Run all checks of the settings; yield findings as they are made."""
     clock = SystemClock()
     folder = settings.gateway.state_dir
     yield from check_clock(clock, settings.gateway)
@@ -34,9 +34,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from check_wear(folder)
     yield from _check_store(settings)
     yield from check_ports(settings)
-    yield from _check_kafka(settings, clock.wall())
+    yield from _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
-        from agent.cli.doctor.mqtt import check_mqtt  # its client costs time: only where it is used
+        from agent.cli.doctor.mqtt import check_mqtt  # its client is slow to load
 
         yield from check_mqtt(settings.mqtt, settings.gateway.id)
 
@@ -56,7 +56,7 @@ def _check_store(settings: Settings) -> Iterator[Finding]:
 
 
 def _unreadable(path: Path) -> str:
-    """Return why nothing can be read of a store; empty where it can, or where there is none."""
+    """Return why a store cannot be read; empty where it can, or where there is none."""
     try:
         if path.exists() or use_mark.lacks_file(path):
             read_written(path)
@@ -68,7 +68,7 @@ def _unreadable(path: Path) -> str:
 def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
     from agent.cli.doctor import kafka, receipts
 
-    connection = kafka.Connection.open(settings.kafka)
+    connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
     yield finding
     if topic is not None:
@@ -80,8 +80,8 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
         yield from receipts.check_receipts(connection, settings.receipts, partitions, status, now)
 
 
-def _status(settings: Settings) -> Status | None:
+def _status(settings: Settings) -> GatewayStatus | None:
     try:
         return read_status(settings.gateway.state_dir, settings.gateway.id)
-    except (StoreError, sqlite3.Error):  # said as `store`
+    except (StoreError, sqlite3.Error):  # reported by the check `store`
         return None

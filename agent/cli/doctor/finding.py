@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The findings of the checks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import Enum
 
 
 class Condition(Enum):
-    """How it is."""
+    """The result of a check."""
 
     FINE = "fine"
     WARNING = "warning"
-    """It works, and is not what it should be; or it cannot be seen from here."""
+    """It works, but not as recommended; or it cannot be checked from here."""
     WRONG = "wrong"
-    """The promise does not hold, or nothing works."""
+    """The promise does not hold, or the agent cannot work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One look: at what, how it is, and what to do where it should be otherwise."""
+    """One finding: the check, its result, the facts, and a remedy where one is needed."""
 
     check: str
     condition: Condition
@@ -27,15 +27,15 @@ class Finding:
 
 
 def fine(check: str, text: str) -> Finding:
-    """Find that all is well."""
+    """Return a finding without a problem."""
     return Finding(check, Condition.FINE, text)
 
 
 def warning(check: str, text: str, hint: str = "") -> Finding:
-    """Find what should be otherwise, or cannot be seen."""
+    """Return a finding that should be corrected, or cannot be checked."""
     return Finding(check, Condition.WARNING, text, hint)
 
 
 def wrong(check: str, text: str, hint: str = "") -> Finding:
-    """Find what has to be otherwise."""
+    """Return a finding that has to be corrected."""
     return Finding(check, Condition.WRONG, text, hint)

@@ -1,4 +1,4 @@
-"""Kafka: whether it answers, whether we may do what we must, and whether the topic is as the promise needs it."""
+"""Checks Kafka: its reachability, the agent's rights, the topic's settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agent.cli.doctor.finding import Finding, fine, warning, wrong
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX, LastError, code_of, describe, open_admin, wait_for
-from agent.forward.kafka.connect import knock
+from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.topic import create_command
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.terminal import count
 from contract import topics
 
 _NEEDED: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
-"""READ, to read back a record after a change of leader, and for the group's offsets."""
+"""READ, for the truncation check after a change of leader, and for the group's offsets."""
 MESSAGE_BYTES_MIN: Final = 1_000_000
 SIZE_DEFAULT: Final = 1_048_588
 """Kafka's own default of max.message.bytes."""
@@ -34,25 +34,25 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """A way to ask: the admin client, and what it last complained about."""
+class KafkaConnection:
+    """The admin client with its settings and its last error."""
 
     settings: KafkaSettings
     admin: AdminClient
     errors: LastError
 
     @classmethod
-    def open(cls, settings: KafkaSettings) -> Connection:
-        """Open it; raise KafkaSettingsError."""
+    def open(cls, settings: KafkaSettings) -> KafkaConnection:
+        """Open the client; raise KafkaSettingsError."""
         errors = LastError()
         return cls(settings, open_admin(settings, errors), errors)
 
 
-def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | None]:
-    """See whether a broker answers and the topic is there; give the topic."""
+def check_broker(connection: KafkaConnection) -> tuple[Finding, TopicDescription | None]:
+    """Check that a broker answers and the topic exists; return the topic, None where it cannot be read."""
     settings = connection.settings
     try:
-        knock(settings.bootstrap_servers, threading.Event())
+        check_reachable(settings.bootstrap_servers, threading.Event())
     except UnreachableError as error:
         return wrong("broker", str(error), "check kafka.bootstrap_servers, network and firewall"), None
     question = connection.admin.describe_topics(
@@ -65,37 +65,37 @@ def check_broker(connection: Connection) -> tuple[Finding, TopicDescription | No
     return fine("broker", f"{settings.bootstrap_servers} answers; topic {settings.topic} is there"), topic
 
 
-def _unreached(connection: Connection, error: KafkaException) -> Finding:
+def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
         hint = create_command(settings.bootstrap_servers, settings.topic)
         return wrong("topic", f"topic {settings.topic} does not exist, or we may not see it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return wrong("topic", f"we may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it")
-    connection.admin.poll(0)  # only then it tells why
+    connection.admin.poll(0)  # the client reports the cause only then
     reason = connection.errors.text or describe(error)
     hint = _EXPIRY if "certificate" in reason else "check address, firewall and kafka.properties"
     return wrong("broker", f"{settings.bootstrap_servers}: {reason}", hint)
 
 
 _EXPIRY: Final = (
-    "see whether a certificate has expired, ours (openssl x509 -noout -enddate -in FILE) or the broker's"
+    "check whether a certificate has expired, the agent's (openssl x509 -noout -enddate -in FILE) or the broker's"
     " (openssl s_client -connect HOST:PORT | openssl x509 -noout -enddate);"
     " and whether ssl.ca.location is its authority"
 )
-"""The client and a broker in Java say of an expired certificate only that it cannot be verified."""
+"""For an expired certificate the client and a Java broker report only that it cannot be verified."""
 
 
-def count_brokers(connection: Connection) -> int:
-    """Return how many brokers the cluster has; 0 where that cannot be seen."""
+def count_brokers(connection: KafkaConnection) -> int:
+    """Return how many brokers the cluster has; 0 where that is unknown."""
     try:
         return len(connection.admin.list_topics(connection.settings.topic, REQUEST_SECONDS_MAX).brokers)
     except KafkaException:
         return 0
 
 
-def check_oversized(topic: str, status: Status | None) -> Iterator[Finding]:
-    """Report events that wait since Kafka refuses them for their size."""
+def check_oversized(topic: str, status: GatewayStatus | None) -> Iterator[Finding]:
+    """Report events that are held since Kafka refuses them for their size."""
     if status is None or not status.oversized:
         return
     size = status.oversized_bytes or 0
@@ -106,7 +106,7 @@ def check_oversized(topic: str, status: Status | None) -> Iterator[Finding]:
 
 
 def check_rights(topic: TopicDescription) -> Iterator[Finding]:
-    """See whether we may write to the topic."""
+    """Check the agent's rights on the topic."""
     allowed = topic.authorized_operations
     missing = [] if not allowed else [need.name for need in _NEEDED if need not in allowed]
     if missing:
@@ -115,8 +115,8 @@ def check_rights(topic: TopicDescription) -> Iterator[Finding]:
         yield fine("rights", f"topic {topic.name}: we may describe, read and write")
 
 
-def check_topic(connection: Connection, topic: TopicDescription) -> Iterator[Finding]:
-    """Compare the topic with what the promise needs, setting by setting."""
+def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterator[Finding]:
+    """Compare the topic's layout and settings with those that the promise needs."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     yield from check_layout(len(topic.partitions), replicas)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
@@ -132,7 +132,7 @@ def check_topic(connection: Connection, topic: TopicDescription) -> Iterator[Fin
 
 
 def check_layout(partitions: int, replicas: int) -> Iterator[Finding]:
-    """See how often and over how many partitions the topic is kept."""
+    """Check the numbers of partitions and replicas."""
     text = f"{partitions} partitions, {replicas} replicas"
     if replicas < topics.REPLICAS:
         effect = f"with fewer than {topics.REPLICAS} the loss of a broker stops the topic, or loses records"
@@ -144,7 +144,7 @@ def check_layout(partitions: int, replicas: int) -> Iterator[Finding]:
 
 
 def check_settings(topic: str, actual: Mapping[str, str], replicas: int) -> Iterator[Finding]:
-    """Judge the topic's settings."""
+    """Check the topic's settings."""
     for name, needed in topics.settings(max(replicas, 1)).items():
         found = actual.get(name, "unknown")
         if _is_enough(name, found, needed):

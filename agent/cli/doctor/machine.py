@@ -1,4 +1,4 @@
-"""The machine: its clock, the release of SQLite, and the file system that the store lies on."""
+"""Checks the machine: clock, SQLite's release, file system, space, memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.terminal import size
 from contract.moment import rfc3339
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 MOUNTS = Path("/proc/self/mountinfo")
 SERVICE_MEMORY = Path("/sys/fs/cgroup/system.slice/oncegate.service/memory.max")
 AGENT_BYTES = 100 << 20
-"""What the agent takes beside its fingerprints under load, page cache of its files not counted."""
+"""Memory of the agent under load, without fingerprints and the page cache of its files."""
 STORE_BYTES_MIN = 1 << 20
 """A smaller store is full after a few hundred events."""
 _ONE_WRITER_UNTIL = (3, 51, 3)
@@ -37,11 +37,11 @@ _UNSAFE_OPTIONS = {
 
 
 def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
-    """See whether the clock counts as good."""
-    now = rfc3339(clock.wall())
+    """Check whether the clock is trusted."""
+    now = rfc3339(clock.wall_ms())
     if settings.clock == "trusted":
         yield fine("clock", f"{now}; trusted, since gateway.clock says so")
-    elif clock.trust() is Trust.TRUSTED:
+    elif clock.trust() is ClockTrust.TRUSTED:
         yield fine("clock", f"{now}; the kernel says that it is synchronised")
     else:
         yield warning(
@@ -52,7 +52,7 @@ def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
 
 
 def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iterator[Finding]:
-    """See which SQLite is in use."""
+    """Report the release of SQLite."""
     text = ".".join(map(str, version))
     if version < _ONE_WRITER_UNTIL:
         text += "; no other program may write to the store while the agent runs (until 3.51.3 that could damage it)"
@@ -61,7 +61,7 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A line of /proc/self/mountinfo (proc(5)), as far as it counts here."""
+    """The relevant fields of a line of /proc/self/mountinfo (proc(5))."""
 
     point: str
     kind: str
@@ -72,7 +72,7 @@ class Mount:
 
 
 def mount_of(folder: Path, mounts: str) -> Mount | None:
-    """Find the mount that a folder lies on; the last of several on one point covers the others."""
+    """Return the mount that holds a folder; the last of several on one point hides the others."""
     found: Mount | None = None
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
@@ -85,28 +85,28 @@ def mount_of(folder: Path, mounts: str) -> Mount | None:
 
 
 def check_mount(folder: Path, mounts: str | None = None) -> Iterator[Finding]:
-    """See whether the file system keeps what it says it has written."""
-    place = existing(folder)
-    mount = mount_of(place, MOUNTS.read_text() if mounts is None else mounts)
+    """Check that the file system honours a flush."""
+    existing_folder = existing(folder)
+    mount = mount_of(existing_folder, MOUNTS.read_text() if mounts is None else mounts)
     if mount is None:
-        yield warning("mount", f"{folder}: its file system cannot be told")
+        yield warning("mount", f"{folder}: its file system is unknown")
         return
-    said = f"{folder} on {mount.point} ({mount.kind}, {mount.source})"
+    text = f"{folder} on {mount.point} ({mount.kind}, {mount.source})"
     unsafe = [f"{option}: {effect}" for option, effect in _UNSAFE_OPTIONS.items() if option in mount.options]
     if mount.kind in _VOLATILE:
-        yield wrong("mount", f"{said}: gone after a power cut", "set gateway.state_dir to a folder on a disk")
+        yield wrong("mount", f"{text}: gone after a power cut", "set gateway.state_dir to a folder on a disk")
     elif mount.kind in _REMOTE:
-        yield wrong("mount", f"{said}: SQLite's log needs a local disk", "set gateway.state_dir to a local folder")
+        yield wrong("mount", f"{text}: SQLite's log needs a local disk", "set gateway.state_dir to a local folder")
     elif unsafe:
-        yield wrong("mount", f"{said}: {'; '.join(unsafe)}", "mount it without that option")
+        yield wrong("mount", f"{text}: {'; '.join(unsafe)}", "mount it without that option")
     elif mount.kind in _WITHOUT_JOURNAL:
-        yield warning("mount", f"{said}: no journal, so a power cut may damage the file system", "use ext4")
+        yield warning("mount", f"{text}: no journal, so a power cut may damage the file system", "use ext4")
     else:
-        yield fine("mount", said)
+        yield fine("mount", text)
 
 
 def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
-    """See whether the store can grow to its bound."""
+    """Check that the store can grow to its bound."""
     state = os.statvfs(existing(folder))
     free = state.f_bavail * state.f_frsize
     used = database.bytes_on_disk(folder / FILE_NAME)
@@ -123,7 +123,7 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
 
 
 def check_memory(settings: IdentitySettings, available_bytes: int | None = None) -> Iterator[Finding]:
-    """Check that the fingerprints fit into memory: the machine's, or what the service may use of it."""
+    """Check that the fingerprints fit into the memory of the machine, or of the service."""
     available = _memory_bytes() if available_bytes is None else available_bytes
     text = f"{size(available)} for the agent; fingerprints may take {size(settings.memory_bytes)}"
     if settings.memory_bytes + AGENT_BYTES > available:
@@ -134,17 +134,17 @@ def check_memory(settings: IdentitySettings, available_bytes: int | None = None)
 
 
 def _memory_bytes() -> int:
-    """Return what the service may use, where it runs with a bound, or else what the machine has."""
+    """Return the service's memory limit where it has one, else the machine's memory, in bytes."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         bound = SERVICE_MEMORY.read_text().strip()
-    except OSError:  # it does not run, or another way of counting is in use
+    except OSError:  # the service does not run, or the machine has no unified cgroups
         return installed
     return min(installed, int(bound)) if bound.isdigit() else installed
 
 
 def existing(folder: Path) -> Path:
-    """Give the folder, or the first above it that is there."""
+    """Return the folder, or the first existing one above it."""
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent

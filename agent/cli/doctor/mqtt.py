@@ -1,4 +1,4 @@
-"""MQTT and Zigbee2MQTT: whether what is published can be lost before it reaches us."""
+"""Checks MQTT and Zigbee2MQTT: whether messages can be lost before they reach the agent."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
 def check_mqtt(settings: MqttSettings, gateway: str, files: tuple[Path, ...] = MOSQUITTO_FILES) -> Iterator[Finding]:
-    """See broker and publishers."""
+    """Check the broker and its publishers."""
     info = f"{settings.base_topic}/bridge/info"
     wanted = [VERSION_TOPIC, *([info] if settings.base_topic else [])]
     try:
-        heard = _listen(settings, gateway, wanted)
+        retained = _read_retained(settings, gateway, wanted)
     except MqttError as error:
         yield wrong("mqtt", str(error), "check mqtt.host, mqtt.port, mqtt.username, mqtt.password_file and mqtt.tls")
         return
-    version = heard.get(VERSION_TOPIC, b"").decode(errors="replace")
+    version = retained.get(VERSION_TOPIC, b"").decode(errors="replace")
     yield fine("mqtt", f"{settings.host}:{settings.port} answers{f' ({version})' if version else ''}")
     if not version or version.startswith("mosquitto"):
         yield from _check_mosquitto(settings, files)
     if settings.base_topic:
-        yield from check_zigbee2mqtt(heard.get(info), settings.base_topic)
+        yield from check_zigbee2mqtt(retained.get(info), settings.base_topic)
 
 
-def _listen(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str, bytes]:
-    """Hear what is retained in some topics, under a name and a session of our own."""
-    heard: dict[str, bytes] = {}
+def _read_retained(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str, bytes]:
+    """Return the retained messages of some topics, read in a separate session; raise MqttError."""
+    retained: dict[str, bytes] = {}
     refused: list[str] = []
-    over, subscribed = threading.Event(), threading.Event()
+    done, subscribed = threading.Event(), threading.Event()
 
     def on_connect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
             refused.append(f"{settings.host}:{settings.port} refuses us: {reason}")
-            over.set()
+            done.set()
         else:
             connected.subscribe([(topic, 0) for topic in topics])
 
@@ -57,21 +57,21 @@ def _listen(settings: MqttSettings, gateway: str, topics: list[str]) -> dict[str
         subscribed.set()
 
     def on_message(connected: Client, data: Any, message: MQTTMessage) -> None:
-        heard[message.topic] = bytes(message.payload)
-        if len(heard) == len(topics):
-            over.set()
+        retained[message.topic] = bytes(message.payload)
+        if len(retained) == len(topics):
+            done.set()
 
-    listener = client.look(settings, gateway)
+    listener = client.connect_separately(settings, gateway)
     listener.on_connect, listener.on_subscribe, listener.on_message = on_connect, on_subscribe, on_message
     listener.loop_start()
     try:
-        over.wait(ANSWER_SECONDS_MAX)
+        done.wait(ANSWER_SECONDS_MAX)
     finally:
         listener.disconnect()
         listener.loop_stop()
     if refused or not subscribed.is_set():
         raise MqttError(refused[0] if refused else f"{settings.host}:{settings.port} does not answer")
-    return heard
+    return retained
 
 
 def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterato
     if settings.host not in _LOCAL or not lines:
         yield warning(
             "mosquitto",
-            "its settings cannot be read from here; see that it keeps what it has acknowledged",
+            "its settings cannot be read from here; check that it keeps what it has acknowledged",
             "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md",
         )
         return
@@ -91,10 +91,14 @@ def _check_mosquitto(settings: MqttSettings, files: tuple[Path, ...]) -> Iterato
 
 
 def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge the settings of mosquitto.conf(5); what is not said is its default."""
+    """Check the settings of mosquitto.conf(5); absent ones have their defaults."""
     if given.get("persistence", "false") != "true":
         hint = "persistence true in mosquitto.conf"
-        yield wrong("mosquitto", "persistence is off: a restart of the broker forgets what it keeps for us", hint)
+        yield wrong(
+            "mosquitto",
+            "persistence is off: a restart of the broker loses the messages that it keeps for us",
+            hint,
+        )
     else:
         yield fine("mosquitto", "persistence true")
     autosave = given.get("autosave_interval", "1800")
@@ -105,24 +109,24 @@ def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
         yield fine("mosquitto", f"autosave_interval {autosave}")
     queued = given.get("max_queued_messages", "1000")
     if queued != "0":
-        text = f"max_queued_messages {queued}: while the agent is away, the broker drops what is more"
+        text = f"max_queued_messages {queued}: while the agent is disconnected, the broker drops what exceeds it"
         yield warning("mosquitto", text, "max_queued_messages 0 in mosquitto.conf")
     else:
         yield fine("mosquitto", "max_queued_messages 0")
 
 
 def check_zigbee2mqtt(info: bytes | None, base: str) -> Iterator[Finding]:
-    """Judge what Zigbee2MQTT says of its own configuration."""
+    """Check Zigbee2MQTT's configuration, as it publishes it."""
     try:
         config = json.loads(info or b"")["config"]
         advanced, options = dict(config.get("advanced", {})), dict(config.get("device_options", {}))
     except (ValueError, KeyError, TypeError, AttributeError):
         hint = 'start Zigbee2MQTT, compare mqtt.base_topic; without Zigbee2MQTT set it to ""'
-        yield warning("zigbee2mqtt", f"nothing is heard of it in {base}/bridge/info", hint)
+        yield warning("zigbee2mqtt", f"it has published nothing in {base}/bridge/info", hint)
         return
     seen = advanced.get("last_seen", "disable")
     if seen not in ("epoch", "ISO_8601"):
-        text = f"advanced.last_seen is {seen}: a message that comes twice is two events"
+        text = f"advanced.last_seen is {seen}: a message that is delivered twice becomes two events"
         yield warning("zigbee2mqtt", text, "advanced: last_seen: epoch in its configuration.yaml")
     else:
         yield fine("zigbee2mqtt", f"advanced.last_seen is {seen}")
@@ -134,14 +138,14 @@ def check_zigbee2mqtt(info: bytes | None, base: str) -> Iterator[Finding]:
     )
     if qos == 0 or lower:
         who = f"for {', '.join(lower[:3])}{' and others' if len(lower) > 3 else ''}" if qos else "for all devices"
-        text = f"QoS 0 {who}: the broker keeps nothing of it while the agent is away"
+        text = f"QoS 0 {who}: the broker keeps none of its messages while the agent is disconnected"
         yield wrong("zigbee2mqtt", text, "device_options: qos: 1 in its configuration.yaml")
     else:
         yield fine("zigbee2mqtt", f"device_options.qos is {qos}")
     if advanced.get("output", "json") == "attribute":
         yield wrong("zigbee2mqtt", "advanced.output is attribute, which is not read", "advanced: output: json")
     if advanced.get("cache_state_send_on_startup", True):
-        text = "it sends old states as if they were news when it starts"
+        text = "at its start it publishes cached states, which look like new events"
         yield warning("zigbee2mqtt", text, "advanced: cache_state_send_on_startup: false")
 
 

@@ -18,7 +18,7 @@ _LISTENING = "0A"
 
 
 def check_ports(settings: Settings) -> Iterator[Finding]:
-    """See whether the ports are the agent's, or free for it."""
+    """Check that the ports are used by the agent, or free."""
     runs = database.in_use(settings.gateway.state_dir / FILE_NAME)
     for name, part, kind in (
         ("coap.bind", settings.coap, socket.SOCK_DGRAM),
@@ -37,7 +37,7 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
         return wrong("ports", f"{name}: {bind!r} is not [address]:port", "see docs/configuration.md")
     family, _, _, _, address = found[0]
     try:
-        _try(family, kind, address)
+        _bind(family, kind, address)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             hint = f"give {name} an address that this machine has"
@@ -47,11 +47,11 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
         owner = _owner(int(port), kind)
         return wrong("ports", f"{name}: {protocol} {bind} is taken by {owner}", f"stop it, or change {name}")
     if runs and int(port):
-        return wrong("ports", f"{name}: the agent runs, but nobody listens on {protocol} {bind}", "restart the agent")
+        return wrong("ports", f"{name}: the agent runs, but does not listen on {protocol} {bind}", "restart the agent")
     return fine("ports", f"{name}: {protocol} {bind} is free")
 
 
-def _try(family: int, kind: socket.SocketKind, address: tuple[object, ...]) -> None:
+def _bind(family: int, kind: socket.SocketKind, address: tuple[object, ...]) -> None:
     with socket.socket(family, kind) as probe:
         if kind is socket.SOCK_STREAM:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the agent does
@@ -61,7 +61,7 @@ def _try(family: int, kind: socket.SocketKind, address: tuple[object, ...]) -> N
 
 
 def _owner(port: int, kind: socket.SocketKind) -> str:
-    """Name the process that has a port, as far as we may see it."""
+    """Return the name of the process that uses a port, where it is visible."""
     protocol = "udp" if kind is socket.SOCK_DGRAM else "tcp"
     inodes = set()
     for table in (f"{protocol}", f"{protocol}6"):
@@ -74,5 +74,5 @@ def _owner(port: int, kind: socket.SocketKind) -> str:
             if any(str(descriptor.readlink()) in inodes for descriptor in (process / "fd").iterdir()):
                 return f"{(process / 'comm').read_text().strip()} (process {process.name})"
         except OSError:
-            continue  # it has ended, or is not ours to see
+            continue  # it has ended, or is not accessible
     return "another process"

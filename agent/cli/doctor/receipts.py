@@ -6,51 +6,51 @@ import threading
 from collections.abc import Iterator
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.kafka import Connection
+from agent.cli.doctor.kafka import KafkaConnection
 from agent.config.settings import ReceiptSettings
 from agent.forward.errors import SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import open_reader
-from agent.forward.receipts.group_offsets import Group
+from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.rules import NO_EPOCH, View, choose_table
-from agent.status import Status
+from agent.status import GatewayStatus
 from agent.terminal import count, duration
 
 OUTSTANDING_SECONDS_MAX = 3_600
-"""How long an event may wait for its receipt before that is worth a warning."""
+"""How long an event may wait for its receipt without a warning."""
 
 
-def look(connection: Connection, settings: ReceiptSettings, partitions: int) -> View:
-    """Look at the group's offsets; raise SessionError."""
+def read_group(connection: KafkaConnection, settings: ReceiptSettings, partitions: int) -> View:
+    """Return the view of the group's offsets; raise SessionError."""
     kafka = connection.settings
     stop = threading.Event()
     reader = open_reader(kafka, settings.group, connection.errors)
     try:
-        return Group(connection.admin, reader, kafka.topic, connection.errors).look(range(partitions), stop)
+        return GroupOffsets(connection.admin, reader, kafka.topic, connection.errors).read_view(range(partitions), stop)
     finally:
         close(reader, stop)
 
 
 def check_receipts(
-    connection: Connection, settings: ReceiptSettings, partitions: int, status: Status | None, now: int
+    connection: KafkaConnection, settings: ReceiptSettings, partitions: int, status: GatewayStatus | None, now: int
 ) -> Iterator[Finding]:
-    """See whether receipts come; `status` is None where there is no store yet."""
+    """Check the receipts; `status` is None where there is no store yet."""
     if not settings.enabled:
-        yield fine("receipts", "receipts.enabled = false: what the broker has is done")
+        yield fine("receipts", "receipts.enabled = false: forwarded events count as processed")
         return
     try:
-        view = look(connection, settings, partitions)
+        view = read_group(connection, settings, partitions)
     except SessionError as error:
         hint = f"grant DESCRIBE on group {settings.group} and on the topic: docs/kafka.md"
         yield wrong("group", f"group {settings.group}: {error}", hint)
         return
-    yield judge(view, settings, None if status is None else status.table)
+    yield judge_receipts(view, settings, None if status is None else status.table)
     if status is not None:
-        yield outstanding(status, now)
+        yield check_outstanding(status, now)
 
 
-def judge(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
-    """Judge what the group has committed."""
+def judge_receipts(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
+    """Check the group's commits."""
     committed = [partition for partition in view.partitions.values() if partition.committed is not None]
     receipts = [partition.receipt for partition in committed if partition.receipt is not None]
     lag = sum((partition.log_end or 0) - (partition.committed or 0) for partition in committed)
@@ -59,7 +59,7 @@ def judge(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
         return warning("group", f"{group} has committed nothing yet", "start the cloud's job: docs/operations.md")
     if len(receipts) < len(committed) and not settings.any_commit:
         foreign = len(committed) - len(receipts)
-        hint = "find who commits to this group; our own job puts it right at its next commit"
+        hint = "find who commits to this group; the job corrects it at its next commit"
         return wrong("group", f"{group}: a foreign consumer or a reset has committed {foreign} partitions", hint)
     table = choose_table(pinned, receipts)
     others = {receipt.table for receipt in receipts if receipt.table != table}
@@ -67,14 +67,14 @@ def judge(view: View, settings: ReceiptSettings, pinned: str | None) -> Finding:
         hint = "if the new table is the right one: start its job with --succeeds, or run oncegate doctor --repin"
         return wrong("group", f"{group}: receipts of table {', '.join(sorted(others))}, and {table} is pinned", hint)
     if any(partition.receipt is not None and partition.committed_epoch is None for partition in committed):
-        hint = "our own job puts it right at its next commit, within the hour; it needs brokers that name leader epochs"
+        hint = "the job's next commit corrects it, within the hour; that needs brokers that report leader epochs"
         return wrong("group", f"{group}: a receipt {NO_EPOCH}", hint)
     named = f"of table {table}" if receipts else "of a foreign consumer (receipts.any_commit)"
     return fine("group", f"{group}: receipts {named}, {count(max(lag, 0), 'record')} behind")
 
 
-def outstanding(status: Status, now: int) -> Finding:
-    """See how long the oldest event waits."""
+def check_outstanding(status: GatewayStatus, now: int) -> Finding:
+    """Check how long the oldest event has waited."""
     waiting = status.events.new + status.events.forwarded
     if status.oldest_unprocessed is None:
         return fine("receipts", "nothing waits for the table")

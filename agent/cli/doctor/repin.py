@@ -1,4 +1,4 @@
-"""Pin another table by hand: from then on its receipts count, and no other's."""
+"""Pins another table by hand: from then on only its receipts count."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from agent.store.schema import database
 
 
 class RepinError(Exception):
-    """No table can be pinned; the message says what to do."""
+    """No table can be pinned; the message has the remedy."""
 
 
 def repin(settings: Settings) -> tuple[str | None, str]:
-    """Pin the table whose receipts the group bears now; give the old one and the new."""
+    """Pin the table whose receipts the group has now; return the old table and the new one; raise RepinError."""
     table = _table(settings)
     folder = settings.gateway.state_dir
     if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
@@ -39,18 +39,18 @@ def repin(settings: Settings) -> tuple[str | None, str]:
 
 
 def _table(settings: Settings) -> str:
-    connection = kafka.Connection.open(settings.kafka)
+    connection = kafka.KafkaConnection.open(settings.kafka)
     finding, topic = kafka.check_broker(connection)
     if topic is None:
         raise RepinError(finding.text)
     try:
-        view = receipts.look(connection, settings.receipts, len(topic.partitions))
+        view = receipts.read_group(connection, settings.receipts, len(topic.partitions))
     except ForwardError as error:
         raise RepinError(str(error)) from error
     tables = {partition.receipt.table for partition in view.partitions.values() if partition.receipt is not None}
     if len(tables) != 1:
         found = f"receipts of {', '.join(sorted(tables))}" if tables else "no receipt"
-        raise RepinError(f"group {settings.receipts.group} bears {found}: expected those of one table")
+        raise RepinError(f"group {settings.receipts.group} has {found}: expected those of one table")
     return tables.pop()
 
 
@@ -65,7 +65,7 @@ async def _pin(settings: Settings, table: str) -> str | None:
 
 
 def _become_owner(folder: Path) -> None:
-    """Write as the agent's user, where root runs this: else the agent could not write to its own files any more."""
+    """Become the folder's owner where root runs this, so that the agent can still write to its files."""
     owner = folder.stat()
     if os.geteuid() == 0 and owner.st_uid != 0:
         os.setegid(owner.st_gid)

@@ -1,4 +1,4 @@
-"""Threads: Kafka's client library runs one for each broker and client, and the service may have only so many."""
+"""Checks the number of threads: Kafka's client library runs one for each broker and client."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from agent.cli.doctor.finding import Finding, fine, wrong
 
 SERVICE_TASKS: Final = Path("/sys/fs/cgroup/system.slice/oncegate.service/pids.max")
 CLIENTS_MAX: Final = 5
-"""The producer, and for the topic, for a transaction's recovery and for the receipts a client or two each."""
+"""The producer, and one or two clients each for the topic, a transaction's recovery and the receipts."""
 CLIENT_TASKS: Final = 5
-"""Of one client beside its brokers': its main thread, one for callbacks, those for bootstrap and coordinators."""
+"""Threads of one client besides its brokers': main, callbacks, bootstrap and coordinators."""
 AGENT_TASKS: Final = 24
-"""Of all the rest: loop, writer, workers, calls into a client that are left behind."""
+"""All other threads: loop, writer, workers, abandoned calls into a client."""
 
 
 def tasks_max(brokers: int) -> int:
-    """Return how many threads the agent has at most, in a cluster of so many brokers."""
+    """Return the maximum number of the agent's threads with this number of brokers."""
     return CLIENTS_MAX * (brokers + CLIENT_TASKS) + AGENT_TASKS
 
 
 def check_threads(brokers: int, limit_file: Path = SERVICE_TASKS) -> Iterator[Finding]:
-    """Compare the threads that a cluster needs with what the service may have; nothing where it has no bound."""
+    """Check the service's limit of threads; yield nothing where it has none."""
     try:
         limit = limit_file.read_text().strip()
-    except OSError:  # it does not run, or another way of counting is in use
+    except OSError:  # the service does not run, or the machine has no unified cgroups
         return
     if not limit.isdigit():
         return
@@ -34,6 +34,6 @@ def check_threads(brokers: int, limit_file: Path = SERVICE_TASKS) -> Iterator[Fi
     text = f"{brokers} brokers: up to {needed} threads of TasksMax={limit}"
     if needed > int(limit):
         hint = f"raise it: systemctl edit oncegate, [Service], TasksMax={2 * needed}"
-        yield wrong("threads", f"{text}: without threads the client of Kafka ends the agent", hint)
+        yield wrong("threads", f"{text}: without threads the Kafka client aborts the agent", hint)
     else:
         yield fine("threads", text)

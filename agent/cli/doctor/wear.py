@@ -1,4 +1,4 @@
-"""The card: how much it has been written to, and how long it lasts at this rate."""
+"""Checks the wear of the card: how much was written, and how long it lasts at this rate."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from agent.terminal import duration, size
 SYS_BLOCK = Path("/sys/dev/block")
 SECTOR_BYTES = 512
 FULL_WRITES = 250
-"""How often a card can be filled: 1,000 writes of each cell, and a card that itself writes four times what it is given
+"""How often a card can be filled: 1,000 writes of each cell, with a write amplification of four
 (assumed, as in docs/benchmarks.md)."""
 YEARS_MIN = 5.0
 HOURS_MIN = 1.0
-"""Running time below which a rate says nothing."""
+"""Running time below which the rate is not representative."""
 _HOURS_PER_YEAR = 8_766.0
 
 
 def check_wear(folder: Path) -> Iterator[Finding]:
-    """See what the agent has written, and what the card itself says of its life."""
+    """Check how much the agent has written, and the card's own health report."""
     path = folder / FILE_NAME
     mount = mount_of(existing(folder), MOUNTS.read_text())
     device = None if mount is None else _disk(mount.device)
     if path.exists():
         yield years_left(read_written(path), None if device is None else _capacity(device))
     if device is not None:
-        yield from said_by_card(device)
+        yield from card_health(device)
 
 
 def years_left(written: Written, capacity: int | None) -> Finding:
-    """Judge the rate at which the agent writes."""
+    """Check the rate at which the agent writes."""
     hours = written.service_ms / 3_600_000
     so_far = f"the agent has written {size(written.bytes)} in {duration(hours * 3_600)} of running"
     if capacity is None or hours < HOURS_MIN or not written.bytes:
-        return fine("wear", f"{so_far}; too little is known to tell how long the disk lasts")
+        return fine("wear", f"{so_far}; too little is known to estimate the disk's life")
     years = capacity * FULL_WRITES / (written.bytes / hours) / _HOURS_PER_YEAR
     text = f"{so_far}: {years:,.0f} years for {size(capacity)}, if it can be filled {FULL_WRITES} times"
     if years < YEARS_MIN:
@@ -46,13 +46,13 @@ def years_left(written: Written, capacity: int | None) -> Finding:
     return fine("wear", text)
 
 
-def said_by_card(device: Path) -> Iterator[Finding]:
-    """Read what an eMMC says of itself (JEDEC eMMC 5.0: tenths of its life, and the reserve)."""
+def card_health(device: Path) -> Iterator[Finding]:
+    """Check an eMMC's health report (JEDEC eMMC 5.0: tenths of its life, and the reserve)."""
     life = _read(device / "device" / "life_time").split()
     if not life:
         return
     tenths = max(int(part, 16) for part in life)
-    text = f"{device.name} says: {min(tenths, 10) * 10} % of its life is used"
+    text = f"{device.name} reports that {min(tenths, 10) * 10} % of its life is used"
     reserve = _read(device / "device" / "pre_eol_info").strip()
     if tenths >= 9 or reserve in ("0x02", "0x03"):
         yield warning("card", text, "replace the card: docs/operations.md, Replace a gateway")
@@ -61,7 +61,7 @@ def said_by_card(device: Path) -> Iterator[Finding]:
 
 
 def _disk(numbers: str) -> Path | None:
-    """Find the disk that a partition is part of."""
+    """Return the disk of a partition, None where it is unknown."""
     device = SYS_BLOCK / numbers
     if not device.exists():
         return None

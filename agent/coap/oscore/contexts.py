@@ -1,9 +1,9 @@
-"""OSCORE (RFC 8613): requests that prove which device speaks, and answers that only this device can read.
+"""OSCORE security contexts (RFC 8613): authenticated requests, and answers that only their sender can read.
 
-The cryptography is aiocoap's; the state is ours. No replay window is stored: each process begins without one and draws
-a token for each context that no other process knows. An Echo value (RFC 9175) that carries the token proves that a
-request was made for this process; each value counts once, and the window keeps its request from being served twice.
-How much has to be proven is `coap.oscore.freshness`:
+aiocoap does the cryptography; the state is kept here. No replay window is stored: each process begins with an empty one
+and draws a random token for each context. An Echo value (RFC 9175) with the token proves that a request was made for
+this process; each value counts once, and the window prevents that its request is served twice. `coap.oscore.freshness`
+selects which requests need the proof:
 
 - `request`: each request is challenged (4.01 with Echo), and only the one that brings the value back is served. No
   captured datagram is accepted by any copy of the gateway, whether the agent was killed, its store restored, or its
@@ -11,10 +11,10 @@ How much has to be proven is `coap.oscore.freshness`:
 - `answer`: the same, but each answer carries the value for the next request, so a client that keeps it (RFC 9175
   section 2.3) is not challenged. What one copy has accepted no other accepts. A request that carried one copy's value
   and was challenged by another, as happens when a device changes between two copies under one address, is accepted by
-  the first where it is played to it.
+  the first copy if it is replayed to it.
 - `start`: the first request of a device after each start has to bring the value back (RFC 8613 appendix B.1.2), later
-  ones are judged by the window alone. A second copy that runs has another window, and accepts what the first has
-  accepted since the device last spoke with the second.
+  ones are checked by the window alone. A second running copy has another window, and accepts what the first has
+  accepted since the second last received a request from the device.
 
 Two copies of one process (a virtual machine copied with its memory) share token and window until one starts again.
 """
@@ -38,20 +38,20 @@ from agent.coap.message import PAYLOAD_MARKER, VERSION_1
 from agent.coap.oscore.credentials import Credential
 from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers
 from agent.coap.oscore.serving import Freshness, OscoreServing
-from agent.coap.sanitizer import Verdict, judge
+from agent.coap.sanitizer import Disposition, sanitize
 from agent.pace import Pace
 
 WINDOW = 32
-"""Sequence numbers below the highest seen that may still come (RFC 8613 section 7.4)."""
+"""Sequence numbers below the highest seen that are still accepted (RFC 8613 section 7.4)."""
 NUMBER_BYTES, TOKEN_BYTES = 5, 7
-"""An Echo value: the number of the request in whose answer it went out, and the token of context and process."""
+"""The parts of an Echo value: the number of the request that it answered, and the token of context and process."""
 WAITING_BYTES_MAX = 4 << 20
-"""Of requests that wait to be opened; more are refused."""
-NUMBERLESS_ENDS_SECONDS = 60.0
-"""Without such a refusal for so long, the next is worth a line in the log again."""
+"""Bytes of requests that wait for decryption; more are refused."""
+REFUSALS_END_SECONDS = 60.0
+"""After this time without such a refusal, the next occurrence is logged again."""
 NUMBERS_FILE = "sender.number"
 ALGORITHM, HASH = "AES-CCM-16-64-128", "sha256"
-"""Those that every OSCORE stack has (RFC 8613 section 3.2.1)."""
+"""Mandatory in every OSCORE implementation (RFC 8613 section 3.2.1)."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,17 +70,17 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         self.id_context = credential.id_context
         self.derive_keys(credential.salt, credential.secret)
         self.recipient_replay_window = _empty_window()
-        self.echo_recovery = None  # aiocoap is not to judge freshness
+        self.echo_recovery = None  # disables aiocoap's own freshness check
         self._token = secrets.token_bytes(TOKEN_BYTES)
         self._spent = _empty_window()
-        """The numbers in the Echo values that have come back."""
+        """The numbers of the Echo values that were used."""
         self._fresh_from: int | None = None
-        """The number of the first request that was proven fresh in this life; what has a lower one may be older."""
+        """The number of the first request that this process found fresh; lower ones may be older."""
 
     def unprotect(self, message: Message, reference: Any = None) -> Any:
-        """Decrypt a request; raise ReplayErrorWithEcho where it has to be proven fresh and is not.
+        """Decrypt a request; raise ReplayErrorWithEcho where it has to prove its freshness and does not.
 
-        A challenge takes a number of our own: another copy may have answered with the request's nonce already.
+        A challenge uses a new sequence number: another copy may have used the request's nonce already.
         """
         inner, reference = super().unprotect(message, reference)
         number, echo = int.from_bytes(reference.partial_iv, "big"), inner.opt.echo
@@ -93,35 +93,35 @@ class SecurityContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
         return inner, reference
 
     def echo_for_next(self, reference: Any) -> bytes | None:
-        """Return the Echo value that an answer carries, None where none is kept."""
+        """Return the Echo value for an answer, None where answers carry none."""
         kept = self._freshness is Freshness.ANSWER
         return self._echo(int.from_bytes(reference.partial_iv, "big")) if kept else None
 
     def _has_to_prove(self, number: int) -> bool:
-        """Whether a request with this number, that the window has not seen, may be older than this life."""
+        """Whether a request with this number, which is new to the window, may be older than this process."""
         return self._freshness is not Freshness.START or self._fresh_from is None or number < self._fresh_from
 
     def _echo(self, number: int) -> bytes:
         return number.to_bytes(NUMBER_BYTES, "big") + self._token
 
     def _spend(self, number: int) -> bool:
-        """Whether the Echo value with this number comes back for the first time."""
+        """Use up the Echo value with this number; return whether it was unused."""
         first = bool(self._spent.is_valid(number))
         if first:
             self._spent.strike_out(number)
         return first
 
     def new_sequence_number(self) -> int:
-        """Return a number that this context has never used."""
+        """Return a sequence number that this context has never used."""
         return self._numbers.take()
 
     def post_seqnoincrease(self) -> None:
-        """Do nothing: the numbers are reserved before they are given."""
+        """Do nothing: the numbers are reserved in advance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A request as the device wrote it, and what its answer needs."""
+class OpenedRequest:
+    """A decrypted request, and what its answer needs."""
 
     request: Message
     context: SecurityContext
@@ -129,7 +129,7 @@ class Opened:
 
 
 class Contexts:
-    """The security contexts, by what a request says of its own."""
+    """The security contexts, by recipient ID and ID context."""
 
     def __init__(self, serving: OscoreServing, random: Random | None = None) -> None:
         self.numbers = SenderNumbers(serving.numbers_folder / NUMBERS_FILE, random or SystemRandom())
@@ -139,10 +139,10 @@ class Contexts:
         }
 
     def find(self, request: Message) -> SecurityContext | None:
-        """Find the context that a protected request names; raise oscore.DecodeError or IndexError.
+        """Return the context that a protected request names, None where there is none; raise DecodeError or IndexError.
 
-        A request to a group is none of ours, and aiocoap's context would stumble over its signature, as it would over
-        a number of more than five bytes, a length that RFC 8613 section 6.1 reserves.
+        A group request is refused, since aiocoap's context would fail on its signature, and so is a number of more than
+        five bytes, a length that RFC 8613 section 6.1 reserves.
         """
         named = oscore.verify_start(request)
         if oscore.COSE_COUNTERSIGNATURE0 in named or len(named.get(oscore.COSE_PIV, b"")) > NUMBER_BYTES:
@@ -151,7 +151,7 @@ class Contexts:
 
 
 class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carries no types
-    """The site behind OSCORE; plain requests reach it only where they are not refused before."""
+    """The site behind OSCORE; plain requests reach it only where OSCORE is not required."""
 
     def __init__(self, site: resource.Site, contexts: Contexts, tuning: TransportTuning, pace: Pace) -> None:
         super().__init__()
@@ -162,10 +162,10 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         self._waiting_bytes = 0
         self._in_work = 0
         self._idle = asyncio.Event()
-        self._numberless_last = -math.inf
+        self._refused_last = -math.inf
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
-        """Keep aiocoap from assembling."""
+        """Return False: the resource assembles blocks itself."""
         return False
 
     async def render_to_pipe(self, pipe: Any) -> None:
@@ -188,7 +188,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             await self._idle.wait()
 
     async def render(self, request: Message) -> Message:
-        """Open a protected request, serve it, and protect the answer; what cannot be opened is refused in the plain."""
+        """Decrypt a request, serve it, and encrypt the answer; refusals of what cannot be decrypted are plain."""
         try:
             await self._turn_to_open(len(request.payload))
             opened = self._open(request)
@@ -202,7 +202,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             return self._challenge(challenge)
 
     async def _turn_to_open(self, request_bytes: int) -> None:
-        """Wait for a turn of the event loop; raise _RefusedError where too much waits."""
+        """Wait for a turn of the event loop; raise _RefusedError where too much is waiting."""
         if self._waiting_bytes >= WAITING_BYTES_MAX:
             raise _RefusedError(UNAVAILABLE, b"too many requests in work")
         self._waiting_bytes += request_bytes
@@ -212,9 +212,9 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             self._waiting_bytes -= request_bytes
 
     async def _turn_to_protect(self, *, needs_number: bool) -> None:
-        """Wait for a turn, and where numbers are used up, for the disk: many answers may become due at once.
+        """Wait for a turn, and for a block of numbers where none is left: many answers may be due at once.
 
-        Where no number can be had, protecting says why.
+        Where no number can be reserved, encryption reports the reason.
         """
         await self._pace.turn()
         while needs_number and not self._contexts.numbers.has_some:
@@ -224,7 +224,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
                 return
             await self._pace.turn()
 
-    def _open(self, request: Message) -> Opened:
+    def _open(self, request: Message) -> OpenedRequest:
         """Find the context and decrypt; raise _RefusedError (RFC 8613 section 8.2) or a challenge."""
         try:
             context = self._contexts.find(request)
@@ -240,12 +240,12 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         except (error.Error, ValueError):
             raise _RefusedError(BAD_REQUEST, b"Decryption failed") from None
         inner.remote = request.remote.secured(context.credential)
-        return Opened(inner, context, reference)
+        return OpenedRequest(inner, context, reference)
 
-    async def _answer(self, opened: Opened) -> Message:
+    async def _answer(self, opened: OpenedRequest) -> Message:
         inner = opened.request
-        verdict = judge(bytes((VERSION_1, inner.code, 0, 0)) + inner.opt.encode() + _marked(inner.payload)).verdict
-        if verdict is not Verdict.PASS:
+        datagram = bytes((VERSION_1, inner.code, 0, 0)) + inner.opt.encode() + _with_marker(inner.payload)
+        if sanitize(datagram).disposition is not Disposition.PASS:
             return self._message(BAD_OPTION, b"unknown critical option")
         try:
             answer: Message = await self._site.render(inner)
@@ -253,30 +253,30 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             answer = refusal.to_message()
         return answer
 
-    def _protected(self, opened: Opened, answer: Message) -> Message:
-        """Encrypt an answer; whether it is to be sent at all (RFC 7967) is said outside."""
+    def _protected(self, opened: OpenedRequest, answer: Message) -> Message:
+        """Encrypt an answer; No-Response (RFC 7967) stays unencrypted, for aiocoap."""
         silence, answer.opt.no_response = answer.opt.no_response, None
         answer.opt.echo = opened.context.echo_for_next(opened.reference)
         try:
             protected: Message = opened.context.protect(answer, opened.reference)[0]
         except NoNumberError as cause:
-            return self._numberless(opened.context, cause)
+            return self._refuse_without_number(opened.context, cause)
         protected.opt.no_response = silence
         return protected
 
     def _challenge(self, challenge: Any) -> Message:
-        """Ask for a proof of freshness, which takes a number of our own."""
+        """Return a challenge to prove freshness, which uses a sequence number."""
         try:
             return challenge.to_message()
         except NoNumberError as cause:
-            return self._numberless(challenge.secctx, cause)
+            return self._refuse_without_number(challenge.secctx, cause)
 
-    def _numberless(self, context: SecurityContext, cause: Exception) -> Message:
-        """Refuse in the plain: without a number that was never used nothing may be encrypted."""
+    def _refuse_without_number(self, context: SecurityContext, cause: Exception) -> Message:
+        """Return a plain refusal: without an unused number nothing may be encrypted."""
         now = asyncio.get_running_loop().time()
-        if now - self._numberless_last > NUMBERLESS_ENDS_SECONDS:
+        if now - self._refused_last > REFUSALS_END_SECONDS:
             _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
-        self._numberless_last = now
+        self._refused_last = now
         return self._message(UNAVAILABLE, b"no sequence number")
 
     def _message(self, code: int, diagnostic: bytes) -> Message:
@@ -296,5 +296,5 @@ def _empty_window() -> oscore.ReplayWindow:
     return window
 
 
-def _marked(payload: bytes) -> bytes:
+def _with_marker(payload: bytes) -> bytes:
     return bytes((PAYLOAD_MARKER,)) + payload if payload else b""

@@ -1,6 +1,6 @@
-"""The credentials directory: for each sensor that speaks OSCORE (RFC 8613) one file with what both sides share.
+"""The credentials directory: for each sensor that uses OSCORE (RFC 8613) one file with the shared secrets.
 
-The gateway only reads it; what changes while the agent runs is kept in its state folder.
+The agent only reads it; its changing state is kept in the state folder.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ SALT_BYTES = 8
 ID_BYTES_MAX = 7
 """Of a sender or recipient ID with AES-CCM-16-64-128 (RFC 8613 section 3.3)."""
 FILE_BYTES_MAX = 1 << 13
-"""More than twice what the longest credential takes."""
+"""More than twice the longest credential."""
 KEY_CHARACTERS_SHOWN = 64
 NAME_CHARACTERS_MAX = 128
-"""Of a device in its file's name; with digest, suffix and draft it stays below what file systems take."""
+"""Of a device in its file's name; with digest, suffix and draft it stays below the limit of file systems."""
 MODE = 0o640
 _KEYS = frozenset({"device", "secret", "salt", "sensor_id", "gateway_id", "id_context", "relay"})
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What one sensor shares with the gateway: the input of its security context (RFC 8613 section 3.2)."""
+    """The secrets shared with one sensor: the input of its security context (RFC 8613 section 3.2)."""
 
     device: str
-    """The identity of all that it says."""
+    """The device whose events it may send."""
     secret: bytes
     salt: bytes
     sensor_id: bytes
-    """The sensor's sender ID, which each of its requests carries as kid."""
+    """The sensor's sender ID, the kid of each of its requests."""
     gateway_id: bytes = b""
     id_context: bytes | None = None
     relay: bool = False
-    """Whether it may speak for other devices than itself."""
+    """Whether it may send events of other devices."""
 
     @property
     def name(self) -> str:
-        """A name that gives nothing away and changes with any part of the input."""
+        """A name that reveals no secret and changes with any part of the input."""
         context = b"" if self.id_context is None else b"+" + self.id_context  # none and an empty one give other keys
         parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, context)
         digest = blake2b(digest_size=16, person=b"oncegate-osc-1")
@@ -66,14 +66,14 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class CredentialFiles:
-    """What a directory holds: the credentials, and what is wrong with the other files."""
+    """The content of a directory: the credentials, and the errors of the other files."""
 
     credentials: tuple[Credential, ...]
     errors: tuple[str, ...]
 
 
 def read_credentials(folder: Path) -> CredentialFiles:
-    """Read all files of a directory; a bad one is named in `errors` and stops none of the others.
+    """Read all files of a directory; an invalid one is reported in `errors`, and the others are still read.
 
     Raises CredentialsError where the directory itself cannot be read.
     """
@@ -89,7 +89,7 @@ def read_credentials(folder: Path) -> CredentialFiles:
             credential = _read(path)
             for what, key in _unique(credential):
                 if key in places:
-                    raise CredentialsError(f"{_shown(path)}: {what} stands in {places[key]}, too")
+                    raise CredentialsError(f"{_shown(path)}: {what} is already used in {places[key]}")
         except CredentialsError as error:
             errors.append(str(error))
             continue
@@ -99,24 +99,24 @@ def read_credentials(folder: Path) -> CredentialFiles:
 
 
 def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, Credential]:
-    """Write a new file for a device, under an ID that no other file has; raise CredentialsError."""
+    """Write a new file for a device, with an unused ID; raise CredentialsError."""
     device = _checked_device(device, "DEVICE")
     secret, salt = secrets.token_bytes(SECRET_BYTES), secrets.token_bytes(SALT_BYTES)
     file = folder / _file_name(device)
     try:
-        with _alone(folder):
+        with _locked(folder):
             taken = {credential.sensor_id for credential in read_credentials(folder).credentials}
             credential = Credential(device, secret, salt, _free_id(taken), relay=relay)
             _write(file, _written(credential))
     except FileExistsError as error:
-        raise CredentialsError(f"{file} exists: remove it first, and its secret is worth nothing any more") from error
+        raise CredentialsError(f"{file} exists: remove it first, which revokes its secret") from error
     except OSError as error:
         raise CredentialsError(f"{file} cannot be written: {error.strerror}") from error
     return file, credential
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a new file, whole or not at all; raise FileExistsError, or another OSError."""
+    """Write a new file atomically; raise FileExistsError, or another OSError."""
     draft = file.with_name(f".{file.name}.draft")
     draft.unlink(missing_ok=True)
     try:
@@ -137,8 +137,8 @@ def _write(file: Path, text: str) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep others that make credentials in this folder waiting, so that no two take one ID."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock for the block, so that no two processes take the same ID."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -148,7 +148,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _file_name(device: str) -> str:
-    """Name a device's file: by its URN, and by a digest where that is not all of it."""
+    """Return the name of a device's file: its URN, with a digest where that had to be changed."""
     name = re.sub(r"[^A-Za-z0-9.-]", "_", device)[:NAME_CHARACTERS_MAX]
     if name.replace("_", ":") != device:
         name += "-" + blake2b(device.encode(), digest_size=8).hexdigest()
@@ -156,16 +156,16 @@ def _file_name(device: str) -> str:
 
 
 def _unique(credential: Credential) -> Iterator[tuple[str, object]]:
-    """Yield what no two files may share: who is meant by a request, and what the keys are derived from.
+    """Yield what no two files may share: the IDs that select a context, and the input of the keys.
 
-    With one secret, salt and context for two sensors the gateway would encrypt for both with one key.
+    With equal secret, salt and context of two sensors the gateway would use one key for both.
     """
     yield f"sensor_id {credential.sensor_id.hex()}", (credential.id_context, credential.sensor_id)
     yield "its secret", (credential.secret, credential.salt, credential.id_context)
 
 
 def _shown(path: Path) -> str:
-    """Return a path for the log; a name that is no text, or has line ends, is escaped."""
+    """Return a path for the log; an unprintable name is escaped."""
     return str(path) if str(path).isprintable() else ascii(str(path))
 
 
@@ -201,7 +201,7 @@ def _read(path: Path) -> Credential:
 
 
 def _octets(table: dict[str, object], key: str, file: str, lengths: tuple[int, int]) -> bytes:
-    """Read hex digits; the message never holds them."""
+    """Return the bytes of a key's hex digits; an error's message never holds them."""
     shortest, longest = lengths
     try:
         octets = bytes.fromhex(str(table[key])) if isinstance(table[key], str) else None

@@ -1,10 +1,10 @@
-"""The gateway's own sequence numbers under OSCORE: none is ever used twice (RFC 8613 section 7.2.1, B.1.1).
+"""The gateway's sender sequence numbers under OSCORE: none is ever used twice (RFC 8613 section 7.2.1, B.1.1).
 
-One sequence serves all contexts: a number is fresh for each of them, and one flush to the disk for many devices. The
-numbers are reserved on disk in blocks before the first of a block is used. A store that was restored from a backup, or
-a cloned card, would begin again where it once was; so each process first leaps ahead by a random distance, a share of
-the numbers that are left. Two copies of a gateway that run at once draw from one range some day if each of them takes
-more numbers than lie between their leaps, half a billion at first.
+One sequence serves all contexts: a number is unused in each of them, and one flush covers many devices. The numbers are
+reserved on disk in blocks, before the first of a block is used. A store that was restored from a backup, or a cloned
+card, would repeat earlier numbers; so each process first skips a random distance, a share of the remaining numbers. Two
+running copies of a gateway reach the same range only if one of them uses more numbers than lie between their starting
+points, half a billion at first.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
+from agent.coap.errors import CoapError
 from agent.config import files
 
 NUMBER_END = (1 << 40) - 1
-"""The first that the protocol does not allow (RFC 8613 section 7.2.1)."""
+"""The first number that the protocol does not allow (RFC 8613 section 7.2.1)."""
 BLOCK = 16_384
-"""Reserved at once, by two flushes, which whoever needs a number waits for: at all that `Tuning.protected_per_second`
-lets in, once in 55 s. Each start gives up what is left of a block, which is nothing beside a leap."""
+"""Numbers reserved at once, by two flushes that answers wait for: at the rate of `Tuning.protected_per_second`, once in
+55 s. Each start abandons the rest of a block, which is little compared with the skipped distance."""
 LEAP_SHARE = 1_024
-"""A leap is shorter than this part of what is left, so starting again and again never uses the numbers up."""
+"""The skipped distance is below this fraction of the remaining numbers, so restarts never use them up."""
 START_MAX = 1 << 39
 _CHECK_BYTES = 4
 
 _log = logging.getLogger(__name__)
 
 
-class NoNumberError(Exception):
-    """No number can be had now; a later try may bring one."""
+class NoNumberError(CoapError):
+    """No number can be reserved now: retry later."""
 
 
 class NumbersExhaustedError(NoNumberError):
-    """No number is left: all devices need new credentials."""
+    """No number is left: do not retry; all devices need new credentials."""
 
 
 class SenderNumbers:
-    """The numbers, kept in one small file. `reserve` may be called in any thread, `take` in one."""
+    """The numbers, reserved in one small file. `reserve` may be called in any thread, `take` in one only."""
 
     def __init__(self, file: Path, random: Random) -> None:
         self._file = file
@@ -49,13 +50,13 @@ class SenderNumbers:
         self._begun = False
         self._next = 0
         self._reserved = 0
-        """The end of what is reserved on disk; nothing is, as long as it is not above `_next`."""
+        """The end of the numbers reserved on disk; none is left where it is not above `_next`."""
         self._problem = "none is reserved yet"
-        """Why none is, where none is."""
+        """Why none is reserved, where none is."""
 
     @property
     def has_some(self) -> bool:
-        """Whether a number can be taken."""
+        """Whether a reserved number is left."""
         return self._next < self._reserved
 
     def take(self) -> int:
@@ -67,9 +68,9 @@ class SenderNumbers:
         return number
 
     def reserve(self) -> None:
-        """Reserve a block where no number is left, which waits for the disk.
+        """Reserve a block where no number is left; blocks on the disk.
 
-        Raises NoNumberError where that cannot be done, NumbersExhaustedError at the end.
+        Raises NoNumberError where that fails, NumbersExhaustedError where no number is left.
         """
         with self._reserving:
             if self.has_some:
@@ -84,7 +85,7 @@ class SenderNumbers:
             self._reserved = self._next + BLOCK
 
     def _begin(self) -> int:
-        """Return where this life begins; where nothing sound is on disk, that is anywhere."""
+        """Return the first number of this process; a random one where the file is missing or damaged."""
         try:
             used = _parsed(files.read_text(self._file))
         except FileNotFoundError:
@@ -95,7 +96,7 @@ class SenderNumbers:
         return used + self._random.randrange(max(1, (NUMBER_END - used) // LEAP_SHARE))
 
     def _write(self, end: int) -> None:
-        """Have it on disk that all numbers below this one may be used."""
+        """Write to disk that all numbers below this one may be used."""
         if end > NUMBER_END:
             raise NumbersExhaustedError(f"{self._file}: no number is left; make new credentials, then remove this file")
         folder = self._file.parent
@@ -117,9 +118,9 @@ def _written(number: int) -> str:
 
 
 def _parsed(text: str) -> int:
-    """Return the number that was written; raise ValueError for any other text."""
+    """Return the number of a written text; raise ValueError for any other text."""
     digits = text.partition(" ")[0]
     number = int(digits) if digits.isascii() and digits.isdigit() else -1
     if text != _written(number):
-        raise ValueError("not what was written")
+        raise ValueError("not a number file")
     return number

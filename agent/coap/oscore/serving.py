@@ -1,4 +1,4 @@
-"""What serving OSCORE takes, read and checked before anything is opened."""
+"""Reads and checks what serving OSCORE needs, before anything is opened."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agent.coap.oscore.credentials import Credential, read_credentials
 from agent.config.settings import OscoreSettings
 
 NUMBERS_FOLDER = "oscore"
-"""Below the state folder: the sequence numbers that the gateway has used itself."""
+"""Below the state folder: the gateway's own sequence numbers."""
 _NEEDED = ("cryptography", "cbor2", "filelock")
 
 _log = logging.getLogger(__name__)
 
 
 class Freshness(Enum):
-    """What has to be proven fresh by an Echo value of this process: agent/coap/oscore/contexts.py."""
+    """Which requests have to prove their freshness by an Echo value (agent/coap/oscore/contexts.py)."""
 
     REQUEST = "request"
     ANSWER = "answer"
@@ -29,7 +29,7 @@ class Freshness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OscoreServing:
-    """The devices that speak OSCORE."""
+    """The credentials and settings of OSCORE."""
 
     credentials: tuple[Credential, ...]
     numbers_folder: Path
@@ -38,12 +38,12 @@ class OscoreServing:
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that speak for themselves; what says so without their secret is a stranger."""
+        """The devices with credentials of their own: their events are accepted only under these."""
         return frozenset(credential.device for credential in self.credentials if not credential.relay)
 
 
 def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing | None:
-    """Read the credentials directory, None where there is none; files that cannot be used are named in the log.
+    """Read the credentials directory, None where none is configured; files that cannot be used are logged.
 
     Raises CredentialsError where OSCORE cannot be served at all.
     """

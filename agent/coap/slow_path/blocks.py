@@ -1,4 +1,4 @@
-"""Bodies that come in blocks (RFC 7959 section 2.5), put together within bounds."""
+"""Assembles bodies that arrive in blocks (RFC 7959 section 2.5), within bounds."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from agent.coap.endpoint import PROOF_BYTES
+from agent.coap.errors import CoapError
 
 ASSEMBLIES_MAX = 64
-"""Uploads at once; the one that has rested longest makes room, and its sensor begins again."""
+"""Uploads at once; beyond it the least recently active one is dropped, and its sensor begins again."""
 
 
-class BlockError(Exception):
-    """A block that cannot be taken."""
+class BlockError(CoapError):
+    """A block that cannot be accepted."""
 
 
 class IncompleteError(BlockError):
-    """Not all of the blocks before it are here: begin again with the first (4.08)."""
+    """A block before it is missing: begin again with the first (4.08)."""
 
 
 class TooLargeError(BlockError):
-    """The body would become larger than any that we take (4.13)."""
+    """The body would exceed the maximum size (4.13)."""
 
 
 class BlockSizeError(BlockError):
@@ -34,21 +35,21 @@ class Block:
     """One block."""
 
     start: int
-    """Its place in the body, in bytes."""
+    """Its offset in the body, in bytes."""
     size: int
     more: bool
     payload: bytes
     proof: bytes
-    """Of the datagram that brought it."""
+    """Of its datagram."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CompleteBody:
     """A body with all its blocks."""
 
     body: bytes
     proof: bytes
-    """Equal only where the datagrams of all the blocks were equal, one by one."""
+    """Equal only where the datagrams of all blocks were equal, one by one."""
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class _Assembly:
 
 
 class Blocks:
-    """The uploads under way, and those just completed, whose last block may come again."""
+    """The current uploads, and recently completed ones, whose last block may be retransmitted."""
 
     def __init__(self, body_bytes_max: int, lifetime_seconds: float) -> None:
         self._body_bytes_max = body_bytes_max
@@ -77,10 +78,10 @@ class Blocks:
     def __len__(self) -> int:
         return len(self._assemblies)
 
-    def take(self, key: Hashable, block: Block, now: float) -> Whole | None:
-        """Add a block to its upload; None where more are to come. A block that comes again changes nothing.
+    def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
+        """Add a block to its upload; return None where more are to come. A retransmitted block changes nothing.
 
-        Raises IncompleteError, TooLargeError, BlockSizeError; the upload then is forgotten.
+        Raises IncompleteError, TooLargeError, BlockSizeError, after which the upload is dropped.
         """
         self._forget(now)
         assembly = self._assemblies.get(key)
@@ -88,7 +89,7 @@ class Blocks:
             assembly = self._extend(key, assembly, block, now)
         if not assembly.complete or block.more:
             return None
-        return Whole(bytes(assembly.body), block.proof if block.start == 0 else assembly.chain)
+        return CompleteBody(bytes(assembly.body), block.proof if block.start == 0 else assembly.chain)
 
     def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
         self._assemblies.pop(key, None)
@@ -107,7 +108,7 @@ class Blocks:
         return assembly
 
     def _forget(self, now: float) -> None:
-        """Forget what has rested for too long, oldest first."""
+        """Drop the uploads that were inactive for too long."""
         while self._assemblies:
             key, assembly = next(iter(self._assemblies.items()))
             if now - assembly.touched < self._lifetime_seconds:

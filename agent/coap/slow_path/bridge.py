@@ -1,4 +1,4 @@
-"""aiocoap behind our socket: it serves what the fast path leaves."""
+"""Runs aiocoap behind the server's own socket, for what the fast path does not serve."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 
 from agent.coap.endpoint import Address, Endpoint
 from agent.coap.oscore.credentials import Credential
-from agent.coap.response_cache import Memory
+from agent.coap.response_cache import ResponseCache
 from agent.coap.separate import Send
 from agent.coap.tuning import Tuning
 
 PROTECTED_ANSWERS_MAX = 4_096
-"""Answers to protected requests that are kept for their retransmissions."""
+"""Answers to protected requests that are cached for retransmissions."""
 
 _LOGGER = "agent.coap.aiocoap"
 _IN_WORK = b""
 
 
 class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no types
-    """Our times for aiocoap's exchanges."""
+    """The time limits of aiocoap's exchanges."""
 
     EXCHANGE_LIFETIME = 0.0
-    """aiocoap recognises a retransmission by address and Message ID alone, and would answer a restarted sensor's new
-    request with the old answer; so it is not to try. Our requests may be served again (RFC 7252 section 4.5): blocks
-    and store recognise what was said before."""
+    """Disables aiocoap's deduplication: it recognises a retransmission by address and Message ID alone, and would
+    answer a restarted sensor's new request with the old answer. Serving a request again is harmless (RFC 7252 section
+    4.5): blocks and store recognise copies."""
 
     def __init__(self, tuning: Tuning) -> None:
         self.EMPTY_ACK_DELAY = tuning.empty_ack_seconds
@@ -42,9 +42,9 @@ class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no 
 
 
 class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carries no types
-    """The sensor, as of one datagram: equal to itself alone.
+    """The sensor as the sender of one datagram: equal to itself alone.
 
-    So aiocoap keeps apart the requests of a sensor that uses a Token again while the first request is in work, or a
+    So aiocoap distinguishes the requests of a sensor that reuses a Token while the first request is in work, or a
     Message ID after a restart.
     """
 
@@ -56,13 +56,13 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
         self.endpoint = endpoint
         self.proof = proof
         self.received = received
-        """When a protected request came; None of a plain one."""
+        """When a protected request was received, in seconds of the loop's clock; None for a plain one."""
         self.credential: Credential | None = None
-        """Whose words they are, where OSCORE has proven it."""
+        """The credential that OSCORE has verified."""
         self._host = host
 
     def secured(self, credential: Credential) -> Remote:
-        """Return the same sensor, known by its credential."""
+        """Return the same sensor with its verified credential."""
         secured = Remote(self.endpoint, self.proof, self._host, received=self.received)
         secured.credential = credential
         return secured
@@ -89,13 +89,13 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
 
 
 class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap carries no types
-    """What aiocoap sends through. It serves only: it resolves no name, and knows no remote but those it was given."""
+    """The transport that aiocoap sends through, for a server only: it resolves no names."""
 
-    def __init__(self, send: Send, answered: Memory) -> None:
+    def __init__(self, send: Send, answered: ResponseCache) -> None:
         self._send = send
         self._answered = answered
         self.awaiting: WeakValueDictionary[tuple[Address, bytes], Remote] = WeakValueDictionary()
-        """Who has been sent a CON; each lives as long as aiocoap waits for its ACK."""
+        """The remotes of sent CONs; each entry lives as long as aiocoap waits for its ACK."""
 
     def send(self, message: Message) -> None:
         remote: Remote = message.remote
@@ -103,7 +103,7 @@ class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap c
             self.awaiting[remote.endpoint.address, message.mid.to_bytes(2, "big")] = remote
         datagram = message.encode()
         if remote.received is not None:
-            self._answered.remember(remote.proof, remote.received, datagram)
+            self._answered.put(remote.proof, remote.received, datagram)
         self._send(datagram, remote.endpoint)
 
     async def recognize_remote(self, remote: object) -> bool:
@@ -113,15 +113,15 @@ class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap c
         return None
 
     async def shutdown(self) -> None:
-        """Do nothing: the socket is not aiocoap's."""
+        """Do nothing: the socket does not belong to aiocoap."""
 
 
 class AiocoapBridge:
-    """A server of aiocoap's without a socket. Two of aiocoap's private names are used: the version is pinned."""
+    """An aiocoap server without a socket. Two of aiocoap's private names are used: the version is pinned."""
 
     def __init__(self, send: Send, site: interfaces.Resource, tuning: BridgeTuning, address: Address) -> None:
         self._send = send
-        self._answered = Memory(tuning.protected_lifetime_seconds, PROTECTED_ANSWERS_MAX)
+        self._answered = ResponseCache(tuning.protected_lifetime_seconds, PROTECTED_ANSWERS_MAX)
         self._interface = _Interface(send, self._answered)
         self._site = site
         self._tuning = tuning
@@ -139,38 +139,38 @@ class AiocoapBridge:
         await self._context._append_tokenmanaged_messagemanaged_transport(connect)
 
     async def close(self) -> None:
-        """Stop aiocoap; what it has in work is not answered."""
+        """Stop aiocoap; its requests in work are not answered."""
         await self._context.shutdown()
 
     @property
     def next_message_id(self) -> Callable[[], int]:
-        """The supply of Message IDs, which is aiocoap's: one for all that leaves the socket."""
+        """Aiocoap's generator of Message IDs, shared by all that is sent on the socket."""
         supply: Callable[[], int] = self._messages._next_message_id
         return supply
 
     def feed(self, datagram: bytes, endpoint: Endpoint, proof: bytes) -> None:
-        """Hand over a datagram that the guard has passed."""
+        """Hand a sanitized datagram to aiocoap."""
         self._dispatch(datagram, Remote(endpoint, proof, self._host))
 
     def feed_protected(self, datagram: bytes, endpoint: Endpoint, proof: bytes, now: float) -> None:
-        """Hand over a datagram that OSCORE protects.
+        """Hand a datagram that OSCORE protects to aiocoap.
 
-        A retransmission may not reach OSCORE, which would take it for a replay: it is met with silence while the
-        request is in work, and then with the same answer.
+        A retransmission must not reach OSCORE, which would refuse it as a replay: it is not answered while the request
+        is in work, and then gets the same answer.
         """
-        answer = self._answered.recall(proof, now)
+        answer = self._answered.get(proof, now)
         if answer is None:
-            self._answered.remember(proof, now, _IN_WORK)
+            self._answered.put(proof, now, _IN_WORK)
             self._dispatch(datagram, Remote(endpoint, proof, self._host, received=now))
         elif answer != _IN_WORK:
             self._send(answer, endpoint)
 
     def forget_answers(self) -> None:
-        """Answer no protected request from memory that has been answered by now."""
+        """Clear the cached answers to protected requests."""
         self._answered.clear()
 
     def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Hand over an ACK or Reset, where it is for one of aiocoap's messages."""
+        """Hand an ACK or Reset to aiocoap where it is for one of its messages."""
         remote = self._interface.awaiting.get((endpoint.address, datagram[2:4]))
         if remote is not None:
             self._dispatch(datagram, remote)

@@ -1,4 +1,4 @@
-"""Where the requests end that aiocoap has understood: the same pipeline as the fast path's."""
+"""The resource for events in aiocoap's site; it hands requests to the same pipeline as the fast path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent.coap.answer import (
 from agent.coap.exchange import Now
 from agent.coap.fast_path import PATHS
 from agent.coap.options import QueryError, media_of, read_query
-from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, IncompleteError, TooLargeError, Whole
+from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, CompleteBody, IncompleteError, TooLargeError
 from agent.delivery import Answer, Delivery, Media, Receive, Status
 from agent.pace import Pace
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from agent.coap.slow_path.bridge import Remote
 
 IN_WORK_MAX = 1_024
-"""Odd requests in work; more are refused."""
+"""Requests of the slow path in work; more are refused."""
 WAITING_BYTES_MAX = 4 << 20
-"""Of their bodies that wait for their turn; more are refused."""
+"""Bytes of bodies that wait for their turn; more are refused."""
 
 _RESERVED_SIZE_EXPONENT = 7
 _INCOMPLETE = Reply(INCOMPLETE, b"begin again with block 0")
@@ -43,7 +43,7 @@ _BAD_BLOCK = Reply(BAD_REQUEST, b"payload and Block1 disagree")
 
 
 class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries no types
-    """POST of events; blocks are put together here, since aiocoap would take a body of any size."""
+    """Accepts POSTs of events; assembles blocks itself, since aiocoap would accept a body of any size."""
 
     rt = "oncegate.events"
     ct = " ".join(str(media.value) for media in Media if media.value >= 0)
@@ -64,21 +64,21 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         self._tuning = tuning
         self._plain_blocks = Blocks(body_bytes_max, lifetime_seconds)
         self._protected_blocks = Blocks(body_bytes_max, lifetime_seconds)
-        """Apart, so that uploads of strangers push out none under OSCORE."""
+        """Separate, so that unauthenticated uploads evict none under OSCORE."""
         self._in_work: set[asyncio.Future[Answer]] = set()
         self._pace = pace
         self._waiting_bytes = 0
 
     async def needs_blockwise_assembly(self, request: Message) -> bool:
-        """Keep aiocoap from assembling."""
+        """Return False: the resource assembles blocks itself."""
         return False
 
     async def render_post(self, request: Message) -> Message:
-        """Take a request; the answer comes with its outcome."""
+        """Return the answer to a request, once its outcome is known."""
         block1 = request.opt.block1
         try:
-            whole = self._whole(request)
-            reply = Reply(CONTINUE) if whole is None else await self._answer(request, whole)
+            complete = self._complete_body(request)
+            reply = Reply(CONTINUE) if complete is None else await self._answer(request, complete)
         except IncompleteError:
             reply = _INCOMPLETE
         except BlockSizeError:
@@ -102,13 +102,13 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         if self._in_work:
             await asyncio.wait(self._in_work)
 
-    def _whole(self, request: Message) -> Whole | None:
+    def _complete_body(self, request: Message) -> CompleteBody | None:
         remote: Remote = request.remote
         block1 = request.opt.block1
         if block1 is None:
             if len(request.payload) > self._body_bytes_max:
                 raise TooLargeError
-            return Whole(request.payload, remote.proof)
+            return CompleteBody(request.payload, remote.proof)
         if block1.size_exponent == _RESERVED_SIZE_EXPONENT:
             raise BlockSizeError
         if (request.opt.size1 or 0) > self._body_bytes_max:
@@ -117,17 +117,17 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
         return blocks.take(_upload(request), block, asyncio.get_running_loop().time())
 
-    async def _answer(self, request: Message, whole: Whole) -> Reply:
+    async def _answer(self, request: Message, complete: CompleteBody) -> Reply:
         remote: Remote = request.remote
         query = read_query(request.opt.uri_query)
         delivery = Delivery(
-            body=whole.body,
-            media=media_of(_content_format(request), whole.body),
+            body=complete.body,
+            media=media_of(_content_format(request), complete.body),
             via="coap",
             sender=remote.endpoint.sender,
             authenticated=None if remote.credential is None else remote.credential.device,
             query=query.words,
-            proof=whole.proof,
+            proof=complete.proof,
             relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
@@ -137,16 +137,16 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         outcome.add_done_callback(self._in_work.discard)
 
         def respond(answer: Answer) -> None:
-            if not outcome.done():  # the sensor may have lost interest; the commit stands
+            if not outcome.done():  # the request may be cancelled; the commit stands
                 outcome.set_result(answer)
 
-        await self._turn(len(whole.body), outcome)
+        await self._turn(len(complete.body), outcome)
         self._receive(delivery, respond)
         reply = reply_to(await outcome, self._body_bytes_max)
         return accepted_at(self._now()) if query.asks_time and reply is ACCEPTED else reply
 
     async def _turn(self, body_bytes: int, outcome: asyncio.Future[Answer]) -> None:
-        """Wait for a turn; a request that aiocoap cancels meanwhile has no outcome."""
+        """Wait for a turn of the loop; a request that aiocoap cancels meanwhile has no outcome."""
         self._waiting_bytes += body_bytes
         try:
             await self._pace.turn()
@@ -158,7 +158,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
 
 
 def make_site(events: EventsResource) -> resource.Site:
-    """Lay out what a sensor can find: the events under each path, and /.well-known/core (RFC 6690)."""
+    """Return the site: the events under each path, and /.well-known/core (RFC 6690)."""
     site = resource.Site()
     for path in PATHS:
         site.add_resource([path], events)
@@ -173,6 +173,6 @@ def _content_format(request: Message) -> int | None:
 
 
 def _upload(request: Message) -> Hashable:
-    """Return what blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
+    """Return what the blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
     apart: Any = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
     return request.remote.blockwise_key, request.get_cache_key(apart)

@@ -1,4 +1,4 @@
-"""At least once: every event reaches the topic; what a session did not bring home, the next one sends again."""
+"""At least once: every event reaches the topic; what one session has not marked, the next one sends again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from agent.forward.delivery.confirmation import Confirmation
-from agent.forward.delivery.in_flight import Flight, Window
+from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.session import (
-    FLIGHT_BYTES_MAX,
-    FLIGHT_EVENTS_MAX,
+    BATCH_BYTES_MAX,
+    BATCH_EVENTS_MAX,
     IDLE_SECONDS_MAX,
     POLL_SECONDS_MAX,
     START,
     STOP_MS_MAX,
-    Way,
+    SessionContext,
 )
 from agent.forward.errors import RefusedError, SessionError, UnreachableError
 from agent.forward.kafka.client import LastError
@@ -28,12 +28,12 @@ from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import TopicView
 from agent.store.port import StoredEvent
 
-FLIGHTS_MAX: Final = 8
-"""How many batches may be sent and not yet acked; with a batch's bounds it bounds the forwarder's memory."""
+IN_FLIGHT_MAX: Final = 8
+"""How many batches may be sent and not yet acked: with a batch's bounds, the bound of the forwarder's memory."""
 
 
 class AtLeastOnce:
-    """An idempotent producer: it repeats what it must without doubling or reordering, as long as it lives."""
+    """An idempotent producer: within one session it retries without duplicating or reordering."""
 
     fixed: Mapping[str, str | None] = {
         "acks": "all",
@@ -44,28 +44,30 @@ class AtLeastOnce:
         "transactional.id": None,
     }
 
-    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> PipelinedSession:
+    def open(
+        self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event
+    ) -> PipelinedSession:
         """Implement `Mode`."""
         errors = LastError()
-        return PipelinedSession(way, Producer({**config, "error_cb": errors}), errors, topic)
+        return PipelinedSession(context, Producer({**config, "error_cb": errors}), errors, topic)
 
 
 class PipelinedSession:
-    """Sends what is new in order, several batches at a time, and marks it in order."""
+    """Sends new events in order, several batches at a time, and marks them in order."""
 
-    def __init__(self, way: Way, producer: Producer, errors: LastError, topic: TopicView) -> None:
-        self._way = way
+    def __init__(self, context: SessionContext, producer: Producer, errors: LastError, topic: TopicView) -> None:
+        self._context = context
         self._producer = producer
         self._errors = errors
         self._topic = topic
         self._leader_epochs = topic.leader_epochs
-        self._window = Window(FLIGHTS_MAX)
+        self._window = InFlightWindow(IN_FLIGHT_MAX)
         self._cursor = START
         self._rewind = False
         self._alone: StoredEvent | None = None
-        """The event that is on its way alone, since it may be too large."""
-        self._silence = Silence(way.clock, way.silence_ms)
-        self._confirmation = Confirmation(way.watch, topic.id, way.clock)
+        """The event that was sent alone, since it may be too large."""
+        self._silence = Silence(context.clock, context.silence_ms)
+        self._confirmation = Confirmation(context.watch, topic.id, context.clock)
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -81,121 +83,123 @@ class PipelinedSession:
         discard(self._producer)
 
     def _fill(self, stop: threading.Event) -> None:
-        """Send batches as long as there is room for them and something new."""
+        """Send batches while there is room for them and something new."""
         while self._may_read() and not stop.is_set():
-            if self._way.oversized.due and self._window.flying:
+            if self._context.oversized.due and self._window.in_flight:
                 return
-            events = self._way.oversized.next_try(partial(self._way.watch.read, stop)) or self._read()
+            events = self._context.oversized.next_try(partial(self._context.watch.read_id, stop)) or self._read()
             if not events:
                 return
-            alone = self._way.oversized.goes_alone(events[0].position)
-            if alone and self._window.flying:
-                return  # a refusal would not tell which it was
+            alone = self._context.oversized.goes_alone(events[0].position)
+            if alone and self._window.in_flight:
+                return  # a refusal would not show which event it was
             self._send(events, stop)
-            self._alone = events[0] if alone and self._window.flying else None
+            self._alone = events[0] if alone and self._window.in_flight else None
             self._producer.poll(0)
             self._advance()
 
     def _may_read(self) -> bool:
-        if self._way.outbox.take_returned():
+        if self._context.outbox.take_returned():
             self._rewind = True
         if self._rewind and self._window.empty:
-            # Only now: what is in flight is still new in the outbox, and would be read a second time.
+            # Only now: in-flight events are still new in the outbox, and would be read a second time.
             self._cursor, self._rewind = START, False
         if self._rewind or self._alone is not None or not self._window.has_room:
             return False
-        return self._way.oversized.due or (not self._way.oversized.full and self._way.outbox.wait(self._cursor, 0))
+        return self._context.oversized.due or (
+            not self._context.oversized.full and self._context.outbox.wait(self._cursor, 0)
+        )
 
     def _read(self) -> Sequence[StoredEvent]:
-        """Read what is new behind the cursor, without what waits since it is too large."""
-        while events := self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX):
-            if sendable := self._way.oversized.cut(events):
+        """Read new events after the cursor, without the held ones."""
+        while events := self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, BATCH_BYTES_MAX):
+            if sendable := self._context.oversized.cut(events):
                 return sendable
             self._cursor = events[-1].position
         return ()
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
-        """Send consecutive events as one batch, or as several around those that the producer refuses."""
-        flight = Flight(events[0].position, self._leader_epochs)
-        full = partial(self._check_full, flight, stop)
+        """Send consecutive events as one batch, or as several, split at those that the producer refuses."""
+        in_flight = InFlightBatch(events[0].position, self._leader_epochs)
+        full = partial(self._check_full, in_flight, stop)
         for event in events:
-            record = encode(event, self._way.gateway)
-            if hand_over(self._producer, self._way.topic, record, flight.report, full):
-                flight.sent(event.position)
+            record = encode(event, self._context.gateway)
+            if hand_over(self._producer, self._context.topic, record, in_flight.report, full):
+                in_flight.sent(event.position)
             else:
-                self._launch(flight)
-                self._way.oversized.refused(event, len(record.value))
-                flight = Flight(event.position + 1, self._leader_epochs)
-                full = partial(self._check_full, flight, stop)
+                self._add(in_flight)
+                self._context.oversized.refused(event, len(record.value))
+                in_flight = InFlightBatch(event.position + 1, self._leader_epochs)
+                full = partial(self._check_full, in_flight, stop)
             self._cursor = max(self._cursor, event.position)
-        self._launch(flight)
+        self._add(in_flight)
 
-    def _launch(self, flight: Flight) -> None:
-        if flight.events:
-            self._window.launch(flight)
+    def _add(self, in_flight: InFlightBatch) -> None:
+        if in_flight.events:
+            self._window.add(in_flight)
 
     def _wait(self) -> None:
-        """Wait for whatever comes first of what can be waited for."""
-        if self._window.flying or self._rewind or not self._window.has_room or self._way.oversized.full:
+        """Wait for a delivery report or a new event."""
+        if self._window.in_flight or self._rewind or not self._window.has_room or self._context.oversized.full:
             serve(self._producer, POLL_SECONDS_MAX)
         else:
-            self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
+            self._context.outbox.wait(self._cursor, IDLE_SECONDS_MAX if self._window.empty else POLL_SECONDS_MAX)
             self._producer.poll(0)
 
     def _advance(self, *, at_once: bool = False) -> None:
-        """Bring home what is acked and confirmed."""
+        """Mark what is acked and confirmed."""
         self._check()
         self._confirmation.ask(self._window, at_once=at_once)
         try:
             confirmed = self._confirmation.take()
         except UnreachableError as error:
-            self._way.link.down(error)
+            self._context.link.report_failure(error)
             return
         if confirmed is None:
             return
         self._leader_epochs = {**self._leader_epochs, **confirmed.leader_epochs}
-        for flight in self._window.take_confirmed(confirmed.flights):
-            self._way.outbox.mark_forwarded(flight.batch(self._topic.id, confirmed.leader_epochs))
-            self._way.link.took()
+        for in_flight in self._window.take_confirmed(confirmed.batches):
+            self._context.outbox.mark_forwarded(in_flight.batch(self._topic.id, confirmed.leader_epochs))
+            self._context.link.report_delivery()
             self.marked += 1
 
     def _check(self) -> None:
-        """Raise SessionError where a delivery has failed or the producer as a whole."""
-        self._way.wall_steps.check()
+        """Raise SessionError where a delivery or the whole producer has failed."""
+        self._context.wall_steps.check()
         if self._errors.fatal is not None:
             raise SessionError(self._errors.fatal)
         failed = self._window.settle()
         if failed is not None:
             self._refuse(failed)
-        elif self._alone is not None and not self._window.flying:
-            self._rewind |= self._way.oversized.taken(self._alone.position)
+        elif self._alone is not None and not self._window.in_flight:
+            self._rewind |= self._context.oversized.taken(self._alone.position)
             self._alone = None
         if self._silence.lasts(self._window.unreported):
-            self._way.link.down(UnreachableError(self._errors.text or str(self._silence)))
+            self._context.link.report_failure(UnreachableError(self._errors.text or str(self._silence)))
 
-    def _check_full(self, flight: Flight, stop: threading.Event) -> None:
-        """Raise SessionError where there is no use in waiting for room in the producer's queue."""
+    def _check_full(self, in_flight: InFlightBatch, stop: threading.Event) -> None:
+        """Raise SessionError where waiting for room in the producer's queue is pointless."""
         self._check()
-        if flight.failure is not None:
-            raise SessionError(flight.failure)
+        if in_flight.failure is not None:
+            raise SessionError(in_flight.failure)
         if stop.is_set():
             raise SessionError("the agent stops")
 
-    def _refuse(self, failed: Flight) -> None:
-        """Set an event aside that was refused alone; raise SessionError for any other failure."""
+    def _refuse(self, failed: InFlightBatch) -> None:
+        """Hold an event that was refused alone; raise SessionError for any other failure."""
         if failed.refused and self._alone is not None:
             alone, self._alone = self._alone, None
-            self._way.oversized.refused(alone, len(encode(alone, self._way.gateway).value))
+            self._context.oversized.refused(alone, len(encode(alone, self._context.gateway).value))
             self._window.drop(failed)
         elif failed.refused:
-            self._way.oversized.suspect(failed.first, failed.last)
+            self._context.oversized.suspect(failed.first, failed.last)
             raise RefusedError(f"{failed.failure}: sending {failed.events} events one by one")
         else:
             raise SessionError(failed.failure)
 
     def _finish(self) -> None:
-        """Wait a moment for what is in flight to be reported and marked."""
-        deadline = self._way.clock.monotonic() + STOP_MS_MAX
-        while not self._window.empty and self._way.clock.monotonic() < deadline:
+        """Wait, up to STOP_MS_MAX, until the in-flight batches are reported and marked."""
+        deadline = self._context.clock.monotonic_ms() + STOP_MS_MAX
+        while not self._window.empty and self._context.clock.monotonic_ms() < deadline:
             serve(self._producer, POLL_SECONDS_MAX)
             self._advance(at_once=True)

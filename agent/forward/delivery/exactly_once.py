@@ -1,4 +1,4 @@
-"""Exactly once into the topic: one batch, one Kafka transaction, and a marker in it that says which batch it was."""
+"""Exactly once: each batch is one Kafka transaction, with a marker that identifies the batch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from agent.config.settings import KafkaSettings
-from agent.forward.delivery.in_flight import Flight
+from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.delivery.produce import discard, hand_over, serve
 from agent.forward.delivery.session import (
-    FLIGHT_BYTES_MAX,
-    FLIGHT_EVENTS_MAX,
+    BATCH_BYTES_MAX,
+    BATCH_EVENTS_MAX,
     IDLE_SECONDS_MAX,
     START,
     STOP_MS_MAX,
-    Way,
+    SessionContext,
 )
 from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
 from agent.forward.delivery.transaction_recovery import await_stable, is_visible
-from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, Transactions, step
+from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_reader
@@ -37,18 +37,18 @@ from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
 
 TRANSACTION_MS: Final = 10_000
-"""After this the broker ends an open transaction, which holds back every reader of its partitions."""
+"""After this the broker aborts an open transaction, which blocks every reader of committed records."""
 REPORT_SECONDS: Final = 0.005
-"""How long it waits for delivery reports at once: nothing else is on its way meanwhile."""
+"""How long a session waits at once for delivery reports: nothing else is in flight meanwhile."""
 
 _log = logging.getLogger(__name__)
 
 
 class ExactlyOnce:
-    """A transactional producer under the gateway's name.
+    """A transactional producer, with the gateway's name as its transactional id.
 
-    After init_transactions, which ends whatever an earlier producer of this name had begun, the latest intent says
-    where its events would be; if they can be seen there, exactly they are marked, and nothing is sent twice.
+    init_transactions ends whatever an earlier producer of this name has begun. After it the latest intent says at which
+    offsets its events would be: if they are visible there, they are marked, and nothing is sent twice.
     """
 
     fixed: Mapping[str, str | None]
@@ -58,7 +58,7 @@ class ExactlyOnce:
         self._gateway = gateway
         self._group = GROUP_PREFIX + gateway
         self._latest: TransactionalSession | None = None
-        """The latest session of this run that has held the name."""
+        """The latest session of this run that has held the transactional id."""
         self.fixed = {
             "acks": "all",
             "request.required.acks": None,
@@ -71,22 +71,26 @@ class ExactlyOnce:
             "delivery.timeout.ms": None,
         }
 
-    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> TransactionalSession:
+    def open(
+        self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event
+    ) -> TransactionalSession:
         """Implement `Mode`."""
         errors = LastError()
         producer = Producer({**config, "error_cb": errors})
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
-        marker, group = step(lambda: self._look_up(way.topic, errors), "the marker's look-up", errors, stop)
-        intent = read_intent(way.outbox.fact(TRANSACTION_INTENT))
-        if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(way.outbox, intent):
-            self._settle(way, intent, producer, stop)
-        self._refuse_clones(way.outbox, intent, marker)
+        marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
+        intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
+        if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(context.outbox, intent):
+            self._settle(context, intent, producer, stop)
+        self._refuse_clones(context.outbox, intent, marker)
         number = 0 if intent is None else intent.marker.number
-        self._latest = TransactionalSession(way, Transactions(producer, errors, group), topic, marker, number)
+        self._latest = TransactionalSession(
+            context, TransactionalProducer(producer, errors, group), topic, marker, number
+        )
         return self._latest
 
     def _look_up(self, topic: str, errors: LastError) -> tuple[Marker | None, object]:
-        """Read the marker, by a client of its own: one that has lost a coordinator may never find another."""
+        """Read the marker, with a new client: one that has lost a coordinator may never find another."""
         with closing(open_reader(self._settings, self._group, errors, unstable=True)) as reader:
             answer = reader.committed([TopicPartition(topic, MARKER_PARTITION)], timeout=STEP_SECONDS_MAX)[0]
             if answer.error is not None:
@@ -99,28 +103,28 @@ class ExactlyOnce:
         settled = max(int(outbox.fact(TRANSACTION_SETTLED) or 0), 0 if self._latest is None else self._latest.settled)
         return intent.marker.number <= settled
 
-    def _settle(self, way: Way, intent: Intent, producer: Producer, stop: threading.Event) -> None:
-        """Mark what the latest transaction holds, where Kafka shows it; it is sent again where it does not."""
+    def _settle(self, context: SessionContext, intent: Intent, producer: Producer, stop: threading.Event) -> None:
+        """Mark the latest transaction's events where they are visible; otherwise they stay new and are sent again."""
         reader = open_reader(self._settings, self._group, LastError())
         try:
-            visible = is_visible(way, intent, producer, reader, stop)
+            visible = is_visible(context, intent, producer, reader, stop)
         finally:
             close(reader, stop)
         if not visible:
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
         note = (TRANSACTION_SETTLED, str(intent.marker.number))
-        runs = [(events[0].position, events[-1].position) for events in _still_new(way.outbox, intent)]
+        runs = [(events[0].position, events[-1].position) for events in _still_new(context.outbox, intent)]
         for first, last in runs:
             batch = replace(intent.batch, first=first, last=last)
-            way.outbox.mark_forwarded(batch, note if (first, last) == runs[-1] else None)
+            context.outbox.mark_forwarded(batch, note if (first, last) == runs[-1] else None)
         if not runs:
-            way.outbox.set_fact(*note)
+            context.outbox.set_fact(*note)
         count = sum(last - first + 1 for first, last in runs)
         _log.info("delivery=exactly-once recovered=%d transaction=%s", count, intent.marker)
 
     def _refuse_clones(self, outbox: Outbox, intent: Intent | None, marker: Marker | None) -> None:
-        """Raise ClonedError where somebody else has committed under our name since this agent held it."""
+        """Raise ClonedError where another agent has committed under this name since this agent held it."""
         known = () if intent is None else (intent.marker, intent.previous)
         if marker is None or marker in known or marker.epoch == outbox.epoch():
             return
@@ -137,17 +141,22 @@ class ExactlyOnce:
 
 
 class TransactionalSession:
-    """Sends what is new in order, one transaction at a time, begun only with a batch in hand."""
+    """Sends new events in order, one transaction at a time; each begins only once its batch was read."""
 
     def __init__(
-        self, way: Way, transactions: Transactions, topic: TopicView, marker: Marker | None, latest: int
+        self,
+        context: SessionContext,
+        transactional: TransactionalProducer,
+        topic: TopicView,
+        marker: Marker | None,
+        latest: int,
     ) -> None:
-        self._way = way
-        self._transactions = transactions
+        self._context = context
+        self._transactional = transactional
         self._topic = topic
         self._leader_epochs = topic.leader_epochs
         self._marker = marker
-        """What stands in Kafka."""
+        """The marker in Kafka."""
         self._number = latest
         self.settled = 0
         """The number of the latest transaction that this session has marked."""
@@ -156,112 +165,112 @@ class TransactionalSession:
 
     def run(self, stop: threading.Event) -> None:
         """Implement `Session`."""
-        outbox = self._way.outbox
-        ask = partial(self._way.watch.read, stop)
+        outbox = self._context.outbox
+        ask = partial(self._context.watch.read_id, stop)
         while not stop.is_set():
-            self._way.wall_steps.check()
+            self._context.wall_steps.check()
             if outbox.take_returned():
                 self._cursor = START
-            if events := self._way.oversized.next_try(ask) or self._read(stop):
+            if events := self._context.oversized.next_try(ask) or self._read(stop):
                 self._send(events, stop)
 
     def _read(self, stop: threading.Event) -> Sequence[StoredEvent]:
-        """Wait a moment for what is new behind the cursor, and read it without what waits since it is too large."""
-        if self._way.oversized.full:
+        """Wait, up to IDLE_SECONDS_MAX, for new events after the cursor, and return them without the held ones."""
+        if self._context.oversized.full:
             stop.wait(IDLE_SECONDS_MAX)
             return ()
-        if not self._way.outbox.wait(self._cursor, IDLE_SECONDS_MAX):
+        if not self._context.outbox.wait(self._cursor, IDLE_SECONDS_MAX):
             return ()
-        events = self._way.outbox.read(self._cursor, FLIGHT_EVENTS_MAX, FLIGHT_BYTES_MAX)
-        sendable = self._way.oversized.cut(events)
+        events = self._context.outbox.read(self._cursor, BATCH_EVENTS_MAX, BATCH_BYTES_MAX)
+        sendable = self._context.oversized.cut(events)
         if events and not sendable:
             self._cursor = events[-1].position
         return sendable
 
     def close(self) -> None:
         """Implement `Session`."""
-        discard(self._transactions.producer)
+        discard(self._transactional.producer)
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
-        """Carry out one transaction, and mark its events."""
-        flight = Flight(events[0].position, self._leader_epochs)
-        self._transactions.begin()
-        if not (self._produce(events, flight) and self._await_reports(events, flight, stop)):
-            self._transactions.abort(stop)
+        """Run one transaction, and mark its events."""
+        in_flight = InFlightBatch(events[0].position, self._leader_epochs)
+        self._transactional.begin()
+        if not (self._produce(events, in_flight) and self._await_reports(events, in_flight, stop)):
+            self._transactional.abort(stop)
             return
-        ends = self._way.watch.ends(flight.partitions, stop)
-        batch = flight.batch(self._topic.id, leader_epochs(ends))
+        ends = self._context.watch.ends(in_flight.partitions, stop)
+        batch = in_flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
-        self._transactions.commit(self._way.topic, marker, stop)
-        stable = await_stable(self._way, batch, stop)
+        self._transactional.commit(self._context.topic, marker, stop)
+        stable = await_stable(self._context, batch, stop)
         if stable is None:
             raise SessionError("the transaction is committed, and readers of the topic do not see it")
-        actual = self._way.watch.read(stop)
+        actual = self._context.watch.read_id(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
-        self._way.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(marker.number)))
+        self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(marker.number)))
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
         self._marker = marker
         self.settled = marker.number
         self._cursor = max(self._cursor, batch.last)
-        if len(events) == 1 and self._way.oversized.taken(batch.first):
+        if len(events) == 1 and self._context.oversized.taken(batch.first):
             self._cursor = START
-        self._way.link.took()
+        self._context.link.report_delivery()
         self.marked += 1
 
     def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Marker:
-        """Write down what is about to be committed, and give its marker."""
+        """Store the intent of the transaction that is about to be committed, and return its marker."""
         self._number += 1
-        marker = Marker(self._way.outbox.epoch(), self._number)
+        marker = Marker(self._context.outbox.epoch(), self._number)
         intent = Intent(marker, self._marker, batch, (events[0].label, events[-1].label))
-        self._way.outbox.set_fact(TRANSACTION_INTENT, str(intent))
+        self._context.outbox.set_fact(TRANSACTION_INTENT, str(intent))
         return marker
 
-    def _produce(self, events: Sequence[StoredEvent], flight: Flight) -> bool:
-        """Hand the events to the producer; False where it has refused one for its size."""
+    def _produce(self, events: Sequence[StoredEvent], in_flight: InFlightBatch) -> bool:
+        """Hand the events to the producer; return False where it has refused one for its size."""
         for event in events:
-            record = encode(event, self._way.gateway)
-            check = self._transactions.check
-            if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
-                self._way.oversized.refused(event, len(record.value))
+            record = encode(event, self._context.gateway)
+            check = self._transactional.check
+            if not hand_over(self._transactional.producer, self._context.topic, record, in_flight.report, check):
+                self._context.oversized.refused(event, len(record.value))
                 return False
-            flight.sent(event.position)
+            in_flight.sent(event.position)
         return True
 
-    def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> bool:
-        """Wait until every record is reported; False where the broker has refused one for its size.
+    def _await_reports(self, events: Sequence[StoredEvent], in_flight: InFlightBatch, stop: threading.Event) -> bool:
+        """Wait until every record is reported; return False where the broker has refused one for its size.
 
-        Raises SessionError where one has failed otherwise.
+        Raises SessionError where one has failed for another reason.
         """
-        silence = Silence(self._way.clock, self._way.silence_ms)
+        silence = Silence(self._context.clock, self._context.silence_ms)
         deadline: int | None = None
-        while flight.unreported:
-            serve(self._transactions.producer, REPORT_SECONDS)
-            self._way.wall_steps.check()
-            self._transactions.check()
-            if silence.lasts(flight.unreported):
-                self._way.link.down(UnreachableError(self._transactions.errors.text or str(silence)))
+        while in_flight.unreported:
+            serve(self._transactional.producer, REPORT_SECONDS)
+            self._context.wall_steps.check()
+            self._transactional.check()
+            if silence.lasts(in_flight.unreported):
+                self._context.link.report_failure(UnreachableError(self._transactional.errors.text or str(silence)))
             if stop.is_set():
-                deadline = deadline or self._way.clock.monotonic() + STOP_MS_MAX
-                if self._way.clock.monotonic() > deadline:
+                deadline = deadline or self._context.clock.monotonic_ms() + STOP_MS_MAX
+                if self._context.clock.monotonic_ms() > deadline:
                     raise SessionError("the agent stops")
-        if flight.refused and len(events) == 1:
-            self._way.oversized.refused(events[0], len(encode(events[0], self._way.gateway).value))
-        elif flight.refused:
-            self._way.oversized.suspect(flight.first, flight.last)
-        elif flight.failure is not None:
-            raise SessionError(self._transactions.why(self._way.topic, flight.failure))
-        return not flight.refused
+        if in_flight.refused and len(events) == 1:
+            self._context.oversized.refused(events[0], len(encode(events[0], self._context.gateway).value))
+        elif in_flight.refused:
+            self._context.oversized.suspect(in_flight.first, in_flight.last)
+        elif in_flight.failure is not None:
+            raise SessionError(self._transactional.explain_failure(self._context.topic, in_flight.failure))
+        return not in_flight.refused
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
-    """Return an intent's events that are new, in runs: what was given up since is a gap between them.
+    """Yield an intent's events that are new, in runs: events given up since are the gaps between them.
 
     Raises SessionError where other labels stand at its positions.
     """
     after = intent.batch.first - 1
     while after < intent.batch.last:
-        read = outbox.read(after, intent.batch.last - after, FLIGHT_BYTES_MAX)
+        read = outbox.read(after, intent.batch.last - after, BATCH_BYTES_MAX)
         events = [event for event in read if event.position <= intent.batch.last]
         if not events:
             return

@@ -1,4 +1,4 @@
-"""The durable fact that events wait since Kafka refuses them for their size."""
+"""The durable fact that events are held since Kafka refuses them for their size."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """An event that waits since Kafka has refused it."""
+class HeldEvent:
+    """An event that Kafka has refused and that is tried again."""
 
     size: int
     """Of the record's value, in bytes."""
     since: int
-    """When it was refused first, in milliseconds since 1970 UTC by the gateway's clock; for people only."""
+    """When it was refused first, in milliseconds since 1970 UTC by the gateway's clock; for display only."""
     own: bool
-    """Whether it is the gateway's own, which are never given up: they are small, so it is the limit that is wrong, and
-    giving up what declares a gap would never end."""
+    """Whether it is the gateway's own, which are never given up: they are small, so the limit is wrong, and giving up
+    the declaration of a gap would require another declaration."""
     refused_ms: int = 0
-    """For how long Kafka has refused it, as far as it was asked."""
+    """For how long Kafka has refused it, counting only the time in which a broker answered."""
 
 
-def write_held(held: Mapping[int, Held]) -> str:
-    """Write the fact: what waits, by its position."""
-    return json.dumps({position: asdict(one) for position, one in held.items()})
+def write_held(held: Mapping[int, HeldEvent]) -> str:
+    """Return the fact's text: the held events by position."""
+    return json.dumps({position: asdict(event) for position, event in held.items()})
 
 
-def read_held(fact: str | None) -> dict[int, Held]:
-    """Read the fact."""
-    return {int(position): Held(**held) for position, held in json.loads(fact or "{}").items()}
+def read_held(fact: str | None) -> dict[int, HeldEvent]:
+    """Return the held events by position, as the fact has them."""
+    return {int(position): HeldEvent(**event) for position, event in json.loads(fact or "{}").items()}

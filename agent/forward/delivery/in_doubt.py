@@ -1,4 +1,4 @@
-"""The account of what was sent at most once: how many events may not have arrived."""
+"""The durable count of in-doubt events: those sent at most once whose arrival is unknown."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What is known of events that may or may not have arrived."""
+class InDoubtBatches:
+    """The batch in flight, and how many events of earlier ones may be lost."""
 
     first: int = 0
     last: int = -1
     """Positions in flight; none where last is below first."""
-    unsure: int = 0
-    """How many were in flight, in all the store's life, when it became unknown whether they arrived."""
+    lost_max: int = 0
+    """Events, in all the store's life, that were in flight when the connection or the agent ended."""
 
     @property
     def in_flight(self) -> int:
-        """How many are on their way."""
+        """How many events are in flight."""
         return self.last - self.first + 1
 
-    def sending(self, first: int, last: int) -> Account:
-        """Take a batch that is about to be sent."""
-        return Account(first, last, self.unsure)
+    def with_batch(self, first: int, last: int) -> InDoubtBatches:
+        """Return the state in which this batch is in flight."""
+        return InDoubtBatches(first, last, self.lost_max)
 
-    def settled(self) -> Account:
-        """Learn that what was in flight has arrived."""
-        return Account(unsure=self.unsure)
+    def settled(self) -> InDoubtBatches:
+        """Return the state after the batch in flight has arrived."""
+        return InDoubtBatches(lost_max=self.lost_max)
 
-    def gone(self) -> Account:
-        """Learn that nobody knows."""
-        return Account(unsure=self.unsure + self.in_flight)
+    def abandoned(self) -> InDoubtBatches:
+        """Return the state after it became unknown whether the batch in flight has arrived."""
+        return InDoubtBatches(lost_max=self.lost_max + self.in_flight)
 
     def __str__(self) -> str:
-        """Write the fact."""
-        return json.dumps([self.first, self.last, self.unsure])
+        """Return the fact's text."""
+        return json.dumps([self.first, self.last, self.lost_max])
 
 
-def read_account(fact: str | None) -> Account:
-    """Read the fact."""
-    return Account(*json.loads(fact)) if fact else Account()
+def read_in_doubt(fact: str | None) -> InDoubtBatches:
+    """Return the state that a fact holds; nothing is in doubt where there is none."""
+    return InDoubtBatches(*json.loads(fact)) if fact else InDoubtBatches()

@@ -1,4 +1,4 @@
-"""The bookkeeping of what is on its way: batches in flight, and those acked whose topic is not yet confirmed."""
+"""The batches in flight, and those acked whose topic is not yet confirmed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ACKED_MAX: Final = 1_000
 
 
 EPOCH_FIRST: Final = 0
-"""The leader epoch in which a partition begins: one of which nothing is known was led in it, or later."""
+"""The leader epoch in which a partition begins: a partition without a known epoch was led in this one, or later."""
 
 
-class Report(Protocol):
+class DeliveryReport(Protocol):
     """The part of a delivery report that counts (`confluent_kafka.Message` has it)."""
 
     def partition(self) -> int | None: ...
@@ -29,19 +29,19 @@ class Report(Protocol):
     def offset(self) -> int | None: ...
 
 
-class Flight:
-    """A batch on its way: sent record by record, reported record by record in any order."""
+class InFlightBatch:
+    """A batch that is sent record by record, and reported record by record in any order."""
 
     __slots__ = ("_leader_epochs", "_partitions", "_sent", "_unreported", "failure", "first", "last", "refused")
 
     def __init__(self, first: int, leader_epochs: LeaderEpochs) -> None:
-        """Begin a batch; `leader_epochs` is what was known of the topic before its first send."""
+        """Begin a batch; `leader_epochs` are those read before its first send."""
         self._leader_epochs = leader_epochs
         self.first = first
         self.last = first - 1
         self.failure: str | None = None
         self.refused = False
-        """Whether the broker has found a request too large that held some of it."""
+        """Whether the broker has refused as too large a request that held some of it."""
         self._sent = 0
         self._unreported = 0
         self._partitions: dict[int, list[int]] = {}
@@ -52,8 +52,8 @@ class Flight:
         self._sent += 1
         self._unreported += 1
 
-    def report(self, error: KafkaError | None, message: Report) -> None:
-        """Take a delivery report; one without an offset counts as not sent."""
+    def report(self, error: KafkaError | None, message: DeliveryReport) -> None:
+        """Record a delivery report; one without an offset counts as not sent."""
         self._unreported -= 1
         offset, partition = message.offset(), message.partition()
         if error is not None:
@@ -85,79 +85,79 @@ class Flight:
 
     @property
     def partitions(self) -> Collection[int]:
-        """Where its records are."""
+        """The partitions that hold its records."""
         return self._partitions.keys()
 
     def batch(self, topic_id: str, leader_epochs: LeaderEpochs) -> Batch:
-        """Return what the outbox has to remember; `leader_epochs` was asked for after the last ack.
+        """Return the batch for the outbox; `leader_epochs` are those read after the last ack.
 
-        Raises LeaderChangedError where a partition's epoch is not what it was before the first send. As epochs only
-        grow, one that is the same at both moments was so between them: that leader has appended all of the batch, and
-        nobody has cut the log meanwhile. Raises SessionError where a leader has not answered: nothing says that it is
-        another one.
+        Raises LeaderChangedError where a partition's epoch is not what it was before the first send. Epochs only grow:
+        one that is equal at both moments was so between them, so that leader has appended all of the batch, and the
+        log was not truncated meanwhile. Raises SessionError where a leader has not answered: that does not prove a
+        change.
         """
         spans: dict[int, Offsets] = {}
         for partition, (low, high) in sorted(self._partitions.items()):
             before, after = self._leader_epochs.get(partition, EPOCH_FIRST), leader_epochs.get(partition)
             if after is None:
-                raise SessionError(f"partition {partition}: its leader does not tell its epoch")
+                raise SessionError(f"partition {partition}: its leader does not report its epoch")
             if after != before:
                 raise LeaderChangedError(f"partition {partition}: leader epoch {before} before the send, {after} now")
             spans[partition] = Offsets(low, high, after)
         return Batch(self.first, self.last, topic_id, spans)
 
 
-class Window:
-    """The flights of one producer session, in the order of the outbox.
+class InFlightWindow:
+    """The in-flight batches of one producer session, in the order of the outbox.
 
-    A flight leaves in that order only: acked once it and all before it are reported, marked once the topic was
+    Batches leave in that order only: acked once the batch and all before it are reported, marked once the topic was
     confirmed after that.
     """
 
-    def __init__(self, flights_max: int) -> None:
-        self._flights_max = flights_max
-        self._flying: deque[Flight] = deque()
-        self._acked: deque[Flight] = deque()
+    def __init__(self, batches_max: int) -> None:
+        self._batches_max = batches_max
+        self._in_flight: deque[InFlightBatch] = deque()
+        self._acked: deque[InFlightBatch] = deque()
 
     @property
-    def flying(self) -> int:
-        return len(self._flying)
+    def in_flight(self) -> int:
+        return len(self._in_flight)
 
     @property
     def acked(self) -> int:
         return len(self._acked)
 
     def acked_partitions(self) -> set[int]:
-        """Return where the records of the acked flights are."""
-        return {partition for flight in self._acked for partition in flight.partitions}
+        """Return the partitions that hold the records of the acked batches."""
+        return {partition for batch in self._acked for partition in batch.partitions}
 
     @property
     def empty(self) -> bool:
-        return not self._flying and not self._acked
+        return not self._in_flight and not self._acked
 
     @property
     def has_room(self) -> bool:
-        return len(self._flying) < self._flights_max and len(self._acked) < ACKED_MAX
+        return len(self._in_flight) < self._batches_max and len(self._acked) < ACKED_MAX
 
-    def launch(self, flight: Flight) -> None:
-        """Take a flight that begins after all others."""
-        self._flying.append(flight)
+    def add(self, batch: InFlightBatch) -> None:
+        """Append a batch that begins after all others."""
+        self._in_flight.append(batch)
 
     @property
     def unreported(self) -> int:
         """How many records are sent and not reported."""
-        return sum(flight.unreported for flight in self._flying)
+        return sum(batch.unreported for batch in self._in_flight)
 
-    def settle(self) -> Flight | None:
-        """Move what is acked in order; give a flight that has failed where there is one."""
-        while self._flying and self._flying[0].acked:
-            self._acked.append(self._flying.popleft())
-        return next((flight for flight in self._flying if flight.failure is not None), None)
+    def settle(self) -> InFlightBatch | None:
+        """Move the acked batches, in order; return a batch that has failed, None where there is none."""
+        while self._in_flight and self._in_flight[0].acked:
+            self._acked.append(self._in_flight.popleft())
+        return next((batch for batch in self._in_flight if batch.failure is not None), None)
 
-    def drop(self, flight: Flight) -> None:
-        """Forget a flight that has failed for good."""
-        self._flying.remove(flight)
+    def drop(self, batch: InFlightBatch) -> None:
+        """Remove a batch that has failed for good."""
+        self._in_flight.remove(batch)
 
-    def take_confirmed(self, count: int) -> list[Flight]:
-        """Remove the oldest acked flights, whose topic was confirmed: they are to be marked."""
+    def take_confirmed(self, count: int) -> list[InFlightBatch]:
+        """Remove and return the oldest acked batches, whose topic was confirmed and which are to be marked."""
         return [self._acked.popleft() for _ in range(count)]

@@ -1,10 +1,10 @@
-"""Records that Kafka refuses for their size: found out one by one, set aside so that the rest goes on, tried again.
+"""Events whose records Kafka refuses for their size: identified one by one, held while the others go on, and retried.
 
-A limit that is too small is a setting, and can be undone; an event that was given up cannot. So what is refused waits,
-still stored and still `new`, while the others go on. From time to time one of what waits is tried alone: the smallest,
-or one that has waited for `kafka.oversized_after`. Where it is taken, the limit was raised, and all of them go again.
-Only what is refused once more after that time is given up. Time in which no broker answered does not count, nor does
-the wall clock.
+A limit that is too small is a setting and can be corrected; an event that was given up cannot be restored. So a refused
+event is held, still stored and still `new`. From time to time one of the held events is retried alone: the smallest, or
+one that was held for `kafka.oversized_after`. If Kafka accepts it, the limit was raised, and all held events are sent
+again. Only an event that is refused once more after that time is given up. Time in which no broker answered does not
+count, and steps of the wall clock have no effect.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from agent.clock import Clock
-from agent.forward.delivery.held import Held, read_held, write_held
+from agent.forward.delivery.held import HeldEvent, read_held, write_held
 from agent.forward.kafka.record import is_own
 from agent.store.facts import OVERSIZED
 from agent.store.port import Outbox, StoredEvent
 
 TOO_LARGE_CODES: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
-"""Refusals that another try would only repeat."""
+"""Refusals that a retry would only repeat."""
 REASON: Final = "too large for Kafka"
 RETRY_MS: Final = 60_000
-"""How often one of what waits is tried again."""
+"""Time between two retries."""
 HELD_MAX: Final = 1_000
-"""How many events may wait: where so many are too large, it is the limit that is wrong, and the others wait, too."""
+"""How many events may be held: where so many are too large, the limit is wrong, and nothing else is sent."""
 HINT: Final = "raise max.message.bytes of the topic, and message.max.bytes in kafka.properties"
 
 _log = logging.getLogger(__name__)
 
 
 class Oversized:
-    """What has to go alone, since one of it was refused, and what waits, since it was refused alone."""
+    """The suspects, sent alone since one of them was refused, and the held events, which were refused alone."""
 
     def __init__(self, outbox: Outbox, clock: Clock, after_ms: int) -> None:
         self._outbox = outbox
@@ -44,46 +44,46 @@ class Oversized:
         self._suspects: set[int] = set()
         self._held = read_held(outbox.fact(OVERSIZED))
         self._refused_at: int | None = None
-        """When what was tried was last refused."""
-        self._try_at = clock.monotonic()
+        """When a retried event was last refused."""
+        self._try_at = clock.monotonic_ms()
         self._trying: int | None = None
 
     @property
     def full(self) -> bool:
-        """Whether so many wait that nothing else is to be sent."""
+        """Whether so many events are held that nothing else is sent."""
         return len(self._held) >= HELD_MAX
 
     @property
     def due(self) -> bool:
-        """Whether it is time to try what waits again."""
-        return bool(self._held) and self._clock.monotonic() >= self._try_at
+        """Whether it is time for a retry."""
+        return bool(self._held) and self._clock.monotonic_ms() >= self._try_at
 
     def next_try(self, ask: Callable[[], object]) -> Sequence[StoredEvent]:
-        """Return one of what waits, to be sent alone, where it is time for that.
+        """Return a held event to send alone; nothing where no retry is due.
 
-        `ask` raises where no broker answers: our own client refuses by its own limit without one, too, and that says
-        nothing about for how long Kafka has refused.
+        `ask` raises where no broker answers: the client refuses by its own limit even without a broker, and such a
+        refusal must not count towards the time for which Kafka has refused.
         """
         if not self.due:
             return ()
         ask()
         tried: Sequence[StoredEvent] = ()
-        gone = set()
+        missing = set()
         for position in sorted(self._held, key=self._turn):
             events = self._outbox.read(position - 1, 1, 1)
             if events and events[0].position == position:
                 tried = events
                 break
-            gone.add(position)  # forwarded just before a kill, or given up for another reason
-        if gone:
-            self._keep({position: held for position, held in self._held.items() if position not in gone})
+            missing.add(position)  # forwarded just before a kill, or given up for another reason
+        if missing:
+            self._keep({position: held for position, held in self._held.items() if position not in missing})
         if tried:
-            self._try_at = self._clock.monotonic() + RETRY_MS
+            self._try_at = self._clock.monotonic_ms() + RETRY_MS
             self._trying = tried[0].position
         return tried
 
     def cut(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Return those of consecutive events that may go together, behind what waits; a suspect goes alone."""
+        """Return the first of consecutive events that may be sent together: without held ones, and a suspect alone."""
         first = next((place for place, event in enumerate(events) if event.position not in self._held), len(events))
         for place in range(first, len(events)):
             position = events[place].position
@@ -93,15 +93,15 @@ class Oversized:
         return events[first:]
 
     def goes_alone(self, position: int) -> bool:
-        """Whether an event has to be sent alone, so that a refusal tells which it was."""
+        """Whether an event has to be sent alone, so that a refusal identifies it."""
         return position in self._suspects or position == self._trying
 
     def suspect(self, first: int, last: int) -> None:
-        """Note that one of these was refused."""
+        """Note that a request with these events was refused."""
         self._suspects.update(range(first, last + 1))
 
     def taken(self, position: int) -> bool:
-        """Note that Kafka took what went alone; True where everything that waited goes again."""
+        """Note that Kafka accepted an event sent alone; return whether all held events are to be sent again."""
         self._suspects.discard(position)
         if position != self._trying:
             return False
@@ -112,7 +112,7 @@ class Oversized:
         return True
 
     def refused(self, event: StoredEvent, size: int) -> None:
-        """Note that Kafka refused what went alone: it waits, or was refused for long enough and is given up."""
+        """Note that Kafka refused an event sent alone: it is held, or was refused for long enough and is given up."""
         self._suspects.discard(event.position)
         if event.position == self._trying:
             self._trying = None
@@ -121,37 +121,39 @@ class Oversized:
             self._hold(event, size)
 
     def forget(self) -> None:
-        """Forget what waits: it is sent once more, and done with."""
+        """Release the held events: they are sent once more."""
         if self._held:
             self._keep({})
 
     def _turn(self, position: int) -> tuple[bool, int]:
-        """Return the order in which what waits is tried: what is given up if refused once more, then by size."""
+        """Return the sort key of retries: first what is given up if refused once more, then by size."""
         held = self._held[position]
         return not self._is_over(held), held.size
 
-    def _is_over(self, held: Held) -> bool:
-        """Whether an event has waited for as long as it may."""
+    def _is_over(self, held: HeldEvent) -> bool:
+        """Whether an event was refused for as long as is allowed."""
         return not held.own and held.refused_ms >= self._after_ms
 
     def _hold(self, event: StoredEvent, size: int) -> None:
-        """Set aside what was refused for the first time."""
+        """Hold an event that was refused for the first time."""
         if not self._held:
-            self._try_at = self._clock.monotonic() + RETRY_MS
+            self._try_at = self._clock.monotonic_ms() + RETRY_MS
             _log.warning("oversized=held reason=%r bytes=%d effect=%r hint=%r", REASON, size, _EFFECT, HINT)
-        self._held[event.position] = Held(size, self._clock.wall(), is_own(event))
+        self._held[event.position] = HeldEvent(size, self._clock.wall_ms(), is_own(event))
         count = len(self._held)
         if self.full:
             _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
-        if not count & (count - 1):  # else with the next try: each costs a flush, and what is forgotten only waits anew
+        if not count & (
+            count - 1
+        ):  # else with the next retry: each costs a flush, and a forgotten event is only held anew
             self._keep(self._held)
 
     def _count(self, tried: StoredEvent) -> None:
-        """Count the time since the last refusal for all that waits, and give up what was tried where its time is over.
+        """Add the time since the last refusal to all held events, and give up the retried one where its time is over.
 
-        Each refusal stands for one interval at most: Kafka may have been away meanwhile, and was not asked.
+        Each refusal counts for one interval at most: Kafka may have been unreachable meanwhile.
         """
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_ms()
         passed = 0 if self._refused_at is None else min(now - self._refused_at, RETRY_MS)
         self._refused_at = now
         counted = {
@@ -161,8 +163,8 @@ class Oversized:
             give_up(self._outbox, tried, counted.pop(tried.position).size)
         self._keep(counted)
 
-    def _keep(self, held: dict[int, Held]) -> None:
-        """Write the fact, then go by it; where the disk refuses, what was known before still counts."""
+    def _keep(self, held: dict[int, HeldEvent]) -> None:
+        """Write the fact, then use it; where the disk refuses, the earlier state remains."""
         self._outbox.set_fact(OVERSIZED, write_held(held))
         self._held = held
 
@@ -171,7 +173,7 @@ _EFFECT: Final = "it waits and is tried again, for as long as kafka.oversized_af
 
 
 def give_up(outbox: Outbox, event: StoredEvent, size: int) -> None:
-    """Make a gap of an event whose record is too large."""
+    """Turn an event whose record is too large into a gap."""
     outbox.give_up(event.position, REASON)
     _log.error(
         "event=given-up reason=%r fingerprint=%s epoch=%s sequence=%d bytes=%d hint=%r",

@@ -1,4 +1,4 @@
-"""Handing records to a producer, and ending it."""
+"""Hands records to a producer, and closes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BY_KEY: Final = -1
 """The partition that the key decides."""
 PURGE_POLLS_MAX: Final = 10
-"""Rounds of POLL_SECONDS_MAX in which a purged producer gives back what it holds."""
+"""Rounds of POLL_SECONDS_MAX in which a purged producer reports what it held."""
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -34,9 +34,9 @@ def hand_over(
     check: Callable[[], None],
     partition: int = BY_KEY,
 ) -> bool:
-    """Hand a record to the producer; False where it is too large for it.
+    """Hand a record to the producer; return False where it is too large.
 
-    While the producer is full, `check` is called, which raises where waiting has become pointless.
+    While the producer's queue is full, `check` is called, which raises where waiting is pointless.
     """
     while True:
         try:
@@ -53,17 +53,17 @@ def hand_over(
 
 
 def serve(producer: Producer, seconds: float) -> None:
-    """Take delivery reports; wait a moment where there is none.
+    """Process delivery reports; sleep for `seconds` where there is none.
 
-    Not within the client, whose wait lasts as long as the wall clock is set back meanwhile (`wall_steps`).
+    Does not wait within the client, whose waits lengthen when the wall clock is set back (`wall_steps`).
     """
     if not producer.poll(0):
         time.sleep(seconds)
 
 
 def discard(producer: Producer) -> None:
-    """Abandon a producer with all that it still holds; never blocks for long, whatever the broker does."""
-    with suppress(KafkaException):  # a producer with a fatal error says so at every call
+    """Abandon a producer and what it still holds; bounded in time, whatever the broker does."""
+    with suppress(KafkaException):  # a producer with a fatal error raises at every call
         producer.purge()
     for _ in range(PURGE_POLLS_MAX):
         if not len(producer):

@@ -1,4 +1,4 @@
-"""The delivery modes: what a send promises, and what all of them have in common."""
+"""The interface of the delivery modes, and what all of them share."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from agent.store.port import Outbox
 START = 0
 """Below every position: the outbox counts from 1."""
 IDLE_SECONDS_MAX = 0.5
-"""How long a session waits for an event; a stop is noticed after this at the latest."""
+"""How long a session waits for an event, and so the longest time to notice a stop."""
 POLL_SECONDS_MAX = 0.02
-"""How long it waits for a delivery report while there is one to wait for."""
+"""How long a session waits at once for a delivery report."""
 STOP_MS_MAX = 5_000
-"""How long what is in flight may take to be reported and marked when the agent stops."""
-FLIGHT_EVENTS_MAX = 1_000
-FLIGHT_BYTES_MAX = 512 * 1024
-"""Bounds of one batch, as it is read from the outbox."""
+"""How long in-flight batches may take to be reported and marked when the agent stops."""
+BATCH_EVENTS_MAX = 1_000
+BATCH_BYTES_MAX = 512 * 1024
+"""Bounds of one batch read from the outbox."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """What all sessions of a forwarder have in common."""
+class SessionContext:
+    """What all sessions of a forwarder share."""
 
     topic: str
     gateway: str
@@ -41,30 +41,30 @@ class Way:
     silence_ms: int
     """How long there may be no delivery report before the broker counts as unreachable."""
     wall_steps: WallSteps
-    """Since the session's clients were opened."""
+    """Counted since the session's clients were opened."""
 
 
 class Session(Protocol):
-    """One producer's life: from the lowest new event on, until something fails or the agent stops."""
+    """The life of one producer: from the lowest new event on, until something fails or the agent stops."""
 
     marked: int
-    """Batches that this session has brought home."""
+    """How many batches this session has marked."""
 
     def run(self, stop: threading.Event) -> None:
-        """Send until the agent stops; raise SessionError where this producer is of no more use."""
+        """Send until the agent stops; raise SessionError where this producer cannot go on."""
 
     def close(self) -> None:
-        """Abandon the producer with all that it still holds; never blocks for long, whatever the broker does."""
+        """Abandon the producer and what it still holds; bounded in time, whatever the broker does."""
 
 
 class Mode(Protocol):
-    """What differs between the delivery modes; the forwarder does the rest."""
+    """What differs between the delivery modes."""
 
     fixed: Mapping[str, str | None]
-    """The librdkafka properties that the promise depends on: nobody may override them, nor give those that are None."""
+    """The librdkafka properties that the promise depends on: users may not override them, nor set those with None."""
 
-    def open(self, way: Way, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
-        """Begin a session with the topic as it is now.
+    def open(self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
+        """Begin a session with the topic in its present state.
 
-        Raises KafkaException or SessionError where that fails, ClonedError where it must not be tried again.
+        Raises KafkaException or SessionError where that fails, ClonedError where it must not be retried.
         """

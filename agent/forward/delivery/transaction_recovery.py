@@ -1,8 +1,9 @@
-"""What became of a transaction whose end nobody saw: the records themselves are asked, since the coordinator may err.
+"""Determines the outcome of a transaction whose end was not observed: from the records, since the coordinator may err.
 
-A broker that comes back may call a transaction committed without having ended it in the partitions (Kafka 4.3: "these
-partitions are likely deleted already"). Its records then wait for the producer's next transaction there, and share its
-fate. So nothing is marked before a reader of what is committed can see it, and what hangs is ended by us.
+A broker that comes back may report a transaction as committed without having ended it in the partitions (Kafka 4.3:
+"these partitions are likely deleted already"). Its records then wait for the producer's next transaction there, and
+share its outcome. So events are marked only once a reader of committed records can see them, and a transaction that
+hangs is aborted here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from agent.forward.delivery.produce import hand_over
-from agent.forward.delivery.session import Way
+from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent
 from agent.forward.errors import SessionError, UnreachableError
 from agent.forward.kafka.attempt import attempt
@@ -26,65 +27,70 @@ from agent.forward.receipts.group_offsets import read_label
 from agent.store.port import Batch
 
 STABLE_MS: Final = 25_000
-"""How long a transaction of somebody else may hold back what is visible: its time limit, and the broker's next look."""
-LOOK_SECONDS: Final = 0.02
+"""How long another producer's transaction may hold back readers: its time limit, and the broker's next check."""
+RETRY_SECONDS: Final = 0.02
 SWEEP_SECONDS_MAX: Final = 12.0
 
 _log = logging.getLogger(__name__)
 
 
-def await_stable(way: Way, batch: Batch, stop: threading.Event) -> Mapping[int, LogEnd] | None:
-    """Wait until readers of what is committed get past a batch's records, and return where these partitions end.
+def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -> Mapping[int, LogEnd] | None:
+    """Wait until readers of committed records get past a batch, and return where its partitions end for them.
 
-    None where a transaction stays open.
-
-    Raises UnreachableError where a partition does not answer.
+    Returns None where a transaction stays open. Raises UnreachableError where a partition does not answer.
     """
-    deadline = way.clock.monotonic() + STABLE_MS
+    deadline = context.clock.monotonic_ms() + STABLE_MS
     while True:
-        stable = way.watch.ends(batch.partitions, stop, stable=True)
+        stable = context.watch.ends(batch.partitions, stop, stable=True)
         if stable.keys() != batch.partitions.keys():
             raise UnreachableError("not all partitions have a leader")
         if all(stable[number].offset > offsets.highest for number, offsets in batch.partitions.items()):
             return stable
-        if way.clock.monotonic() > deadline:
+        if context.clock.monotonic_ms() > deadline:
             return None
-        stop.wait(LOOK_SECONDS)
+        stop.wait(RETRY_SECONDS)
 
 
-def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event) -> bool:
-    """Whether a reader of what is committed sees a transaction; raise SessionError where that cannot be told.
+def is_visible(
+    context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
+) -> bool:
+    """Whether readers of committed records see a transaction; raise SessionError where that is unknown.
 
-    The highest record in each partition speaks for the others: a transaction ends in a partition as a whole.
+    The highest record in each partition stands for the others: a transaction ends in a partition as a whole.
     """
-    ends = way.watch.ends(intent.batch.partitions, stop)
+    ends = context.watch.ends(intent.batch.partitions, stop)
     if any(number in ends and ends[number].offset <= span.highest for number, span in intent.batch.partitions.items()):
-        return False  # a log that was cut
-    if await_stable(way, intent.batch, stop) is None:
-        _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='ended, and sent again'", intent.marker)
-        attempt(lambda: end_what_hangs(way, intent, producer), 2 * SWEEP_SECONDS_MAX, stop, "ending what hangs")
-        if await_stable(way, intent.batch, stop) is None:
+        return False  # the log was truncated
+    if await_stable(context, intent.batch, stop) is None:
+        _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='aborted, and sent again'", intent.marker)
+        attempt(
+            lambda: abort_hanging_transaction(context, intent, producer),
+            2 * SWEEP_SECONDS_MAX,
+            stop,
+            "aborting a transaction",
+        )
+        if await_stable(context, intent.batch, stop) is None:
             raise SessionError("a transaction stays open in the topic, and readers of it are held back")
     for number, span in intent.batch.partitions.items():
-        found = read_label(reader, way.topic, number, span.highest, stop)
-        if found is None:
-            raise UnreachableError("no answer to what stands in the topic")
-        if found.leader_epoch != span.leader_epoch or not intent.holds(way.gateway, found):
+        label = read_label(reader, context.topic, number, span.highest, stop)
+        if label is None:
+            raise UnreachableError("no answer when reading the topic")
+        if label.leader_epoch != span.leader_epoch or not intent.holds(context.gateway, label):
             return False
     return True
 
 
-def end_what_hangs(way: Way, intent: Intent, producer: Producer) -> None:
-    """Abort a transaction in each of the partitions: the broker ends with it what we had left open there."""
-    events = way.outbox.read(intent.batch.first - 1, 1, 1)
+def abort_hanging_transaction(context: SessionContext, intent: Intent, producer: Producer) -> None:
+    """Run and abort a transaction in each of the partitions: the broker ends with it the one left open there."""
+    events = context.outbox.read(intent.batch.first - 1, 1, 1)
     if not events:
         return
-    record = encode(events[0], way.gateway)
+    record = encode(events[0], context.gateway)
     try:
         producer.begin_transaction()
         for number in intent.batch.partitions:
-            hand_over(producer, way.topic, record, lambda *_: None, lambda: None, number)
+            hand_over(producer, context.topic, record, lambda *_: None, lambda: None, number)
         producer.flush(SWEEP_SECONDS_MAX)
         producer.abort_transaction(SWEEP_SECONDS_MAX)
     except KafkaException as error:
-        raise SessionError(f"ending what hangs: {describe(error)}") from error
+        raise SessionError(f"aborting a transaction: {describe(error)}") from error

@@ -1,4 +1,4 @@
-"""A producer that holds the name, and its calls, none of which anybody waits for for ever."""
+"""Calls to a transactional producer, each with a deadline."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import LastError, describe
 
 STEP_SECONDS_MAX: Final = 12.0
-"""How long one step may take before its producer is given up."""
-WHY_SECONDS: Final = 1.0
-"""How long the client may take to say why a transaction has failed."""
+"""How long one call may take before its producer is abandoned."""
+EXPLAIN_SECONDS: Final = 1.0
+"""How long the client may take to explain why a transaction has failed."""
 MARKER_PARTITION: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Transactions:
-    """A producer that holds the name, and its calls."""
+class TransactionalProducer:
+    """A producer that holds the gateway's transactional id."""
 
     producer: Producer
     errors: LastError
     group: Any
-    """The group's metadata, as the client wants it."""
+    """The group's metadata, an opaque object of the client."""
 
     def begin(self) -> None:
         try:
@@ -36,7 +36,7 @@ class Transactions:
             raise SessionError(describe(error)) from error
 
     def commit(self, topic: str, marker: Marker, stop: threading.Event) -> None:
-        """Commit, the marker in it; where it raises, the records tell at the next session whether it was done."""
+        """Commit, with the marker; where it raises, the next session learns the outcome from the records."""
         offset = TopicPartition(topic, MARKER_PARTITION, marker.number, str(marker))
 
         def commit() -> None:
@@ -46,27 +46,27 @@ class Transactions:
         step(commit, "the transaction's commit", self.errors, stop)
 
     def abort(self, stop: threading.Event) -> None:
-        """Take back what was begun: nobody ever sees its records."""
+        """Abort the open transaction: no reader of committed records sees it."""
         step(lambda: self.producer.abort_transaction(STEP_SECONDS_MAX), "the transaction's end", self.errors, stop)
 
-    def why(self, topic: str, failure: str) -> str:
-        """Ask the client why a transaction has failed: a record's own report may only say that it was purged."""
+    def explain_failure(self, topic: str, failure: str) -> str:
+        """Return why a transaction has failed: a record's own report may only say that it was purged."""
         try:
             self.producer.send_offsets_to_transaction(
-                [TopicPartition(topic, MARKER_PARTITION, 0)], self.group, WHY_SECONDS
+                [TopicPartition(topic, MARKER_PARTITION, 0)], self.group, EXPLAIN_SECONDS
             )
         except KafkaException as error:
             return describe(error)
         return failure
 
     def check(self) -> None:
-        """Raise SessionError where the producer is of no more use."""
+        """Raise SessionError after a fatal error."""
         if self.errors.fatal is not None:
             raise SessionError(self.errors.fatal)
 
 
 def step(call: Any, what: str, errors: LastError, stop: threading.Event) -> Any:
-    """Make a call that may hang; raise SessionError where it fails."""
+    """Call with a deadline; raise SessionError where the call fails, UnreachableError where it hangs."""
     try:
         return attempt(call, STEP_SECONDS_MAX, stop, what)
     except UnreachableError as error:

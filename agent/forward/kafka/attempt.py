@@ -1,4 +1,4 @@
-"""A call into the client that may never come back, made so that nobody waits for it for ever."""
+"""Calls into the client with a deadline, since some may never return."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ STOP_SECONDS_MAX: Final = 4.0
 """How much longer a call may take once the agent stops."""
 CLOSE_SECONDS_MAX: Final = 5.0
 """How long a client may take to close."""
-_LOOK_SECONDS: Final = 0.1
+_WAIT_SECONDS: Final = 0.1
 
 _Answer = TypeVar("_Answer")
 
 
 def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, what: str) -> _Answer:
-    """Call, and give the answer or raise what the call raised; UnreachableError where it takes too long.
+    """Call; return the answer or raise what the call raised, UnreachableError where it takes too long.
 
     librdkafka's own time limits do not always hold: after a restart of the only broker some calls wait for a
-    coordinator that has gone. The thread of such a call is left behind with the client that it hangs in.
+    coordinator that no longer exists. The thread of such a call is abandoned, together with its client.
     """
     answers: list[_Answer] = []
     errors: list[BaseException] = []
@@ -41,7 +41,7 @@ def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, 
 
     threading.Thread(target=run, name="kafka-attempt", daemon=True).start()
     deadline = time.monotonic() + seconds
-    while not done.wait(_LOOK_SECONDS):
+    while not done.wait(_WAIT_SECONDS):
         if stop.is_set():
             deadline = min(deadline, time.monotonic() + STOP_SECONDS_MAX)
             stop = threading.Event()
@@ -53,6 +53,6 @@ def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, 
 
 
 def close(reader: Consumer, stop: threading.Event) -> None:
-    """Close a client; one that does not come back is left behind."""
+    """Close a client; abandon one that does not return."""
     with suppress(UnreachableError):
         attempt(reader.close, CLOSE_SECONDS_MAX, stop, "closing a client")

@@ -1,4 +1,4 @@
-"""How we speak to Kafka: the properties of our clients, and answers that may take a while."""
+"""The properties of the Kafka clients, and waiting for their answers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent.forward.errors import KafkaSettingsError, UnreachableError
 from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
-"""How long one question to the broker may take; a broker that comes back meanwhile still answers it."""
+"""How long one request to the broker may take; a broker that comes back meanwhile still answers it."""
 ANSWER_SECONDS_MAX: Final = 15.0
-"""How long we wait for its answer: longer than the client, whose own error says more."""
+"""How long to wait for its answer: longer than the client does, whose own error is more precise."""
 STOP_POLL_SECONDS: Final = 0.1
 """How soon a wait for an answer notices that the agent stops."""
 
@@ -28,21 +28,21 @@ _CLIENT: Final[Mapping[str, str]] = {
     "client.id": "oncegate",
     "socket.timeout.ms": "10000",  # a link that drops silently is noticed after this
     "reconnect.backoff.max.ms": "2000",
-    # Else a failed connection makes the client's brokers anew, tens of times a second, which takes 1 % of a core. What
-    # it is for, servers at other addresses, is served by a client for each session.
+    # Else a failed connection rebuilds the client's brokers tens of times a second, which takes 1 % of a core. The
+    # purpose of the strategy, servers at new addresses, is served by a new client for each session.
     "metadata.recovery.strategy": "none",
-    "log_level": "2",  # a broker that is away is logged by us, once, and not by librdkafka at every attempt
+    "log_level": "2",  # an unreachable broker is logged by the agent once, and not by librdkafka at every attempt
 }
 _PRODUCER: Final[Mapping[str, str]] = {
     "linger.ms": "5",
-    "compression.type": "lz4",  # the headers repeat, and a gateway's processor is small
+    "compression.type": "lz4",  # the headers repeat, and a gateway's processor is slow
     "message.timeout.ms": "30000",
     "queue.buffering.max.messages": "20000",
     "queue.buffering.max.kbytes": "16384",  # both above what may be in flight
 }
 
 _SMALL: Final[Mapping[str, str]] = {
-    "queued.max.messages.kbytes": "1024",  # it reads back single records, and must not hold the whole log for one
+    "queued.max.messages.kbytes": "1024",  # it reads single records, and must not hold the whole log for one
     "fetch.message.max.bytes": "65536",
 }
 
@@ -51,23 +51,23 @@ _Answer = TypeVar("_Answer")
 
 
 class LastError:
-    """Keep the last thing that a client complained about: the answer itself often only says that it timed out."""
+    """The last error that a client reported: the answer to a request often only says that it timed out."""
 
     def __init__(self) -> None:
         self.text: str | None = None
         self.fatal: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        """Take an error, in whichever thread the client reports it."""
+        """Record an error, in whichever thread the client reports it."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            return  # the cause was told before
+            return  # the cause was reported before
         self.text = error.str()
         if error.fatal() or error.code() == KafkaError._FATAL:
             self.fatal = self.text
 
 
 def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return a producer's properties: ours, over them the user's, over them those that the delivery mode depends on."""
+    """Return a producer's properties: defaults, over them the user's, over them those that the delivery mode needs."""
     properties = given_properties(settings)
     for name, needed in fixed.items():
         given = properties.get(name)
@@ -79,7 +79,7 @@ def producer_config(settings: KafkaSettings, fixed: Mapping[str, str | None]) ->
 
 
 def given_properties(settings: KafkaSettings) -> dict[str, str]:
-    """Return the user's properties, those of `kafka.properties_file` over the others; raise KafkaSettingsError."""
+    """Return the user's properties, with `kafka.properties_file` taking precedence; raise KafkaSettingsError."""
     if settings.properties_file is None:
         return dict(settings.properties)
     try:
@@ -95,7 +95,7 @@ def given_properties(settings: KafkaSettings) -> dict[str, str]:
 
 
 def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
-    """Open a client for questions; raise KafkaSettingsError where a property is none or has no such value."""
+    """Open a client for administrative requests; raise KafkaSettingsError where a property or its value is unknown."""
     config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
     config["error_cb"] = last_error
     try:
@@ -105,9 +105,9 @@ def open_admin(settings: KafkaSettings, last_error: LastError) -> AdminClient:
 
 
 def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, unstable: bool = False) -> Consumer:
-    """Open a client that reads the offsets of a group; without those that a transaction may still take back.
+    """Open a client that reads a group's committed offsets.
 
-    Where a transaction may take one back, its question is not answered; with `unstable`, by what stood there before.
+    While an open transaction holds an offset, a request for it fails; with `unstable` it returns the offset before.
     """
     config: dict[str, Any] = {**_CLIENT, **given_properties(settings), "bootstrap.servers": settings.bootstrap_servers}
     isolation = "read_uncommitted" if unstable else "read_committed"
@@ -121,9 +121,9 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
 
 
 def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
-    """Wait for an answer; raise UnreachableError where the agent stops first.
+    """Wait for an answer; raise KafkaException where none comes in time, UnreachableError where the agent stops first.
 
-    The client's own time limit may not hold (`wall_steps`): without an answer after ANSWER_SECONDS_MAX it is as if.
+    The client's own time limit may not hold (`wall_steps`), so ANSWER_SECONDS_MAX limits the wait.
     """
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while not stop.is_set():
@@ -136,17 +136,17 @@ def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
 
 
 def no_answer() -> KafkaException:
-    """Return what the client raises where nobody has answered."""
+    """Return the error that the client raises for a request without an answer."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer in time"))
 
 
 def describe(error: KafkaException) -> str:
-    """Return what an exception of the client means."""
+    """Return the text of a client's exception."""
     cause = error.args[0] if error.args else None
     return cause.str() if isinstance(cause, KafkaError) else str(error)
 
 
 def code_of(error: KafkaException) -> int | None:
-    """Return the code of an exception of the client."""
+    """Return the code of a client's exception, None where it has none."""
     cause = error.args[0] if error.args else None
     return cause.code() if isinstance(cause, KafkaError) else None

@@ -1,4 +1,4 @@
-"""The state of the connection to the topic, and how long the broker has been silent."""
+"""The state of the connection to the topic, and the detection of a silent broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.telemetry.links import LinkName, Links, LinkState
 
 REACHABLE: Final = LinkState("reachable", up=True)
 UNREACHABLE: Final = LinkState("unreachable", up=False, level=logging.WARNING)
-"""No broker answers: those who send and those who ask for receipts alike."""
+"""No broker answers, neither to the forwarder nor to the receipts' poller."""
 TOPIC_MISSING: Final = LinkState("topic-missing", up=False, level=logging.ERROR)
 FAILING: Final = LinkState("failing", up=False, level=logging.WARNING)
 CLONED: Final = LinkState("cloned", up=False, level=logging.ERROR)
@@ -24,16 +24,16 @@ class Link:
         self._links = links
         self._create_command = create_command
 
-    def answered(self) -> None:
+    def report_reachable(self) -> None:
         """Report that a broker answers, unless sending fails: an answer alone does not repair that."""
         if self._links.state(LinkName.KAFKA) != FAILING:
             self._links.report(LinkName.KAFKA, REACHABLE)
 
-    def took(self) -> None:
+    def report_delivery(self) -> None:
         """Report that the topic took a batch."""
         self._links.report(LinkName.KAFKA, REACHABLE)
 
-    def down(self, error: ForwardError) -> None:
+    def report_failure(self, error: ForwardError) -> None:
         """Report that the topic did not take a batch, and why."""
         if isinstance(error, TopicMissingError):
             self._links.report(LinkName.KAFKA, TOPIC_MISSING, str(error), create=self._create_command)
@@ -46,7 +46,7 @@ class Link:
 
 
 class Silence:
-    """How long nothing that was sent has been reported: our own measure, since the client's may be missed."""
+    """Detects that no sent record is reported: its own timer, since the client's may be missed."""
 
     def __init__(self, clock: Clock, limit_ms: int) -> None:
         self._clock = clock
@@ -55,13 +55,13 @@ class Silence:
         self._since = 0
 
     def lasts(self, outstanding: int) -> bool:
-        """Take the number of records that are sent and not reported; tell whether it stands still for too long."""
-        now = self._clock.monotonic()
+        """Whether the number of records that are sent and not reported has not changed for too long."""
+        now = self._clock.monotonic_ms()
         if not outstanding or outstanding != self._outstanding:
             self._outstanding, self._since = outstanding, now
             return False
         return now - self._since >= self._limit_ms
 
     def __str__(self) -> str:
-        """Write for how long."""
+        """Return the reason, with the time limit."""
         return f"no delivery report for {self._limit_ms / 1000:g} s"

@@ -1,4 +1,4 @@
-"""The metadata of committed offsets, as the client gives it."""
+"""Reads the metadata of committed offsets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class WithMetadata(Protocol):
-    """A committed offset, as far as its metadata goes."""
+    """A committed offset with its metadata."""
 
     @property
     def metadata(self) -> str | None:
-        """Return the metadata; raise UnicodeDecodeError where it is no text."""
+        """Return the metadata; raise UnicodeDecodeError where it is not text."""
 
 
 def raw_metadata(committed: WithMetadata) -> bytes:
-    """Return the bytes, maybe with some that do not belong to it.
+    """Return the metadata's bytes, possibly followed by foreign ones.
 
-    librdkafka copies the metadata without its closing NUL, and the Python client takes it for a C string (2.16). So a
-    reader has to know where it ends.
+    librdkafka copies the metadata without its closing NUL, and the Python client reads it as a C string (2.16). So the
+    format itself must show where it ends.
     """
     try:
         return (committed.metadata or "").encode()

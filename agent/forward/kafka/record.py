@@ -1,4 +1,4 @@
-"""Build the Kafka record of a stored event."""
+"""Builds the Kafka record of a stored event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.record import Acceptance, Headers, encode_headers, encode_value
 
 
 class Record(NamedTuple):
-    """What Kafka is given; a named tuple, since one is made for each event and it costs a third of a dataclass."""
+    """A record to produce; a named tuple, since one is made for each event and it costs a third of a dataclass."""
 
     key: bytes
     value: bytes
@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What the headers repeat of the value."""
+    """The fields at the value's beginning, which the headers repeat."""
 
     device: str
     type: str
@@ -29,7 +29,7 @@ class Front(NamedTuple):
 
 
 def encode(event: StoredEvent, gateway: str) -> Record:
-    """Return the record of an event: keyed by its device, so that all its copies meet in one partition."""
+    """Return the record of an event, keyed by its device, so that all its copies are in one partition."""
     front = read_front(event.tail)
     acceptance = Acceptance(front.received, front.via, event.clock, event.shared, event.bound)
     return Record(

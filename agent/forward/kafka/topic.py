@@ -1,4 +1,4 @@
-"""Which topic it is that bears our topic's name: Kafka's own id for it changes when it is deleted and made anew."""
+"""Detects that the topic was deleted and recreated, by its topic id, and reads where its partitions end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a partition ends, and since which election its leader leads."""
+    """Where a partition ends, and the epoch of the leader that answered."""
 
     offset: int
-    """Of the next record that the partition will get."""
+    """Of the next record to be appended."""
     leader_epoch: int
 
 
 LeaderEpochs = Mapping[int, int]
-"""The leader epoch of each partition at one moment, as its leader itself has answered."""
+"""The leader epoch of each partition at one moment, as the leader itself answered."""
 
 
 def leader_epochs(ends: Mapping[int, LogEnd]) -> LeaderEpochs:
@@ -55,8 +55,8 @@ class TopicView:
 class TopicWatch:
     """Reads the topic's id, and where its partitions end.
 
-    With `reopen` a client that got no answer is replaced: librdkafka asks the controller about topics, and may go on
-    waiting for one that is dead, though the cluster has another.
+    With `reopen` a client that got no answer is replaced: librdkafka asks the controller about topics, and may keep
+    waiting for a dead one although the cluster has elected another.
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class TopicWatch:
         self._last_error = last_error
 
     def ask(self) -> Future[TopicDescription]:
-        """Ask for the topic; the answer is as of some moment after this call."""
+        """Request the topic's description; the answer is as of some moment after this call."""
         return self._admin.describe_topics(TopicCollection([self._name]), request_timeout=REQUEST_SECONDS_MAX)[
             self._name
         ]
 
-    def read(self, stop: threading.Event) -> str:
-        """Ask, wait, and give the id."""
+    def read_id(self, stop: threading.Event) -> str:
+        """Return the topic's id; raise UnreachableError or TopicMissingError."""
         return topic_id(self._describe(stop))
 
-    def look(self, stop: threading.Event) -> TopicView:
-        """Look at the topic and all of its partitions."""
+    def read_view(self, stop: threading.Event) -> TopicView:
+        """Return the topic's id and its partitions' ends; raise UnreachableError or TopicMissingError."""
         description = self._describe(stop)
         return TopicView(topic_id(description), self.ends((part.id for part in description.partitions), stop))
 
     def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
-        """Read where partitions end; one that does not answer (it may have no leader now) is left out.
+        """Return where partitions end; one that does not answer, such as one without a leader, is left out.
 
-        With `stable`, where they end for a reader of what is committed: below the first open transaction.
+        With `stable`, where they end for a reader of committed records: below the first open transaction.
         """
         ends: dict[int, LogEnd] = {}
         for partition, future in self.ask_ends(partitions, stable=stable).items():
@@ -102,7 +102,7 @@ class TopicWatch:
         return ends
 
     def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
-        """Ask the partitions' leaders where they end; each answer is as of some moment after this call."""
+        """Request the partitions' ends of their leaders; each answer is as of some moment after this call."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
         question = {TopicPartition(self._name, number): latest for number in partitions}
         if not question:
@@ -112,10 +112,10 @@ class TopicWatch:
         return {partition.partition: future for partition, future in asked.items()}
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
-        """Distinguish a topic that is missing from a broker that does not answer."""
+        """Return what an error means: a missing topic, or a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
-        self._admin.poll(0)  # only then it tells why
+        self._admin.poll(0)  # the client reports the cause only then
         unreachable = UnreachableError(self._last_error.text or describe(error))
         if self._reopen is not None:
             with suppress(KafkaSettingsError):  # a file is just being replaced
@@ -131,13 +131,13 @@ class TopicWatch:
 
 
 def log_end(answer: ListOffsetsResultInfo) -> LogEnd | None:
-    """Return what a leader has answered; None where it leaves out its epoch: the offset alone proves nothing."""
+    """Return a leader's answer; None where it has no epoch, since the offset alone proves nothing."""
     epoch = answer.leader_epoch
     return None if epoch is None or epoch < 0 else LogEnd(answer.offset, epoch)
 
 
 def topic_id(description: TopicDescription) -> str:
-    """Write the id as Kafka's own tools show it (base64url)."""
+    """Return the id as Kafka's own tools show it (base64url)."""
     return str(description.topic_id).translate(_TO_URL_SAFE)
 
 
@@ -145,7 +145,7 @@ _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
 def create_command(bootstrap_servers: str, name: str) -> str:
-    """Return the command that creates the topic with the settings without which the promise does not hold."""
+    """Return the command that creates the topic with the settings that the promise depends on."""
     options = " ".join(f"--config {key}={value}" for key, value in topics.settings().items())
     return (
         f"kafka-topics.sh --bootstrap-server {bootstrap_servers} --create --topic {name} "

@@ -1,4 +1,4 @@
-"""A look at the processing group from outside: its offsets, the log's ends, the topic."""
+"""Reads the processing group's offsets, the log's ends and the topic, without joining the group."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agent.forward.kafka.client import REQUEST_SECONDS_MAX, STOP_POLL_SECONDS, L
 from agent.forward.kafka.metadata import WithMetadata, raw_metadata
 from agent.forward.kafka.topic import LogEnd, TopicWatch
 from agent.forward.receipts.rules import PartitionView, View
-from agent.forward.receipts.truncation import Found
+from agent.forward.receipts.truncation import RecordLabel
 from contract.receipt import Receipt, parse
 
-READ_SECONDS: Final = 0.02
-"""How long it waits at once for a record that is read back."""
+RETRY_SECONDS: Final = 0.02
+"""Time between two polls for a record."""
 ASK_SECONDS = 2.0
-"""How long one question for the group's offsets takes at most, so that the agent's end need not wait for it."""
+"""Time limit of one request for the group's offsets, so that it does not delay the agent's stop."""
 
-NOBODY: Final = Found("", "", 0)
-"""What stands where no record of a gateway does."""
+NO_LABEL: Final = RecordLabel("", "", 0)
+"""The label of an offset without a gateway's record."""
 _NOT_THERE: Final = (
     KafkaError._PARTITION_EOF,
     KafkaError._AUTO_OFFSET_RESET,
@@ -42,11 +42,11 @@ _ASK_AGAIN: Final = (
 """The coordinator is being found, elected or loaded, as for the first group of a new cluster."""
 
 
-class Group:
-    """Reads what the group has committed, never as a member of it.
+class GroupOffsets:
+    """Reads the group's committed offsets, never as a member of it.
 
-    The consumer is in no group as long as it subscribes to nothing. AdminClient could be asked, too, but librdkafka
-    dereferences NULL in it while the group's coordinator is being elected (librdkafka issue 5040).
+    A consumer joins its group only when it subscribes. AdminClient is not used: librdkafka dereferences NULL in it
+    while the group's coordinator is being elected (librdkafka issue 5040).
     """
 
     def __init__(self, admin: AdminClient, consumer: Consumer, topic: str, last_error: LastError) -> None:
@@ -54,11 +54,11 @@ class Group:
         self._topic = topic
         self._watch = TopicWatch(admin, topic, last_error)
 
-    def look(self, partitions: Iterable[int], stop: threading.Event) -> View:
-        """Look at some partitions; raise UnreachableError or TopicMissingError.
+    def read_view(self, partitions: Iterable[int], stop: threading.Event) -> View:
+        """Return the view of some partitions; raise UnreachableError or TopicMissingError.
 
-        The order matters. An id that is still the batch's after the offsets were read proves that these are the
-        same topic's: ids are never used again.
+        The id is read after the offsets: where it is still the batch's, the offsets are of that topic, since ids are
+        never reused.
         """
         wanted = sorted(partitions)
         try:
@@ -66,11 +66,11 @@ class Group:
             ends = self._watch.ends(wanted, stop)
         except KafkaException as error:
             raise self._watch.explain(error) from error
-        topic_id = self._watch.read(stop)
+        topic_id = self._watch.read_id(stop)
         return View(topic_id, {partition: _view(committed.get(partition), ends.get(partition)) for partition in wanted})
 
     def _committed(self, partitions: list[int], stop: threading.Event) -> dict[int, TopicPartition]:
-        """Read the group's offsets; without those that a transaction may still take back."""
+        """Return the group's offsets, without those of an open transaction."""
         question = [TopicPartition(self._topic, number) for number in partitions]
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while not stop.is_set():
@@ -85,39 +85,41 @@ class Group:
                 return {offset.partition: offset for offset in answer if offset.error is None}
         raise UnreachableError("the agent stops")
 
-    def read_back(self, partition: int, offset: int, stop: threading.Event) -> Found | None:
-        """Read the label of the record at an offset; see `read_label`."""
+    def read_label(self, partition: int, offset: int, stop: threading.Event) -> RecordLabel | None:
+        """Return the label of the record at an offset, as the function `read_label` does."""
         return read_label(self._consumer, self._topic, partition, offset, stop)
 
 
-def read_label(consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event) -> Found | None:
-    """Read the label of the record at an offset, NOBODY where there is none; None where nobody answers."""
+def read_label(
+    consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event
+) -> RecordLabel | None:
+    """Return the label of the record at an offset, NO_LABEL where there is none, None where no broker answers."""
     consumer.assign([TopicPartition(topic, partition, offset)])
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     try:
         while time.monotonic() < deadline and not stop.is_set():
-            message = consumer.poll(0)  # never longer: see `wall_steps`
+            message = consumer.poll(0)  # never longer, since the client's waits may not end (`wall_steps`)
             if message is None:
-                stop.wait(READ_SECONDS)
+                stop.wait(RETRY_SECONDS)
                 continue
             error = message.error()
             if error is None:
-                return _label(message) if message.offset() == offset else NOBODY
+                return _label(message) if message.offset() == offset else NO_LABEL
             if error.code() in _NOT_THERE:
-                return NOBODY
+                return NO_LABEL
         return None
     finally:
         consumer.unassign()
 
 
-def _label(message: Message) -> Found:
-    """Read the label of a record, and the leader epoch that the log gives it; NOBODY where it has no label."""
+def _label(message: Message) -> RecordLabel:
+    """Return a record's label, with the leader epoch of its record batch; NO_LABEL where it has none."""
     try:
         headers = dict(message.headers() or ())
         gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
-        return Found(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
+        return RecordLabel(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
     except (KeyError, ValueError, AttributeError):
-        return NOBODY
+        return NO_LABEL
 
 
 def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView:
@@ -128,5 +130,5 @@ def _view(committed: TopicPartition | None, end: LogEnd | None) -> PartitionView
 
 
 def read_receipt(committed: WithMetadata) -> Receipt | None:
-    """Read the receipt beside an offset, without what the client gives beyond the metadata's end."""
+    """Return the receipt beside an offset, ignoring bytes beyond the metadata's end."""
     return parse(raw_metadata(committed).decode(errors="replace"))

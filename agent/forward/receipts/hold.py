@@ -1,4 +1,4 @@
-"""The durable fact that receipts are held: since when, and why; for commands beside the agent."""
+"""The durable fact that receipts are held, since when and why; for the commands."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Commits stand where receipts should, and prove nothing."""
+    """The group's commits are no receipts that count."""
 
     since: int
     """In milliseconds since 1970 UTC, by the gateway's clock."""
     reason: str
 
     def __str__(self) -> str:
-        """Write the fact."""
+        """Return the fact's text."""
         return json.dumps(asdict(self))
 
 
 def read_hold(fact: str | None) -> Hold | None:
-    """Read the fact; None where receipts are not held."""
+    """Return the hold that a fact describes; None where receipts are not held."""
     return Hold(**json.loads(fact)) if fact else None

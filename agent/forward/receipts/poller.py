@@ -1,4 +1,4 @@
-"""The receipts: what the table has may be forgotten, and what it will never have is sent again."""
+"""The receipts' poller: marks as processed what the table has, and returns what it will never have."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.errors import KafkaSettingsError, SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
-from agent.forward.kafka.connect import knock
+from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE
-from agent.forward.receipts.group_offsets import Group
+from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
-from agent.forward.receipts.rules import Decision, Rules, Verdict, View, choose_table, decide
-from agent.forward.receipts.truncation import Decided, Reign, overrule, to_read_back
+from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide
+from agent.forward.receipts.truncation import Decided, Leadership, overrule, records_to_check
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Outbox, OutboxError
 from agent.telemetry.links import LinkName, Links, LinkState
 
 JITTER: Final = 0.1
-"""Polls are up to this share early or late, so that gateways do not ask together."""
+"""Polls are early or late by up to this share of the interval, so that gateways do not ask together."""
 FORWARDED_SECONDS: Final = 0.5
-"""How often forwarded batches are settled where no receipts are awaited."""
+"""How often forwarded batches are marked processed where receipts are disabled."""
 FLOWING: Final = LinkState("flowing", up=True)
 HELD: Final = LinkState("held", up=False, level=logging.WARNING, logs_each_reason=True)
 
 _log = logging.getLogger(__name__)
 
 
-class Receipts:
-    """Turns the processing group's offsets into processed batches.
+class ReceiptPoller:
+    """Marks batches as processed by the processing group's offsets.
 
     A batch is processed only when in each of its partitions the pinned table has read, without a gap, from its
-    lowest to its highest offset of the very topic that it was sent to, and its records have outlived their leader.
-    Anything else waits, or is sent again.
+    lowest to its highest offset of the very topic that it was sent to, and its records have survived any change of
+    leader. Any other batch waits, or is sent again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Receipts:
         self._random = random
 
     def run(self, stop: threading.Event) -> None:
-        """Ask until `stop` is set; blocks, so it wants a thread of its own. Raises KafkaSettingsError."""
+        """Poll until `stop` is set; blocks, and needs a thread of its own. Raises KafkaSettingsError."""
         if not self._settings.enabled:
             self._settle_forwarded(stop)
             return
@@ -71,9 +71,9 @@ class Receipts:
                     self._links.report(LinkName.RECEIPTS, UNREACHABLE, str(error))
 
     def _ask(self, stop: threading.Event) -> None:
-        """Ask as long as something is outstanding; raise SessionError where nobody answers.
+        """Poll while batches are outstanding; raise SessionError where no broker answers.
 
-        By clients that are open no longer than that: waiting for a broker they would cost more than all else that an
+        The clients are open no longer than that: while waiting for a broker they would cost more than all else that an
         idle agent does, and one that has lost a coordinator may never find another.
         """
         batches = self._outbox.forwarded()
@@ -90,9 +90,9 @@ class Receipts:
                 batches = self._outbox.forwarded()
 
     @contextmanager
-    def _group(self, stop: threading.Event) -> Iterator[Group]:
+    def _group(self, stop: threading.Event) -> Iterator[GroupOffsets]:
         """Open the clients for the block."""
-        knock(self._kafka.bootstrap_servers, stop)
+        check_reachable(self._kafka.bootstrap_servers, stop)
         errors = LastError()
         try:
             reader = open_reader(self._kafka, self._settings.group, errors)
@@ -100,7 +100,7 @@ class Receipts:
         except KafkaSettingsError as error:  # they could be opened at the start: a file is just being replaced
             raise SessionError(str(error)) from error
         try:
-            yield Group(admin, reader, self._kafka.topic, errors)
+            yield GroupOffsets(admin, reader, self._kafka.topic, errors)
         finally:
             close(reader, stop)
 
@@ -108,29 +108,29 @@ class Receipts:
         return self._settings.poll_seconds * self._random.uniform(1 - JITTER, 1 + JITTER)
 
     def _settle_forwarded(self, stop: threading.Event) -> None:
-        """Without receipts, forwarded is done."""
+        """Mark forwarded batches as processed, since receipts are disabled."""
         while not stop.wait(FORWARDED_SECONDS):
             if batches := self._outbox.forwarded():
                 self._outbox.mark_processed(batches)
 
-    def _poll(self, batches: Sequence[Batch], group: Group, stop: threading.Event) -> None:
-        """Ask once, and do what follows; raise SessionError where nobody answers."""
-        view = group.look({partition for batch in batches for partition in batch.partitions}, stop)
+    def _poll(self, batches: Sequence[Batch], group: GroupOffsets, stop: threading.Event) -> None:
+        """Poll once and apply the verdicts; raise SessionError where no broker answers."""
+        view = group.read_view({partition for batch in batches for partition in batch.partitions}, stop)
         rules = Rules(self._pin(view), self._settings.any_commit)
         decided = [(batch, decide(batch, view, rules)) for batch in batches]
         self._apply(self._checked(decided, view, group, stop))
 
-    def _checked(self, decided: Decided, view: View, group: Group, stop: threading.Event) -> Decided:
-        """Read back what a change of leader may have taken."""
-        survived: dict[Reign, bool | None] = {}
-        for reign, batch in to_read_back(decided, view).items():
-            found = group.read_back(reign.partition, batch.partitions[reign.partition].highest, stop)
-            labels = self._outbox.labels(batch.first, batch.last)
-            survived[reign] = None if found is None else found.proves(reign, self._gateway, labels)
+    def _checked(self, decided: Decided, view: View, group: GroupOffsets, stop: threading.Event) -> Decided:
+        """Return the decisions after the truncation check of records whose leader has changed."""
+        survived: dict[Leadership, bool | None] = {}
+        for leadership, batch in records_to_check(decided, view).items():
+            label = group.read_label(leadership.partition, batch.partitions[leadership.partition].highest, stop)
+            own = self._outbox.labels(batch.first, batch.last)
+            survived[leadership] = None if label is None else label.proves(leadership, self._gateway, own)
         return overrule(decided, view, survived.get)
 
     def _pin(self, view: View) -> str | None:
-        """Pin the table that gives the receipts: for good, before the first of them counts; None where none can."""
+        """Pin the table whose receipts count, before the first one counts; return it, None where that fails."""
         try:
             pinned = self._outbox.fact(RECEIPTS_TABLE)
             table = choose_table(pinned, view.receipts())
@@ -138,12 +138,12 @@ class Receipts:
                 self._outbox.set_fact(RECEIPTS_TABLE, table)
                 _log.info("receipts=pinned table=%s succeeds=%s", table, pinned or "none")
         except OutboxError as error:
-            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # and nothing more: no fact can be written now
+            self._links.report(LinkName.RECEIPTS, HELD, str(error))  # only reported: no fact can be written now
             return None
         return table
 
-    def _apply(self, decided: Sequence[tuple[Batch, Decision]]) -> None:
-        """Do what was decided; say what is held or returned, and when that is over."""
+    def _apply(self, decided: Sequence[tuple[Batch, BatchDecision]]) -> None:
+        """Apply the decisions; report what is held or returned, and when a hold has ended."""
         processed = [batch for batch, decision in decided if decision.verdict is Verdict.PROCESSED]
         returned = [(batch, decision) for batch, decision in decided if decision.verdict is Verdict.RETURN]
         held = next((decision.reason for _, decision in decided if decision.verdict is Verdict.HOLD), None)
@@ -162,8 +162,8 @@ class Receipts:
         self._note_hold(held or "")
 
     def _note_hold(self, reason: str) -> None:
-        """Write down why receipts are held, or that they are not, as far as the disk takes it."""
-        with suppress(OutboxError):  # log, status page and metric tell it, too
+        """Store why receipts are held, or that they are not, unless the disk refuses."""
+        with suppress(OutboxError):  # log, status page and metric have it, too
             hold = read_hold(self._outbox.fact(RECEIPTS_HELD))
             if reason == ("" if hold is None else hold.reason):
                 return

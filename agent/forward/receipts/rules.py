@@ -1,4 +1,4 @@
-"""What a look at Kafka means for a forwarded batch: pure rules, no I/O."""
+"""Decides what the state of Kafka means for a forwarded batch: pure rules, no I/O."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from contract.receipt import Receipt
 
 
 class Verdict(IntEnum):
-    """What becomes of a batch; of its partitions' verdicts the highest counts."""
+    """What to do with a batch; the highest verdict of its partitions counts."""
 
     PROCESSED = 0
     """The table has it."""
     WAIT = 1
-    """Nothing is wrong; the table does not have it yet."""
+    """The table does not have it yet."""
     HOLD = 2
-    """A commit that proves nothing stands where the receipt should: somebody has to be told."""
+    """The group's commit is no receipt that counts: an operator has to act."""
     RETURN = 3
-    """The table will never have it from here: it has to be sent again."""
+    """The table will never read it at these offsets: it has to be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """A verdict and, where somebody has to be told, why."""
+class BatchDecision:
+    """A verdict and, for HOLD and RETURN, its reason."""
 
     verdict: Verdict
     reason: str = ""
@@ -34,30 +34,30 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as the group and the broker show it; None where nothing is known of it."""
+    """The state of one partition; None stands for an unknown value."""
 
     committed: int | None = None
-    """The group's offset: the next that it would read."""
+    """The group's committed offset: the next that it would read."""
     receipt: Receipt | None = None
-    """What stands beside that offset; None where it is not ours."""
+    """The receipt beside that offset; None where the job did not commit it."""
     log_end: int | None = None
-    """The offset of the next record that the partition will get."""
+    """The offset of the next record to be appended."""
     leader_epoch: int | None = None
-    """Since which election the leader leads that has answered."""
+    """The epoch of the leader that answered."""
     committed_epoch: int | None = None
-    """The leader epoch beside the group's offset: whoever committed has read the log as it was under that leader, or
-    under a later one; None where that is not said."""
+    """The leader epoch beside the group's offset: the committer has read the log as it was under that leader, or under
+    a later one; None where the commit has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at Kafka. The topic's id was read last, so the offsets are of that topic where the id is the batch's."""
+    """The state of Kafka; the topic's id was read last, so where it is the batch's, so are the offsets."""
 
     topic_id: str
     partitions: Mapping[int, PartitionView]
 
     def receipts(self) -> Sequence[Receipt]:
-        """Return the receipts that can count, in the partitions' order: of this topic, and of a log that they name."""
+        """Return the receipts that can count, in the partitions' order: of this topic, and with a leader epoch."""
         seen = [partition for _, partition in sorted(self.partitions.items()) if partition.committed_epoch is not None]
         receipts = [partition.receipt for partition in seen if partition.receipt is not None]
         return [receipt for receipt in receipts if receipt.topic_id == self.topic_id]
@@ -65,23 +65,23 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whose receipts count."""
+    """Which receipts count."""
 
     table: str | None
-    """The pinned table id; None where none has been seen yet."""
+    """The pinned table id; None before the first receipt."""
     any_commit: bool = False
     """Whether a commit without our metadata counts."""
 
 
 NO_EPOCH: Final = "names no leader epoch: it does not say which log the table has read"
-"""Why a receipt of ours does not count: our own job always names one, and offsets alone mean other records after a
-cut."""
+"""Why such a receipt does not count: the job always commits a leader epoch, and after a truncation the same offsets
+are those of other records."""
 
 
-def decide(batch: Batch, view: View, rules: Rules) -> Decision:
-    """Decide one batch."""
+def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
+    """Return the decision on one batch."""
     if view.topic_id != batch.topic_id:
-        return Decision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
+        return BatchDecision(Verdict.RETURN, f"the topic was replaced: {batch.topic_id} is {view.topic_id} now")
     decisions = (
         _decide_partition(batch, partition, view.partitions.get(partition, PartitionView()), rules)
         for partition in batch.partitions
@@ -97,63 +97,63 @@ def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
     return pinned
 
 
-_PROCESSED = Decision(Verdict.PROCESSED)
-_WAIT = Decision(Verdict.WAIT)
-_NOWHERE = Decision(Verdict.RETURN, "the batch has no offset at all")
+_PROCESSED = BatchDecision(Verdict.PROCESSED)
+_WAIT = BatchDecision(Verdict.WAIT)
+_NOWHERE = BatchDecision(Verdict.RETURN, "the batch has no offset at all")
 
 
-def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> Decision:
+def _decide_partition(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> BatchDecision:
     offsets = batch.partitions[partition]
     if view.log_end is None:
         return _WAIT
-    if view.receipt is not None and view.receipt.topic_id == batch.topic_id and _leads_no_more(view):
-        return _WAIT  # where that log ends says nothing; a commit that is no receipt may name any epoch
+    if view.receipt is not None and view.receipt.topic_id == batch.topic_id and _is_former_leader(view):
+        return _WAIT  # the end of a former leader's log proves nothing; a foreign commit may name any epoch
     if view.log_end <= offsets.highest:
         lost = f"partition {partition} ends at {view.log_end}, below our offset {offsets.highest}"
-        return Decision(Verdict.RETURN, lost)
+        return BatchDecision(Verdict.RETURN, lost)
     if view.committed is None:
         return _WAIT
     if view.committed > view.log_end:
         # Without the numbers, which grow: the same state would be reported again at every poll.
-        beyond = f"the group's offset in partition {partition} is beyond the log's end: nobody can have read so far"
-        return Decision(Verdict.HOLD, beyond)
+        beyond = f"the group's offset in partition {partition} is beyond the log's end"
+        return BatchDecision(Verdict.HOLD, beyond)
     if objection := _object(batch, partition, view, view.committed, rules):
         return objection
     return _WAIT if offsets.highest >= view.committed else _decide_log(partition, offsets.leader_epoch, view)
 
 
-def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> Decision:
-    """Decide records that lie below the receipt's offset: whether that is an offset of the log that has them."""
+def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> BatchDecision:
+    """Decide on records below the receipt's offset: whether it is an offset of the log that holds them."""
     read_under = view.committed_epoch
     if read_under is None:  # only where any commit counts (`_object`)
         return _PROCESSED
     if sent_under is not None and read_under < sent_under:
-        # Our records stand where others were that the table has read, and the log has lost.
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was cut since")
-    return _WAIT if _leads_no_more(view) else _PROCESSED
+        # The table has read other records at these offsets, which a truncation has removed.
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} is of a log that was truncated since")
+    return _WAIT if _is_former_leader(view) else _PROCESSED
 
 
-def _leads_no_more(view: PartitionView) -> bool:
-    """Whether who answers leads no more: the table has read its successor's log."""
+def _is_former_leader(view: PartitionView) -> bool:
+    """Whether the answer came from a former leader: the table has read its successor's log."""
     answered, read_under = view.leader_epoch, view.committed_epoch
     return answered is not None and read_under is not None and answered < read_under
 
 
-def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> Decision | None:
-    """Return why a commit is no receipt for a batch; None where it is one, now or once it has come so far."""
+def _object(batch: Batch, partition: int, view: PartitionView, committed: int, rules: Rules) -> BatchDecision | None:
+    """Return why a commit cannot be a receipt for a batch; None where it is one, now or once it has advanced."""
     lowest, receipt = batch.partitions[partition].lowest, view.receipt
     if receipt is None:
         foreign = "the group's offsets were committed by a foreign consumer or by a reset"
-        return None if rules.any_commit else Decision(Verdict.HOLD, foreign)
+        return None if rules.any_commit else BatchDecision(Verdict.HOLD, foreign)
     if receipt.topic_id != batch.topic_id:
-        return Decision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
+        return BatchDecision(Verdict.HOLD, f"the receipts are of topic {receipt.topic_id}, not of {batch.topic_id}")
     if view.committed_epoch is None:
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} {NO_EPOCH}")
     if receipt.table != rules.table:
-        return Decision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
+        return BatchDecision(Verdict.HOLD, f"the receipts are of table {receipt.table}, not of {rules.table}")
     if receipt.first > committed:
-        return Decision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
+        return BatchDecision(Verdict.HOLD, f"the receipt of partition {partition} begins above the group's own offset")
     if lowest < receipt.first:
         passed = f"the table reads partition {partition} from {receipt.first} on, above our offset {lowest}"
-        return Decision(Verdict.RETURN, passed)
+        return BatchDecision(Verdict.RETURN, passed)
     return None

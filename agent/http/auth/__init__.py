@@ -1,1 +1,1 @@
-"""Who may post and who may read: tokens, TLS."""
+"""Authentication and authorization: tokens, TLS."""

@@ -1,4 +1,4 @@
-"""Who may post and who may read."""
+"""Checks who may post and who may read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from agent.config.settings import HttpSettings
-from agent.http.address import place_of
+from agent.http.address import parse_listen_address
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.http.head import Head
@@ -20,9 +20,9 @@ _CHALLENGE = ("WWW-Authenticate", 'Bearer realm="oncegate"')
 class Access:
     """The rights of a request.
 
-    Without tokens everybody on this machine may post and read: only the loopback is listened on then, and the request
-    has to be meant for it, which that of a web page under a name of its own, or of a proxy, is not. With tokens
-    posting takes that of a device or a relay; reading takes that of a reader, but not on the loopback.
+    Without tokens every process on this machine may post and read: then only the loopback is listened on, and the
+    request's Host must be local, which excludes web pages of other sites and proxies. With tokens, posting needs that
+    of a device or a relay; reading needs that of a reader, except on the loopback.
     """
 
     def __init__(self, tokens: Tokens | None, *, loopback: bool) -> None:
@@ -30,7 +30,7 @@ class Access:
         self._loopback = loopback
 
     def sender(self, head: Head) -> Holder | None:
-        """Return the device or relay that posts, None where nobody has to say who they are; raise Refusal."""
+        """Return the device or relay that posts, None where no token is needed; raise Refusal."""
         if self._tokens is None:
             _check_local(head)
             return None
@@ -51,8 +51,8 @@ class Access:
 
 
 def open_access(settings: HttpSettings) -> Access:
-    """Read who may do what; raise HttpSettingsError."""
-    loopback = place_of(settings.bind).loopback
+    """Return the access rules of the settings; raise HttpSettingsError."""
+    loopback = parse_listen_address(settings.bind).loopback
     if settings.token_file is None and not loopback:
         raise HttpSettingsError(
             f"http.token_file: needed, since http.bind = {settings.bind} can be reached from beyond this machine"
@@ -75,10 +75,10 @@ def _check_local(head: Head) -> None:
 def _holder(tokens: Tokens, head: Head) -> Holder:
     scheme, _, token = (head.field(b"authorization") or "").partition(" ")
     if scheme.lower() != _SCHEME:
-        raise _unauthorized("say Authorization: Bearer and your token")
+        raise _unauthorized("send Authorization: Bearer and your token")
     holder = tokens.find(token.strip().encode("latin-1"))
     if holder is None:
-        raise _unauthorized("this token is not in the token file, or the agent has not been started since it is")
+        raise _unauthorized("this token is not in the token file, or was added after the agent's start")
     return holder
 
 

@@ -1,4 +1,4 @@
-"""HTTPS by configuration."""
+"""The TLS context of HTTPS."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from agent.http.errors import HttpSettingsError
 
 
 def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:
-    """Read certificate and key; None where none is set. Raises HttpSettingsError."""
+    """Return the context with certificate and key, None where none is configured; raise HttpSettingsError."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise HttpSettingsError("http.tls_certificate and http.tls_key: one is of no use without the other")
+        raise HttpSettingsError("http.tls_certificate and http.tls_key: expected both or neither")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -27,5 +27,5 @@ def open_tls(settings: HttpSettings) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    """Fail where the key wants a password, instead of asking the terminal for it."""
-    raise ValueError("the key wants a password; the agent takes a key without one, readable by it alone")
+    """Raise ValueError where the key needs a password, instead of asking the terminal for it."""
+    raise ValueError("the key needs a password; use a key without one, readable by the agent alone")

@@ -1,8 +1,8 @@
-"""The token file: who holds which bearer token (RFC 6750), by the token's hash.
+"""The token file: the holders of bearer tokens (RFC 6750), by the tokens' hashes.
 
 A line is `device URN sha256:HEX`, `relay URN sha256:HEX` or `reader NAME sha256:HEX`; a line that begins with `#` is a
-comment. The tokens themselves stand nowhere. They are random and long, so a plain hash is enough: nobody can guess
-their way to it.
+comment. The tokens themselves are not stored. They are random and long, so a plain hash is enough: guessing is
+infeasible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INDEX_BYTES = 8
 
 
 class Role(Enum):
-    """What a token is good for."""
+    """What a token permits."""
 
     DEVICE = "device"
     """Post events of this device."""
@@ -38,7 +38,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whom a token belongs to."""
+    """The holder of a token."""
 
     role: Role
     name: str
@@ -54,10 +54,10 @@ class Tokens:
         return len(self._holders)
 
     def find(self, token: bytes) -> Holder | None:
-        """Find the holder of a token.
+        """Return the holder of a token, None where it is unknown.
 
-        The index gives away by its timing only whether some hash begins as the hash of the token does, which nobody
-        can aim at; the comparison gives away nothing.
+        The timing of the index reveals only whether some hash begins as the token's hash does, which an attacker
+        cannot choose; the comparison reveals nothing.
         """
         digest = sha256(token).digest()
         expected, holder = self._holders.get(digest[:_INDEX_BYTES], (bytes(len(digest)), None))
@@ -65,7 +65,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a token file; raise HttpSettingsError, which names the line and never its hash."""
+    """Read a token file; raise HttpSettingsError, whose message has the line's number and never its hash."""
     try:
         content = read(path)
         text = content.data.decode()
@@ -82,7 +82,7 @@ def read_tokens(path: Path) -> Tokens:
             continue
         digest, holder = _read_line(words, f"http.token_file: {path} line {number}")
         if digest in holders:
-            raise HttpSettingsError(f"http.token_file: {path} line {number}: this token stands there twice")
+            raise HttpSettingsError(f"http.token_file: {path} line {number}: this token occurs twice")
         holders[digest] = holder
     return Tokens(holders.items())
 

@@ -46,8 +46,8 @@ def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
         with pytest.raises(SystemExit) as end:
             main.main()
-        said = capsys.readouterr()
-        return int(end.value.code or 0), said.out, said.err
+        message = capsys.readouterr()
+        return int(end.value.code or 0), message.out, message.err
 
     return run
 
@@ -62,12 +62,12 @@ def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> No
 
 def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:
     file.write_text(file.read_text() + "topci = 'x'\n")
-    status, _, said = oncegate("check", "--config", str(file))
-    assert (status, said) == (2, f"oncegate: {file}:11: [kafka] topci: unknown key; did you mean topic?\n")
+    status, _, message = oncegate("check", "--config", str(file))
+    assert (status, message) == (2, f"oncegate: {file}:11: [kafka] topci: unknown key; did you mean topic?\n")
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("[store]\nmax_bytes = 'lots'", r":12: \[store\] max_bytes: expected a size such as .*; found 'lots'"),
         ("[receits]\nenabled = true", r":11: unknown section \[receits\]; did you mean receipts\?"),
@@ -76,11 +76,11 @@ def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, o
         ("[mqtt", "not TOML: .*line 11"),
     ],
 )
-def test_check_says_where_and_what(line: str, said: str, file: Path, oncegate: Run) -> None:
+def test_check_says_where_and_what(line: str, message: str, file: Path, oncegate: Run) -> None:
     file.write_text(file.read_text() + line + "\n")
     status, _, error = oncegate("check", "--config", str(file))
     assert status == 2
-    assert re.search(said, error)
+    assert re.search(message, error)
 
 
 def test_a_property_that_kafkas_client_does_not_know_is_wrong(file: Path, oncegate: Run) -> None:
@@ -123,9 +123,9 @@ def test_config_for_people_has_a_line_for_each_setting_or_only_the_changed(file:
 def test_wrong_usage_is_2_and_a_store_that_is_not_there_is_1(file: Path, oncegate: Run) -> None:
     assert oncegate("nonsense")[0] == 2
     assert oncegate("status", "--config", str(file) + "x")[0] == 2
-    status, _, said = oncegate("status", "--config", str(file))
+    status, _, message = oncegate("status", "--config", str(file))
     assert status == 1
-    assert "there is no store yet; the agent makes it when it first runs" in said
+    assert "there is no store yet; the agent makes it when it first runs" in message
     assert oncegate("events", "--limit", "0", "--config", str(file))[0] == 2
 
 
@@ -137,9 +137,9 @@ def test_a_store_that_is_not_ours_to_read_is_no_traceback(
 
     monkeypatch.setattr(Path, "exists", refuse)  # root, who may run the tests, may read everything
     for command in ("status", "events", "verify", "doctor"):
-        status, _, said = oncegate(command, "--config", str(file))
+        status, _, message = oncegate(command, "--config", str(file))
         assert status == 1
-        assert "Permission denied; run it as root" in said
+        assert "Permission denied; run it as root" in message
 
 
 def start(file: Path, folder: Path) -> tuple[int, str]:
@@ -157,10 +157,10 @@ def start(file: Path, folder: Path) -> tuple[int, str]:
 
 def test_a_start_where_the_folder_cannot_be_made_is_refused_in_a_sentence(file: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file where the folder should be")
-    status, said = start(file, tmp_path / "taken" / "state")
+    status, message = start(file, tmp_path / "taken" / "state")
     assert status == 1
-    assert f"oncegate: {tmp_path}/taken/state: Not a directory" in said
-    assert "Traceback" not in said
+    assert f"oncegate: {tmp_path}/taken/state: Not a directory" in message
+    assert "Traceback" not in message
 
 
 def test_a_start_on_a_read_only_file_system_is_refused_in_a_sentence(file: Path, tmp_path: Path) -> None:
@@ -170,22 +170,22 @@ def test_a_start_on_a_read_only_file_system_is_refused_in_a_sentence(file: Path,
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:
-        status, said = start(file, folder)
+        status, message = start(file, folder)
     finally:
         subprocess.run(("umount", "--lazy", str(folder)), check=True)
     assert status == 1
-    assert f"oncegate: {folder}/events.db.lock: Read-only file system" in said
-    assert "Traceback" not in said
+    assert f"oncegate: {folder}/events.db.lock: Read-only file system" in message
+    assert "Traceback" not in message
 
 
 def test_no_secret_stands_in_what_is_said_of_wrong_properties(
     file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONCEGATE_KAFKA__PROPERTIES", "sasl.password=geheim")
-    status, _, said = oncegate("check", "--config", str(file))
+    status, _, message = oncegate("check", "--config", str(file))
     assert status == 2
-    assert "[kafka] properties: expected a table" in said
-    assert "geheim" not in said
+    assert "[kafka] properties: expected a table" in message
+    assert "geheim" not in message
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

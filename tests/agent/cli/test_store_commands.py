@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli import main
-from agent.forward.delivery.held import Held, write_held
+from agent.forward.delivery.held import HeldEvent, write_held
 from agent.forward.receipts.hold import Hold
 from agent.store.facts import OVERSIZED, RECEIPTS_HELD
 from agent.store.layout import FILE_NAME
@@ -208,7 +208,9 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
-            store.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
+            store.set_fact(
+                OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False), 9: HeldEvent(3_000, 2, own=False)})
+            )
             store.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
 
     asyncio.run(note())

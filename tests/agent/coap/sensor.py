@@ -47,7 +47,7 @@ def post(
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Response:
     """A message from the server, taken apart without the server's own code."""
 
     kind: int
@@ -88,32 +88,32 @@ class Sensor:
     def send(self, raw: bytes) -> None:
         self._socket.send(raw)
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> Response:
         async with asyncio.timeout(60):
-            return Heard.of(await asyncio.get_running_loop().sock_recv(self._socket, 65_535))
+            return Response.of(await asyncio.get_running_loop().sock_recv(self._socket, 65_535))
 
-    async def hear_raw(self) -> bytes:
+    async def receive_raw(self) -> bytes:
         async with asyncio.timeout(60):
             return await asyncio.get_running_loop().sock_recv(self._socket, 65_535)
 
     async def ask_raw(self, raw: bytes) -> bytes:
-        """Give the answer as it came."""
+        """Return the answer's bytes."""
         self.send(raw)
-        return await self.hear_raw()
+        return await self.receive_raw()
 
-    async def heard_all(self) -> list[Heard]:
+    async def receive_all(self) -> list[Response]:
         """Give what has been said until a ping is answered, which is served last."""
         self.send(datagram(CON, EMPTY, 0xFFFF, b""))
-        heard: list[Heard] = []
-        while (message := await self.hear()) != Heard(RST, EMPTY, 0xFFFF, b"", b""):
-            heard.append(message)
-        return heard
+        response: list[Response] = []
+        while (message := await self.receive()) != Response(RST, EMPTY, 0xFFFF, b"", b""):
+            response.append(message)
+        return response
 
-    async def ask(self, raw: bytes) -> Heard:
+    async def ask(self, raw: bytes) -> Response:
         self.send(raw)
-        return await self.hear()
+        return await self.receive()
 
     async def expect_silence(self) -> None:
         """Make sure that nothing sent so far has been answered: the server serves in order, and a ping comes last."""
-        heard = await self.ask(datagram(CON, EMPTY, 0xFFFF, b""))
-        assert heard == Heard(RST, EMPTY, 0xFFFF, b"", b"")
+        response = await self.ask(datagram(CON, EMPTY, 0xFFFF, b""))
+        assert response == Response(RST, EMPTY, 0xFFFF, b"", b"")

@@ -24,11 +24,11 @@ async def test_a_denied_device_gets_4_03_and_another_2_04(tmp_path: Path, fast: 
         pipeline = Pipeline(IdentitySettings(), clock, store, devices)
         async with CoapServer(CoapSettings(bind="[::]:0"), pipeline.receive, fast=fast) as server:
             with Sensor(server.port) as sensor:
-                heard = [
+                response = [
                     await sensor.ask(post(mid, payload=body, content_format=50)) for mid, body in enumerate(bodies)
                 ]
         stored = stored_events(store)[1:]
-    assert [one.code for one in heard] == [FORBIDDEN, FORBIDDEN, CHANGED]
-    assert b"allow, deny" not in heard[2].rest
-    assert b"not let in" in heard[0].rest
+    assert [one.code for one in response] == [FORBIDDEN, FORBIDDEN, CHANGED]
+    assert b"allow, deny" not in response[2].rest
+    assert b"not let in" in response[0].rest
     assert [b"mac:good" in event.tail for event in stored] == [True]

@@ -7,7 +7,7 @@ import pytest
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.delivery import Answer, Media, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import ACK, BODY, CON, NON, RST, URI_QUERY, Heard, Sensor, datagram, post
+from tests.agent.coap.sensor import ACK, BODY, CON, NON, RST, URI_QUERY, Response, Sensor, datagram, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
 
 both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoap"])
@@ -33,7 +33,7 @@ def test_the_table_has_every_status() -> None:
 async def test_each_outcome_has_its_code_and_options(fast: bool, answer: Answer, code: int, rest: bytes) -> None:
     async with serving(Recorder(answer), fast=fast) as server:
         with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=7, token=b"abc")) == Heard(ACK, code, 7, b"abc", rest)
+            assert await sensor.ask(post(mid=7, token=b"abc")) == Response(ACK, code, 7, b"abc", rest)
 
 
 @both_paths
@@ -69,8 +69,8 @@ async def test_a_query_that_is_not_made_of_words_is_refused(fast: bool, query: t
     recorder = Recorder()
     async with serving(recorder, fast=fast) as server:
         with Sensor(server.port) as sensor:
-            heard = await sensor.ask(post(options=tuple((URI_QUERY, word) for word in query)))
-    assert (heard.code, heard.rest[:1]) == (0x80, b"\xff")
+            response = await sensor.ask(post(options=tuple((URI_QUERY, word) for word in query)))
+    assert (response.code, response.rest[:1]) == (0x80, b"\xff")
     assert recorder.deliveries == []
 
 

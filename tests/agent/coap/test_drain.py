@@ -29,7 +29,7 @@ async def test_draining_takes_nothing_more_and_answers_what_is_in_work(fast: boo
             sensor.send(post(mid=2))
             assert server.in_work == 1
             recorder.respond()
-            assert (await sensor.hear()).code == CHANGED
+            assert (await sensor.receive()).code == CHANGED
             await draining
             assert server.in_work == 0
     assert len(recorder.deliveries) == 1
@@ -44,7 +44,7 @@ async def test_leaving_drains(fast: bool) -> None:
             sensor.send(post())
             await recorder.received(1)
             asyncio.get_running_loop().call_later(0.01, recorder.respond)
-        assert (await sensor.hear()).code == CHANGED
+        assert (await sensor.receive()).code == CHANGED
 
 
 @both_paths

@@ -9,7 +9,7 @@ import pytest
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import ACK, BODY, CON, NON, Heard, Sensor, post
+from tests.agent.coap.sensor import ACK, BODY, CON, NON, Response, Sensor, post
 from tests.agent.coap.serving import serving
 
 
@@ -21,7 +21,7 @@ async def test_the_ack_is_withheld_until_the_outcome() -> None:
             await recorder.received(1)
             await sensor.expect_silence()
             recorder.respond()
-            assert await sensor.hear() == Heard(ACK, 0x44, 5, b"\x01", b"")
+            assert await sensor.receive() == Response(ACK, 0x44, 5, b"\x01", b"")
 
 
 async def test_a_retransmission_in_work_is_met_with_silence_and_answered_once() -> None:
@@ -33,7 +33,7 @@ async def test_a_retransmission_in_work_is_met_with_silence_and_answered_once() 
             await sensor.expect_silence()
             assert len(recorder.deliveries) == 1
             recorder.respond()
-            assert (await sensor.hear()).code == 0x44
+            assert (await sensor.receive()).code == 0x44
             await sensor.expect_silence()
         assert (server.counters.fast, server.counters.duplicates) == (1, 2)
 
@@ -132,7 +132,7 @@ async def test_requests_with_one_token_are_answered_each() -> None:
             await recorder.received(2)
             recorder.respond()
             recorder.respond()
-            assert [(await sensor.hear()).mid, (await sensor.hear()).mid] == [5, 6]
+            assert [(await sensor.receive()).mid, (await sensor.receive()).mid] == [5, 6]
 
 
 async def test_too_many_requests_in_work_are_refused_for_now() -> None:
@@ -143,9 +143,9 @@ async def test_too_many_requests_in_work_are_refused_for_now() -> None:
             refused = await sensor.ask(post(mid=6))
             assert (refused.mid, refused.code, refused.rest[:3]) == (6, 0xA3, b"\xd1\x01\x05")
             recorder.respond()
-            assert (await sensor.hear()).mid == 5
+            assert (await sensor.receive()).mid == 5
             sensor.send(post(mid=6))
             await recorder.received(2)
             recorder.respond()
-            assert await sensor.hear() == Heard(ACK, 0x44, 6, b"\x01", b"")
+            assert await sensor.receive() == Response(ACK, 0x44, 6, b"\x01", b"")
         assert server.counters.refused == 1

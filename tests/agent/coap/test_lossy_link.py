@@ -45,11 +45,11 @@ async def test_uploads_in_small_blocks_arrive_whole_over_a_lossy_link() -> None:
     bodies = [bytes((65 + number,)) * (900 + 37 * number) for number in range(SENSORS)]
     profile = link_profile(LinkPlan(request_loss=0.2, answer_loss=0.2, jitter_seconds=0.01))
     async with (
-        serving(recorder, Tuning(odd_per_second=1e9)) as server,
+        serving(recorder, Tuning(slow_per_second=1e9)) as server,
         Link([("::1", server.port)], profile, SEED, "::1") as link,
     ):
         codes = await asyncio.gather(*(_upload(link.address[1], body) for body in bodies))
         assert link.traffic.requests_lost > SENSORS, f"seed {SEED}"
-        assert server.counters.odd >= sum(len(body) // 64 for body in bodies)
+        assert server.counters.slow >= sum(len(body) // 64 for body in bodies)
     assert codes == [Code.CHANGED] * SENSORS
     assert {delivery.body for delivery in recorder.deliveries} == set(bodies)

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from agent.coap.budget import Budget
-from agent.coap.response_cache import Memory
+from agent.coap.response_cache import ResponseCache
 
 
 def test_an_answer_is_recalled_within_its_lifetime() -> None:
-    memory = Memory(lifetime_seconds=10, answers_max=5)
-    memory.remember(b"a", 100.0, b"answer")
-    assert memory.recall(b"a", 109.9) == b"answer"
-    assert memory.recall(b"a", 110.0) is None
-    assert len(memory) == 0
+    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
+    cache.put(b"a", 100.0, b"answer")
+    assert cache.get(b"a", 109.9) == b"answer"
+    assert cache.get(b"a", 110.0) is None
+    assert len(cache) == 0
 
 
 def test_recalling_does_not_prolong_the_lifetime() -> None:
-    memory = Memory(lifetime_seconds=10, answers_max=5)
-    memory.remember(b"a", 0.0, b"answer")
-    assert memory.recall(b"a", 9.0) == b"answer"
-    assert memory.recall(b"a", 11.0) is None
+    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
+    cache.put(b"a", 0.0, b"answer")
+    assert cache.get(b"a", 9.0) == b"answer"
+    assert cache.get(b"a", 11.0) is None
 
 
 def test_what_has_outlived_its_lifetime_is_let_go() -> None:
-    memory = Memory(lifetime_seconds=10, answers_max=5)
-    memory.remember(b"a", 0.0, b"answer")
-    memory.remember(b"b", 1.0, b"answer")
-    memory.remember(b"c", 10.5, b"answer")
-    assert len(memory) == 2
+    cache = ResponseCache(lifetime_seconds=10, answers_max=5)
+    cache.put(b"a", 0.0, b"answer")
+    cache.put(b"b", 1.0, b"answer")
+    cache.put(b"c", 10.5, b"answer")
+    assert len(cache) == 2
 
 
 def test_the_oldest_answer_makes_room() -> None:
-    memory = Memory(lifetime_seconds=10, answers_max=2)
+    cache = ResponseCache(lifetime_seconds=10, answers_max=2)
     for proof in (b"a", b"b", b"c"):
-        memory.remember(proof, 0.0, proof)
-    assert [memory.recall(proof, 0.0) for proof in (b"a", b"b", b"c")] == [None, b"b", b"c"]
+        cache.put(proof, 0.0, proof)
+    assert [cache.get(proof, 0.0) for proof in (b"a", b"b", b"c")] == [None, b"b", b"c"]
 
 
 def test_a_budget_holds_one_seconds_worth_and_fills_again() -> None:

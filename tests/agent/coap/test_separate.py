@@ -12,7 +12,7 @@ from agent.coap.separate import SeparateResponses
 from agent.coap.tuning import Tuning
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Heard, Sensor, datagram, post
+from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, RST, Response, Sensor, datagram, post
 from tests.agent.coap.serving import serving
 from tests.agent.coap.stepped_loop import SteppedLoop
 from tests.support.waiting import until
@@ -50,11 +50,11 @@ async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: b
     recorder = Recorder(answer=None)
     async with serving(recorder, SOON, fast=fast) as server:
         with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=5, token=b"tok")) == Heard(ACK, 0, 5, b"", b"")
+            assert await sensor.ask(post(mid=5, token=b"tok")) == Response(ACK, 0, 5, b"", b"")
             recorder.respond()
-            first = await sensor.hear()
+            first = await sensor.receive()
             assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
-            assert await sensor.hear() == first
+            assert await sensor.receive() == first
             sensor.send(settled(kind, first.mid))
             await sensor.expect_silence()
 
@@ -65,7 +65,7 @@ async def test_an_answer_that_nobody_acknowledges_is_given_up() -> None:
         with Sensor(server.port) as sensor:
             await sensor.ask(post(mid=5))
             recorder.respond()
-            answers = [await sensor.hear() for _ in range(1 + SOON.retransmits_max)]
+            answers = [await sensor.receive() for _ in range(1 + SOON.retransmits_max)]
             assert len(set(answers)) == 1
             await until(lambda: server.counters.given_up == 1, "the answer is given up")
             await sensor.expect_silence()
@@ -76,12 +76,12 @@ async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> N
     recorder = Recorder(answer=None)
     async with serving(recorder, PATIENT) as server:
         with Sensor(server.port) as sensor:
-            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0, 5, b"", b"")
-            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0, 5, b"", b"")
+            assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
+            assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
             recorder.respond()
-            answer = await sensor.hear()
+            answer = await sensor.receive()
             sensor.send(settled(ACK, answer.mid))
-            assert await sensor.ask(post(mid=5)) == Heard(ACK, 0x44, 5, b"\x01", b"")
+            assert await sensor.ask(post(mid=5)) == Response(ACK, 0x44, 5, b"\x01", b"")
     assert len(recorder.deliveries) == 1
 
 
@@ -91,13 +91,13 @@ async def test_a_late_refusal_is_told_and_not_remembered() -> None:
         with Sensor(server.port) as sensor:
             await sensor.ask(post(mid=5))
             recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
-            late = await sensor.hear()
+            late = await sensor.receive()
             assert (late.kind, late.code) == (CON, 0xA3)
             sensor.send(settled(ACK, late.mid))
             sensor.send(post(mid=5))
             await recorder.received(2)
             recorder.respond()
-            while (await sensor.hear()).code != 0x44:
+            while (await sensor.receive()).code != 0x44:
                 pass
 
 
@@ -106,13 +106,13 @@ async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
     async with serving(recorder, PATIENT) as server:
         with Sensor(server.port) as sensor:
             sensor.send(post(mid=5, kind=NON))
-            assert await sensor.ask(post(mid=6)) == Heard(
+            assert await sensor.ask(post(mid=6)) == Response(
                 ACK, 0, 6, b"", b""
             )  # the later one's empty ACK: no other came
             sensor.send(post(mid=5, kind=NON))
             await sensor.expect_silence()
             recorder.respond()
-            assert (await sensor.hear()).kind == NON
+            assert (await sensor.receive()).kind == NON
 
 
 async def test_requests_that_came_one_after_the_other_are_acknowledged_each_in_its_turn() -> None:
@@ -120,7 +120,7 @@ async def test_requests_that_came_one_after_the_other_are_acknowledged_each_in_i
     async with serving(recorder, PATIENT) as server:
         with Sensor(server.port) as sensor:
             for mid in (5, 6, 7):
-                assert await sensor.ask(post(mid=mid)) == Heard(ACK, 0, mid, b"", b"")
+                assert await sensor.ask(post(mid=mid)) == Response(ACK, 0, mid, b"", b"")
 
 
 @pytest.mark.parametrize("chance", [1.0, 1.25, 1.5])
@@ -147,7 +147,7 @@ async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_
             for mid in range(3):
                 await sensor.ask(post(mid=mid))
                 recorder.respond()
-                late.append(await sensor.hear())
+                late.append(await sensor.receive())
             recorder.answer = DURABLE
             assert (await other.ask(post(mid=8))).code == 0xA3
             assert server.counters.refused == 1

@@ -19,7 +19,7 @@ from tests.agent.coap.serving import serving
 
 NOW = 1_763_706_000_123
 ASKING = ((URI_QUERY, b"now"), (URI_QUERY, b"d=urn:x:1"))
-TOLD = write_options((Option(12, b"\x3c"),)) + b"\xff" + cbor2.dumps(NOW)
+ANSWERED = write_options((Option(12, b"\x3c"),)) + b"\xff" + cbor2.dumps(NOW)
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -28,8 +28,8 @@ async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool) -> None
     async with serving(recorder, fast=fast, now=lambda: NOW) as server:
         with Sensor(server.port) as sensor:
             asked = await sensor.ask(post(1, options=ASKING))
-            assert (asked.code, asked.rest) == (CHANGED, TOLD)
-            assert (await sensor.ask(post(2, kind=NON, options=ASKING))).rest == TOLD
+            assert (asked.code, asked.rest) == (CHANGED, ANSWERED)
+            assert (await sensor.ask(post(2, kind=NON, options=ASKING))).rest == ANSWERED
             assert (await sensor.ask(post(3))).rest == b""
         assert server.counters.fast == (3 if fast else 0)
     assert recorder.deliveries[0].query == {"d": "urn:x:1"}
@@ -38,8 +38,8 @@ async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool) -> None
 async def test_a_gateway_that_is_not_sure_of_the_time_tells_none() -> None:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
-            heard = await sensor.ask(post(options=ASKING))
-    assert (heard.code, heard.rest) == (CHANGED, b"")
+            response = await sensor.ask(post(options=ASKING))
+    assert (response.code, response.rest) == (CHANGED, b"")
 
 
 async def test_a_retransmission_is_told_the_time_as_it_is_then() -> None:
@@ -48,15 +48,15 @@ async def test_a_retransmission_is_told_the_time_as_it_is_then() -> None:
     async with serving(recorder, now=lambda: next(times)) as server:
         with Sensor(server.port) as sensor:
             await sensor.ask(post(options=ASKING))
-            assert (await sensor.ask(post(options=ASKING))).rest == TOLD
+            assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED
     assert recorder.deliveries[0].proof == recorder.deliveries[1].proof
 
 
 async def test_a_refusal_tells_no_time() -> None:
     async with serving(Recorder(Answer(Status.UNDECODABLE, reason="no")), now=lambda: NOW) as server:
         with Sensor(server.port) as sensor:
-            heard = await sensor.ask(post(options=ASKING))
-    assert (heard.code, heard.rest) == (0x80, b"\xffno")
+            response = await sensor.ask(post(options=ASKING))
+    assert (response.code, response.rest) == (0x80, b"\xffno")
 
 
 async def test_the_time_is_told_under_oscore_too(tmp_path: Path) -> None:

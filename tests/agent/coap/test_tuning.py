@@ -29,7 +29,7 @@ def test_coap_and_store_take_the_same_datagram_for_a_retransmission_for_as_long(
 def test_the_bounds_are_those_of_the_documents() -> None:
     tuning = Tuning()
     assert (tuning.exchanges_max, tuning.answers_max) == (16_384, 4_096)
-    assert (tuning.odd_per_second, tuning.protected_per_second) == (300, 300)
+    assert (tuning.slow_per_second, tuning.protected_per_second) == (300, 300)
     assert (tuning.empty_ack_seconds, tuning.drain_seconds_max) == (20, 10)
     assert PROOFS_MAX // tuning.exchange_lifetime_seconds == 404  # guarantees.md: 400 a second
 

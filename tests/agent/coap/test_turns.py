@@ -19,7 +19,7 @@ DATAGRAMS = 48
 PER_TURN = 2
 SECONDS_EACH = TURN_SECONDS_MAX / PER_TURN
 BUSY = 0xA3
-QUICK = Tuning(odd_per_second=1e6)
+QUICK = Tuning(slow_per_second=1e6)
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -55,7 +55,7 @@ async def test_bodies_that_wait_for_their_turn_are_bounded_in_bytes(monkeypatch:
             with Sensor(server.port) as sensor:
                 for number in range(DATAGRAMS):
                     sensor.send(post(number, number.to_bytes(2, "big")))
-                codes = [(await sensor.hear()).code for _ in range(DATAGRAMS)]
+                codes = [(await sensor.receive()).code for _ in range(DATAGRAMS)]
             await until(lambda: not server.in_work, "nothing is left in work")
     assert set(codes) == {CHANGED, BUSY}
     assert codes.count(CHANGED) == taken >= 10

@@ -19,10 +19,10 @@ from agent.forward.kafka.client import given_properties
 from agent.http.auth.tls import open_tls
 from agent.http.auth.tokens import read_tokens
 from agent.http.errors import HttpSettingsError
-from agent.mqtt.client import look
+from agent.mqtt.client import connect_separately
 from agent.mqtt.error import MqttError
 from contract.files import BYTES_MAX, read
-from tests.agent.config.odd_files import ODD, outcome
+from tests.agent.config.unreadable_files import UNREADABLE, outcome
 
 
 def _tls(path: Path) -> None:
@@ -30,7 +30,7 @@ def _tls(path: Path) -> None:
 
 
 def _mqtt(settings: MqttSettings) -> None:
-    look(settings, "gw1")
+    connect_separately(settings, "gw1")
 
 
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
@@ -47,19 +47,19 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("reader", READERS)
-def test_a_file_of_any_kind_is_refused_by_each_that_reads_it(tmp_path: Path, reader: str, odd: str) -> None:
-    ODD[odd][0](tmp_path / "odd")
+def test_a_file_of_any_kind_is_refused_by_each_that_reads_it(tmp_path: Path, reader: str, kind: str) -> None:
+    UNREADABLE[kind][0](tmp_path / "odd")
     read, error = READERS[reader]
     refusal = outcome(read, tmp_path / "odd")
     assert type(refusal) is error
     assert str(refusal)
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_what_is_no_readable_file_is_an_error_and_keeps_nobody_waiting(tmp_path: Path, odd: str) -> None:
-    make, reason = ODD[odd]
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_is_no_readable_file_is_an_error_and_keeps_nobody_waiting(tmp_path: Path, kind: str) -> None:
+    make, reason = UNREADABLE[kind]
     make(tmp_path / "odd")
     refusal = outcome(files.read_text, tmp_path / "odd")
     assert isinstance(refusal, OSError | UnicodeDecodeError)

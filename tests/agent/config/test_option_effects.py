@@ -17,13 +17,13 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings, KafkaSettings, MqttSettings, ReceiptSettings, StoreSettings
-from agent.forward.receipts.poller import JITTER, Receipts
+from agent.forward.receipts.poller import JITTER, ReceiptPoller
 from agent.identity.identify import identify
 from agent.mqtt import client
 from agent.store.event_store import EventStore
 from agent.telemetry.links import Links
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 from simulators.services.process import Command, Process
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
 from tests.support.memory_outbox import MemoryOutbox
@@ -65,7 +65,7 @@ def test_what_the_environment_says_takes_effect(agent: Process, tmp_path: Path) 
 def test_the_horizon_bounds_when_a_copy_can_have_existed() -> None:
     def bound(horizon: float | None) -> int | None:
         settings = IdentitySettings(resend_horizon_seconds=horizon)
-        return identify(ID, "coap", 1_000_000, Trust.TRUSTED, settings).bound
+        return identify(ID, "coap", 1_000_000, ClockTrust.TRUSTED, settings).bound
 
     assert (bound(None), bound(60.0)) == (None, 940_000)
 
@@ -127,7 +127,7 @@ def test_receipts_are_asked_for_as_often_as_configured() -> None:
 
     stop = Stop()
     settings = ReceiptSettings(poll_seconds=7.0)
-    receipts = Receipts(
+    receipts = ReceiptPoller(
         KafkaSettings("127.0.0.1:1"), settings, "gw", MemoryOutbox(), Links(SystemClock()), random.Random(1)
     )
     receipts.run(stop)

@@ -45,7 +45,7 @@ ANSWER_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 120.0
 
 
-class KafkaSide:
+class KafkaTopic:
     """A topic on a real broker."""
 
     def __init__(self, bootstrap_servers: str, topic: str, replicas: int = 1) -> None:
@@ -215,7 +215,7 @@ class KafkaSide:
         def is_led() -> bool:
             nonlocal found
             with suppress(SessionError):
-                found = TopicWatch(self._admin, self.topic, LastError()).look(threading.Event()).leader_epochs
+                found = TopicWatch(self._admin, self.topic, LastError()).read_view(threading.Event()).leader_epochs
             return len(found) == self.partitions
 
         wait_until(is_led, "the topic's partitions are led")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count
 
@@ -13,7 +13,7 @@ def wait_until_forwarded(outbox: MemoryOutbox) -> None:
     wait_for_count(lambda: outbox.new, 0, "everything is forwarded")
 
 
-def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
+def assert_nothing_lost(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     """Every event is in the topic, and its batch names a place where it really is."""
     places: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for record in kafka.records():
@@ -33,7 +33,7 @@ def assert_nothing_lost(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
     assert covered == len(outbox.stored()) - len(outbox.given_up) == len(places)
 
 
-def assert_each_once(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
+def assert_each_once(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     """Every event is in the topic exactly once, as a reader of what is committed sees it."""
     seen = Counter(sequence(record) for record in kafka.records())
     stored = Counter(event.label.sequence for event in outbox.stored() if event.position not in outbox.given_up)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 
 
 @pytest.fixture(scope="session")
@@ -19,19 +19,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def kafka(broker: Broker) -> KafkaSide:
+def kafka(broker: Broker) -> KafkaTopic:
     """Return a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
     if broker.process.alive:
         broker.resume()
     else:
         broker.start()
-    side = KafkaSide(broker.bootstrap_servers, f"events.{uuid4().hex}")
+    side = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
     side.create_topic()
     return side
 
 
 @pytest.fixture
-def gateway(kafka: KafkaSide) -> str:
+def gateway(kafka: KafkaTopic) -> str:
     """Return a gateway of this test's own: its name is its transactional id."""
     return f"gw-{kafka.topic}"
 

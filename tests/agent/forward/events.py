@@ -12,7 +12,7 @@ def device(number: int) -> str:
 
 
 def readings(count: int, start: int = 0) -> Iterator[Event]:
-    """Give readings of some devices in turn; `id` counts each device's own."""
+    """Yield readings of some devices in turn; `id` counts each device's own."""
     for number in range(start, start + count):
         data = {"temperature": 20 + number % 7 / 2, "humidity": 40.5, "battery": 3012}
         yield Event(device(number % DEVICES), id=number // DEVICES, time=1_763_700_000_000 + number, data=data)

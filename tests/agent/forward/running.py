@@ -11,7 +11,7 @@ from random import Random
 from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import Forwarder
-from agent.forward.receipts.poller import Receipts
+from agent.forward.receipts.poller import ReceiptPoller
 from agent.store.port import Outbox
 from agent.telemetry.links import Links
 
@@ -39,7 +39,7 @@ def receipting(
     """Ask for receipts, often, while the block runs; yield what is reported of them."""
     links = Links(SystemClock())
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
-    with running(Receipts(kafka, settings, gateway, outbox, links, Random(7)).run):
+    with running(ReceiptPoller(kafka, settings, gateway, outbox, links, Random(7)).run):
         yield links
 
 

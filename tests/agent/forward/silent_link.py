@@ -1,4 +1,4 @@
-"""A TCP link that can fall silent: nothing passes any more, and nobody is told (no FIN, no RST)."""
+"""A TCP link that can fall silent: nothing passes any more, without FIN or RST."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SilentLink(TcpLink):
         """Pieces that were swallowed."""
 
     def fall_silent(self) -> None:
-        """Let nothing pass from now on; connections stay open, new ones too, and lead nowhere."""
+        """Drop everything from now on; connections stay open, and new ones are accepted."""
         self._silent.set()
 
     def speak_again(self) -> None:

@@ -14,7 +14,7 @@ from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from simulators.services.process import Process
-from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.broker import KafkaTopic, header
 from tests.agent.forward.delivery.test_kills import stored_labels
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process
@@ -37,7 +37,7 @@ def rss_bytes_max(agent: Process) -> int:
 
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
 async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_the_middle(
-    kafka: KafkaSide, gateway: str, tmp_path: Path, mode: str
+    kafka: KafkaTopic, gateway: str, tmp_path: Path, mode: str
 ) -> None:
     configuration = tmp_path / "oncegate.toml"
     state = tmp_path / "state"

@@ -23,7 +23,7 @@ from simulators.services import ports
 from simulators.services.broker_settings import Listener
 from simulators.services.install import programs
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import GATEWAY, forwarding
@@ -38,8 +38,8 @@ USER, PASSWORD = "gateway-1", "correct-horse"
 MODES = ("at-least-once", "exactly-once")
 
 
-def side(broker: Broker, topic: str) -> KafkaSide:
-    kafka = KafkaSide(broker.bootstrap_servers, f"{topic}.{uuid4().hex}")
+def side(broker: Broker, topic: str) -> KafkaTopic:
+    kafka = KafkaTopic(broker.bootstrap_servers, f"{topic}.{uuid4().hex}")
     kafka.create_topic()
     return kafka
 
@@ -49,7 +49,7 @@ def side(broker: Broker, topic: str) -> KafkaSide:
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Give a broker that says its address is the link's."""
+    """Yield a broker that advertises the link's address."""
     listens, says = ports.free(2)
     with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
         yield broker, listens, says
@@ -102,7 +102,7 @@ def make_certificates(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Path, int]]:
-    """Give a broker with SASL_SSL beside its plain listener, over which everybody is a super user."""
+    """Yield a broker with SASL_SSL beside its plain listener, whose users are super users."""
     folder = tmp_path_factory.mktemp("secured")
     make_certificates(folder)
     (port,) = ports.free(1)
@@ -136,7 +136,7 @@ def secure(folder: Path, **others: str) -> dict[str, str]:
 
 
 def grant(broker: Broker, topic: str) -> None:
-    """Give the gateway the rights that it needs."""
+    """Grant the gateway the rights that it needs."""
     change_acls(
         broker,
         (ResourceType.TOPIC, topic, AclOperation.WRITE),

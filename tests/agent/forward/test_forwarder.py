@@ -19,7 +19,7 @@ from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, header, headers, sequence
+from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import GATEWAY, SILENCE_MS, forwarding
@@ -29,7 +29,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 
-def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaSide) -> None:
+def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
 
@@ -47,7 +47,7 @@ def test_a_backlog_drains_in_order_per_device_while_new_events_come(kafka: Kafka
     assert sum(map(len, by_device.values())) == 6_000
 
 
-def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaSide) -> None:
+def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(Event('a "quoted" probe', id="x-1", data={"on": True}), *readings(1))
 
@@ -82,7 +82,7 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaSide) -> None:
 
 
 def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agent")
     outbox = MemoryOutbox()
@@ -102,7 +102,7 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     assert caplog.text.count("kafka=reachable") == 2
 
 
-def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaSide) -> None:
+def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10_000))
 
@@ -118,7 +118,7 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kaf
 
 
 def test_a_frozen_broker_expires_batches_which_are_sent_again(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
@@ -140,7 +140,7 @@ def test_a_frozen_broker_expires_batches_which_are_sent_again(
 
 
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -156,7 +156,7 @@ def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
     assert_nothing_lost(kafka, outbox)
 
 
-def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(kafka: KafkaSide) -> None:
+def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
 
@@ -173,7 +173,7 @@ def test_a_topic_made_anew_under_a_session_gets_everything_that_was_not_marked(k
 
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_that_was_not_marked(
-    kafka: KafkaSide, partitions: int
+    kafka: KafkaTopic, partitions: int
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -190,7 +190,7 @@ def test_a_topic_made_anew_with_another_number_of_partitions_gets_everything_tha
     assert {batch.topic_id for batch in outbox.forwarded() if batch.first > 10} == {anew}
 
 
-def test_returned_batches_are_sent_again(kafka: KafkaSide) -> None:
+def test_returned_batches_are_sent_again(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(3_000))
 
@@ -204,7 +204,7 @@ def test_returned_batches_are_sent_again(kafka: KafkaSide) -> None:
     assert len(kafka.records()) > 3_100
 
 
-def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaSide) -> None:
+def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker, kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
 
@@ -222,7 +222,7 @@ def test_it_stops_soon_while_the_broker_is_away_and_marks_nothing(broker: Broker
     assert outbox.new == 100
 
 
-def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaSide) -> None:
+def test_what_is_in_flight_is_marked_before_it_stops(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
 

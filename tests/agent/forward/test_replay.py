@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.replay import Tally
+from agent.cli.replay import ReplayResult
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
 from agent.store.read.kept import positions_of
 from agent.store.schema import database
 from contract.event import Event
-from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.broker import KafkaTopic, header
 from tests.agent.forward.running import GATEWAY
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
@@ -44,7 +44,7 @@ def replay(configuration: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.kafka
-def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaSide, tmp_path: Path) -> None:
+def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_path: Path) -> None:
     configuration = configure(tmp_path, kafka.bootstrap_servers, kafka.topic)
     with agent_process(configuration) as agent:
         agent.start()
@@ -89,12 +89,12 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
             positions = positions_of(connection, store.epoch())
             assert positions == range(1, 9)  # the gap's own event, too
-            tally = Tally(positions, 1)
-            chosen = [event.position for event in tally.choose(connection)]
+            result = ReplayResult(positions, 1)
+            chosen = [event.position for event in result.select_events(connection)]
             assert positions_of(connection, "no such epoch") is None
     assert chosen == [3, 4, 5]
-    assert tally.incomplete
-    assert list(tally.lines()) == [
+    assert result.incomplete
+    assert list(result.report_lines()) == [
         "2 events not yet sent at all: the agent sends them by itself",
         "1 event given up, and declared by gateway.gap events",
         "2 events no longer kept: sequence 1 to 2",

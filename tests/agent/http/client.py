@@ -15,7 +15,7 @@ SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Response:
     """A response."""
 
     code: int
@@ -34,7 +34,7 @@ class Client:
         self.port = port
         self._context = context
 
-    async def get(self, path: str, token: str = "", method: str = "GET") -> Heard:
+    async def get(self, path: str, token: str = "", method: str = "GET") -> Response:
         return await self.ask(method, path, token=token)
 
     async def post(
@@ -44,7 +44,7 @@ class Client:
         media: str = "application/json",
         token: str = "",
         fields: Mapping[str, str] | None = None,
-    ) -> Heard:
+    ) -> Response:
         given = {"Content-Type": media, **(fields or {})} if media else dict(fields or {})
         return await self.ask("POST", path, body, given, token)
 
@@ -55,10 +55,10 @@ class Client:
         body: bytes | None = None,
         fields: Mapping[str, str] | None = None,
         token: str = "",
-    ) -> Heard:
+    ) -> Response:
         return await asyncio.to_thread(self._ask, method, path, body, dict(fields or {}), token)
 
-    def _ask(self, method: str, path: str, body: bytes | None, fields: dict[str, str], token: str) -> Heard:
+    def _ask(self, method: str, path: str, body: bytes | None, fields: dict[str, str], token: str) -> Response:
         if token:
             fields["Authorization"] = f"Bearer {token}"
         connection = (
@@ -69,7 +69,7 @@ class Client:
         try:
             connection.request(method, path, body, fields)
             response = connection.getresponse()
-            return Heard(response.status, response.headers, response.read())
+            return Response(response.status, response.headers, response.read())
         finally:
             connection.close()
 
@@ -96,7 +96,7 @@ class Raw:
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def hear(self) -> Heard:
+    async def receive(self) -> Response:
         """Read one response that has a length."""
         async with asyncio.timeout(SECONDS_MAX):
             head = await self.reader.readuntil(b"\r\n\r\n")
@@ -106,9 +106,9 @@ class Raw:
                 name, _, value = line.partition(":")
                 fields[name] = value.strip()
             body = await self.reader.readexactly(int(fields["Content-Length"] or 0))
-        return Heard(int(lines[0].split()[1]), fields, body)
+        return Response(int(lines[0].split()[1]), fields, body)
 
-    async def hear_all(self) -> bytes:
+    async def receive_all(self) -> bytes:
         """Read until the server ends the connection."""
         async with asyncio.timeout(SECONDS_MAX):
             try:

@@ -18,7 +18,7 @@ from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.schema import database
-from agent.telemetry.activity import LastWords
+from agent.telemetry.activity import RecentErrors
 from agent.telemetry.links import Links
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
@@ -56,7 +56,7 @@ async def serving(
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
         pipeline = Pipeline(IdentitySettings(), clock, events, devices)
         gateway = GatewaySettings(id=GATEWAY, state_dir=folder / "state")
-        views, responses = observe(gateway, events, pipeline, clock, LastWords(), Links(clock), {"coap": lambda: 5})
+        views, responses = observe(gateway, events, pipeline, clock, RecentErrors(), Links(clock), {"coap": lambda: 5})
         async with HttpServer(http, receive or pipeline.receive, views, responses, limits) as server:
             yield Served(server, events, Client(server.port), responses)
 

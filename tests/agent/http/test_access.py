@@ -37,8 +37,8 @@ async def test_a_device_posts_under_its_own_identity_and_no_other(tmp_path: Path
 
 async def test_a_relay_posts_for_others(tmp_path: Path) -> None:
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
-        heard = await served.client.post(b"[%s,%s]" % (EVENT, OTHER), token="token-of-the-relay")
-    assert (heard.code, heard.document["accepted"]) == (200, 2)
+        response = await served.client.post(b"[%s,%s]" % (EVENT, OTHER), token="token-of-the-relay")
+    assert (response.code, response.document["accepted"]) == (200, 2)
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ async def test_a_post_without_a_token_that_is_known_is_refused_with_a_challenge(
 ) -> None:
     fields = {} if authorization is None else {"Authorization": authorization}
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served:
-        heard = await served.client.post(EVENT, fields=fields)
+        response = await served.client.post(EVENT, fields=fields)
         assert stored_events(served.store) == []
-    assert (heard.code, heard.document["error"]) == (401, "unauthenticated")
-    assert heard.fields["WWW-Authenticate"] == 'Bearer realm="oncegate"'
+    assert (response.code, response.document["error"]) == (401, "unauthenticated")
+    assert response.fields["WWW-Authenticate"] == 'Bearer realm="oncegate"'
 
 
 async def test_two_tokens_are_a_bad_request(tmp_path: Path) -> None:
     fields = [f"Authorization: Bearer {token}" for token in HOLDERS.values()]
     async with serving(tmp_path, token_file=token_file(tmp_path, HOLDERS)) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT, *fields))
-        assert (await raw.hear()).code == 400
+        assert (await raw.receive()).code == 400
 
 
 async def test_a_reader_does_not_post(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ HASH = "sha256:" + "0" * 64
         (f"device urn:x {HASH.upper()}", "64 hex digits"),
         (f"device URN:oncegate:gateway:gw1 {HASH}", "the gateways' own"),
         (f"device {'x' * 300} {HASH}", "too long"),
-        (f"device urn:x {HASH}\n\nrelay urn:y {HASH}", "line 3: this token stands there twice"),
+        (f"device urn:x {HASH}\n\nrelay urn:y {HASH}", "line 3: this token occurs twice"),
         ("\ud800", "cannot be read"),
     ],
 )

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from agent.http.address import place_of, written
+from agent.http.address import parse_listen_address, uri_host
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,18 @@ from agent.http.address import place_of, written
     ],
 )
 def test_only_the_loopback_is_taken_for_it(bind: str, loopback: bool) -> None:
-    assert place_of(bind).loopback is loopback
+    assert parse_listen_address(bind).loopback is loopback
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])
 def test_an_answer_leaves_at_once(bind: str) -> None:
     """Asyncio sets TCP_NODELAY on sockets that say that they are TCP; without it an answer can take 40 ms longer."""
-    with place_of(bind).listen() as listening:
+    with parse_listen_address(bind).listen() as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_all_addresses_are_ipv6_and_ipv4() -> None:
-    with place_of("[::]:0").listen() as listening:
+    with parse_listen_address("[::]:0").listen() as listening:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, port)).close()
@@ -50,4 +50,4 @@ def test_all_addresses_are_ipv6_and_ipv4() -> None:
     ],
 )
 def test_a_host_is_written_as_in_a_uri(address: tuple[str | int, ...], expected: str) -> None:
-    assert written(address) == expected
+    assert uri_host(address) == expected

@@ -48,25 +48,25 @@ async def test_an_event_is_taken_once_and_a_copy_is_said_to_be_one(tmp_path: Pat
 )
 async def test_each_format_is_taken(tmp_path: Path, media: str, body: bytes) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(body, media=media)
-        assert (heard.code, heard.document["accepted"]) == (200, 1)
+        response = await served.client.post(body, media=media)
+        assert (response.code, response.document["accepted"]) == (200, 1)
         expected = "6bc3242c" if "senml" in media else FINGERPRINT
-        assert heard.document["fingerprints"][0].startswith(expected) == ("senml" not in media)
+        assert response.document["fingerprints"][0].startswith(expected) == ("senml" not in media)
 
 
 async def test_the_words_of_the_query_are_those_of_coap(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(
+        response = await served.client.post(
             b'{"data":{"temperature":21.5}}', f"{POST}?d={DEVICE.replace(':', '%3A')}&id=17"
         )
-    assert heard.document["fingerprints"] == [FINGERPRINT]
+    assert response.document["fingerprints"] == [FINGERPRINT]
 
 
 @pytest.mark.parametrize("query", ["d", "d=a&d=b", "x=1", "d=%ff", "id="])
 async def test_a_query_that_is_not_made_of_our_words_is_refused(tmp_path: Path, query: str) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(EVENT, f"{POST}?{query}")
-    assert (heard.code, "query" in heard.document["message"]) == (400, True)
+        response = await served.client.post(EVENT, f"{POST}?{query}")
+    assert (response.code, "query" in response.document["message"]) == (400, True)
 
 
 async def test_a_device_that_names_nobody_is_its_address(tmp_path: Path) -> None:
@@ -78,59 +78,59 @@ async def test_a_device_that_names_nobody_is_its_address(tmp_path: Path) -> None
 async def test_a_pack_of_a_hundred_is_one_answer_and_one_commit(tmp_path: Path) -> None:
     pack = [{"device": DEVICE, "id": number, "data": {"n": number}} for number in range(100)]
     async with serving(tmp_path) as served:
-        heard = await served.client.post(json.dumps(pack).encode())
+        response = await served.client.post(json.dumps(pack).encode())
         commits = served.store.commit_durations.cumulative()[-1][1]
         stored = stored_events(served.store)[1:]
-    assert (heard.document["accepted"], len(set(heard.document["fingerprints"])), commits) == (100, 100, 1)
-    assert [event.fingerprint.hex() for event in stored] == heard.document["fingerprints"]
+    assert (response.document["accepted"], len(set(response.document["fingerprints"])), commits) == (100, 100, 1)
+    assert [event.fingerprint.hex() for event in stored] == response.document["fingerprints"]
 
 
 async def test_an_invalid_event_does_not_block_those_beside_it(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(b'[{"device":"urn:a","id":1,"data":{"n":NaN}},' + EVENT + b"]")
-    assert (heard.code, heard.document["accepted"], heard.document["rejected"]) == (200, 1, 1)
+        response = await served.client.post(b'[{"device":"urn:a","id":1,"data":{"n":NaN}},' + EVENT + b"]")
+    assert (response.code, response.document["accepted"], response.document["rejected"]) == (200, 1, 1)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"data":3}', b"\xff"])
 async def test_a_body_without_a_valid_event_is_refused(tmp_path: Path, body: bytes) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(body)
-        assert (heard.code, heard.document["error"]) == (400, "undecodable")
-        assert heard.document["message"]
+        response = await served.client.post(body)
+        assert (response.code, response.document["error"]) == (400, "undecodable")
+        assert response.document["message"]
         assert len(stored_events(served.store)) == 0
 
 
 @pytest.mark.parametrize("media", ["", "text/plain", "application/x-www-form-urlencoded", "application/xml", "json"])
 async def test_an_unknown_format_is_told_the_known_ones(tmp_path: Path, media: str) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(EVENT, media=media)
-    assert (heard.code, heard.fields["Accept"]) == (415, MEDIA_TYPES)
-    assert MEDIA_TYPES in heard.document["message"]
+        response = await served.client.post(EVENT, media=media)
+    assert (response.code, response.fields["Accept"]) == (415, MEDIA_TYPES)
+    assert MEDIA_TYPES in response.document["message"]
 
 
 async def test_a_compressed_body_is_an_unknown_format(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.post(EVENT, fields={"Content-Encoding": "gzip"})
-    assert (heard.code, "Content-Encoding" in heard.document["message"]) == (415, True)
+        response = await served.client.post(EVENT, fields={"Content-Encoding": "gzip"})
+    assert (response.code, "Content-Encoding" in response.document["message"]) == (415, True)
 
 
 async def test_a_body_over_the_limit_is_refused_whether_its_length_is_said_or_not(tmp_path: Path) -> None:
     async with serving(tmp_path, max_body_bytes=1_000) as served:
         fits = await served.client.post(EVENT.ljust(1_000))
-        said = await served.client.post(EVENT.ljust(1_000_000))
+        output = await served.client.post(EVENT.ljust(1_000_000))
         async with Raw(served.server.port) as raw:
             raw.send(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % POST.encode())
             raw.send(b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n%s\r\n" % (b" " * 1024) * 9)
-            chunked = await raw.hear()
+            chunked = await raw.receive()
     assert fits.code == 200
-    assert (said.code, "1000 bytes" in said.document["message"]) == (413, True)
-    assert (chunked.code, chunked.document) == (413, said.document)
+    assert (output.code, "1000 bytes" in output.document["message"]) == (413, True)
+    assert (chunked.code, chunked.document) == (413, output.document)
 
 
 async def test_a_device_that_is_denied_is_told_so(tmp_path: Path) -> None:
     async with serving(tmp_path, devices=DevicesSettings(deny=("urn:dev:mac:*",))) as served:
-        heard = await served.client.post(EVENT)
-        assert (heard.code, heard.document["error"], stored_events(served.store)) == (403, "forbidden", [])
+        response = await served.client.post(EVENT)
+        assert (response.code, response.document["error"], stored_events(served.store)) == (403, "forbidden", [])
 
 
 async def test_a_store_that_cannot_write_is_said_with_when_to_come_back(tmp_path: Path) -> None:
@@ -163,14 +163,14 @@ async def test_each_outcome_has_its_code(tmp_path: Path, status: Status, code: i
         respond(Answer(status, reason="for a reason"))
 
     async with serving(tmp_path, receive=refuse) as served:
-        heard = await served.client.post(EVENT)
-    assert (heard.code, heard.document) == (code, {"error": status.value, "message": "for a reason"})
-    assert heard.fields["Retry-After"] == ("1" if code == 503 else None)
+        response = await served.client.post(EVENT)
+    assert (response.code, response.document) == (code, {"error": status.value, "message": "for a reason"})
+    assert response.fields["Retry-After"] == ("1" if code == 503 else None)
 
 
 async def test_what_a_sensor_posts_in_one_breath_is_answered_in_order(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
         raw.send(b"".join(post_bytes(b'{"device":"urn:a","id":%d}' % number) for number in range(20)))
-        heard = [await raw.hear() for _ in range(20)]
+        response = [await raw.receive() for _ in range(20)]
         stored = stored_events(served.store)[1:]
-    assert [one.document["fingerprints"][0] for one in heard] == [event.fingerprint.hex() for event in stored]
+    assert [one.document["fingerprints"][0] for one in response] == [event.fingerprint.hex() for event in stored]

@@ -37,26 +37,30 @@ QUICK = Limits(head_seconds_max=0.2, body_seconds_max=0.2)
 async def test_a_head_that_does_not_end_is_given_up(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
         raw.send(HEAD)
-        assert await raw.hear_all() == b""
+        assert await raw.receive_all() == b""
 
 
 async def test_a_body_that_does_not_end_is_given_up(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT)[:-1])
-        heard = await raw.hear()
-    assert (heard.code, heard.fields["Connection"], "body" in heard.document["message"]) == (408, "close", True)
+        response = await raw.receive()
+    assert (response.code, response.fields["Connection"], "body" in response.document["message"]) == (
+        408,
+        "close",
+        True,
+    )
 
 
 async def test_a_connection_that_says_nothing_is_ended_without_a_word(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
-        assert await raw.hear_all() == b""
+        assert await raw.receive_all() == b""
 
 
 async def test_a_kept_connection_that_says_nothing_more_is_ended_without_a_word(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT))
-        assert (await raw.hear()).code == 200
-        assert await raw.hear_all() == b""
+        assert (await raw.receive()).code == 200
+        assert await raw.receive_all() == b""
 
 
 async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ async def test_slow_clients_are_ended_and_the_others_are_served(
             await Client(served.server.port, trusting() if tls else None).post(EVENT)
         assert served.server.connections <= 20
         for raw in loris:
-            assert not (await raw.hear_all()).startswith(b"HTTP")
+            assert not (await raw.receive_all()).startswith(b"HTTP")
         await until(lambda: not served.server.connections, "all are ended")
         assert (await Client(served.server.port, trusting() if tls else None).post(EVENT)).code == 200
     assert caplog.text.count("http=connections-refused") == 1
@@ -100,7 +104,7 @@ async def test_a_head_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     limits = Limits(head_bytes_max=4_096)
     async with serving(tmp_path, limits=limits) as served, Raw(served.server.port) as raw:
         raw.send(HEAD + b"X-Long: " + b"x" * 5_000)
-        assert (await raw.hear()).code == 400
+        assert (await raw.receive()).code == 400
 
 
 async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
         raw.send(HEAD + b"Content-Length: 900000\r\n\r\n")
         for _ in range(9):
             raw.send(b" " * 100_000)
-        assert (await raw.hear()).code == 413
+        assert (await raw.receive()).code == 413
 
 
 def test_the_limits_are_those_that_the_guarantees_state() -> None:
@@ -132,14 +136,14 @@ async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> Non
             for number in range(Limits().connections_max)
         ]
         raws[-1].send(post_bytes(EVENT))
-        assert (await raws[-1].hear()).code == 200
+        assert (await raws[-1].receive()).code == 200
         with pytest.raises(ConnectionError):
             await served.client.post(EVENT)
         for raw in raws[: Limits().requests_in_work_max]:
             raw.send(post_bytes(EVENT)[:-1])
         refused = raws[-1]
         refused.send(post_bytes(EVENT))
-        assert (await refused.hear()).code == 503
+        assert (await refused.receive()).code == 503
 
 
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
@@ -159,7 +163,7 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
         assert (await served.client.get("/healthz")).code == 200
         for respond in responds:
             respond(Answer(Status.DURABLE, accepted=1))
-        assert [(await raw.hear()).code for raw in raws] == [200, 200]
+        assert [(await raw.receive()).code for raw in raws] == [200, 200]
 
 
 async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ async def test_slow_bodies_take_no_more_than_their_turn(tmp_path: Path) -> None:
             for raw in raws:
                 raw.send(EVENT[-1:])
             with turns.counting():
-                assert [(await raw.hear()).code for raw in raws] == [200] * 40
+                assert [(await raw.receive()).code for raw in raws] == [200] * 40
     assert turns.most <= 2
 
 
@@ -207,10 +211,10 @@ async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_
         busy.send(post_bytes(EVENT) + post_bytes(EVENT))
         await until(lambda: len(responds) == 1, "a request in work")
         draining = asyncio.create_task(served.server.drain())
-        assert await idle.hear_all() == b""
+        assert await idle.receive_all() == b""
         responds[0](Answer(Status.DURABLE, accepted=1))
-        assert (await busy.hear()).code == 200
-        assert await busy.hear_all() == b""
+        assert (await busy.receive()).code == 200
+        assert await busy.receive_all() == b""
         await draining
     assert len(responds) == 1
 
@@ -228,8 +232,8 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_s
         raw.send(post_bytes(EVENT))
         await until(lambda: len(responds) == 1, "a request in work")
         await served.server.drain()
-        heard = await raw.hear()
-        assert (heard.code, heard.fields["retry-after"]) == (503, "5")
+        response = await raw.receive()
+        assert (response.code, response.fields["retry-after"]) == (503, "5")
     responds[0](Answer(Status.DURABLE))  # too late, and harmless
     assert "Traceback" not in caplog.text
 
@@ -320,7 +324,7 @@ async def test_an_answer_that_fits_into_a_piece_is_not_waited_for_either(tmp_pat
 async def test_a_large_answer_comes_whole_to_a_client_that_reads_slowly(tmp_path: Path) -> None:
     async with _with_large_answers(tmp_path, Limits()) as (served, size), Raw(served.server.port) as raw:
         raw.send(LIVE)
-        heard = await raw.hear()
-        assert (heard.code, len(heard.body)) == (200, size)
-        assert len(heard.document["devices"]) == 200
+        response = await raw.receive()
+        assert (response.code, len(response.body)) == (200, size)
+        assert len(response.document["devices"]) == 200
         assert size > 4 * PIECE_BYTES

@@ -14,10 +14,9 @@ import pytest
 
 from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
-from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
+from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, Activity, RecentErrors
 from contract.event import Event
-from contract.record import Clock as Trust
-from contract.record import Shared
+from contract.record import ClockTrust, Shared
 from simulators.services import browser
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 
@@ -29,9 +28,9 @@ TOKEN = "r" * 40
 async def test_the_page_needs_nothing_from_elsewhere_and_may_run_nothing_else(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         for path in PATHS:
-            heard = await served.client.get(path)
-            assert (heard.code, heard.fields["Content-Security-Policy"]) == (200, POLICY)
-            assert heard.fields["X-Content-Type-Options"] == "nosniff"
+            response = await served.client.get(path)
+            assert (response.code, response.fields["Content-Security-Policy"]) == (200, POLICY)
+            assert response.fields["X-Content-Type-Options"] == "nosniff"
     assert "unsafe" not in POLICY
     assert POLICY.startswith("default-src 'none'")
     for file in files("agent.http.page_files").iterdir():
@@ -95,7 +94,7 @@ async def test_what_is_watched_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_latest_warnings_are_kept() -> None:
-    words = LastWords()
+    words = RecentErrors()
     for number in range(ERRORS_MAX + 5):
         words.emit(logging.LogRecord("agent.x", logging.WARNING, "x.py", 1, "full=%d", (number,), None))
     assert [error["message"] for error in words.errors()] == [f"full={number}" for number in range(5, ERRORS_MAX + 5)]
@@ -107,7 +106,7 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: 
     tokens = token_file(tmp_path, {"reader browser": TOKEN, "relay urn:r": "d" * 40}) if token else None
     settings: dict[str, Any] = {"bind": "0.0.0.0:0", "token_file": tokens} if token else {}
     posting = "d" * 40 if token else ""
-    looks = [["desk", "light"], ["desk", "dark"], ["phone", "light"], ["phone", "dark"]]
+    view_sources = [["desk", "light"], ["desk", "dark"], ["phone", "light"], ["phone", "dark"]]
     folder = Path(os.environ.get("ONCEGATE_SCREENSHOTS", str(tmp_path)))
     async with serving(tmp_path, **settings) as served:
         for _ in range(2):
@@ -120,7 +119,7 @@ async def test_the_page_works_in_a_browser_for_everybody(tmp_path: Path, token: 
             "device": DEVICE,
             "fingerprint": FINGERPRINT,
             "folder": str(folder),
-            "looks": looks[:1] if token else looks,
+            "looks": view_sources[:1] if token else view_sources,
             "token": token,
         }
         seen = await asyncio.to_thread(browser.run, Path(__file__).with_suffix("").with_name("page.js"), given)
@@ -148,10 +147,10 @@ def test_a_large_pack_of_suspects_costs_a_look_at_each() -> None:
             compared += 1
             return bytes.__eq__(self, other)
 
-    events = [Candidate(Event("urn:a"), None, b"", 0, Trust.TRUSTED, Shared.LABEL, 0)] * 300
+    events = [Candidate(Event("urn:a"), None, b"", 0, ClockTrust.TRUSTED, Shared.LABEL, 0)] * 300
     prints = [number.to_bytes(16, "big") for number in range(300)]
     outcome = Outcome(300, 0, tuple(map(Counted, prints)), (True,) * 300, tuple(map(Counted, prints)))
-    watch = Watch()
+    watch = Activity()
     watch.stored("coap", events, [], outcome)
     (seen,) = watch.devices()
     assert seen["possible_duplicates"] == 300

@@ -145,8 +145,8 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
         configuration.write_text(text.replace('bind = "127.0.0.1:0"', "") + line + "\n")
         for verb in ("check", "run"):
             command = [sys.executable, "-m", "agent.cli.main", verb, "--config", str(configuration)]
-            said = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (said.returncode, message in said.stderr, "Traceback" in said.stderr) == (2, True, False)
+            output = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (output.returncode, message in output.stderr, "Traceback" in output.stderr) == (2, True, False)
 
 
 def test_a_port_in_use_is_named(agent: Process, configuration: Path) -> None:

@@ -31,22 +31,22 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
 async def test_what_is_no_http_is_refused_and_the_connection_ends(
-    tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        raw.send(said + GET)
-        heard = await raw.hear_all()
-    assert int(heard.split()[1]) in (400, 404, 505)
-    assert (heard.count(b"HTTP/1.1 "), b"connection: close" in heard.lower()) == (1, True)
+        raw.send(sent + GET)
+        response = await raw.receive_all()
+    assert int(response.split()[1]) in (400, 404, 505)
+    assert (response.count(b"HTTP/1.1 "), b"connection: close" in response.lower()) == (1, True)
     assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 async def test_a_path_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.get("/api/v1/event")
-    assert (heard.code, "/api/v1/events" in heard.document["message"]) == (404, True)
+        response = await served.client.get("/api/v1/event")
+    assert (response.code, "/api/v1/events" in response.document["message"]) == (404, True)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ async def test_a_method_that_is_not_there_is_told_which_are(
     tmp_path: Path, method: str, path: str, allowed: str
 ) -> None:
     async with serving(tmp_path) as served:
-        heard = await served.client.ask(method, path)
-    assert (heard.code, heard.fields["Allow"]) == (405, allowed)
+        response = await served.client.ask(method, path)
+    assert (response.code, response.fields["Allow"]) == (405, allowed)
 
 
 async def test_head_is_get_without_its_body(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        heard = await served.client.get("/healthz", method="HEAD")
+        response = await served.client.get("/healthz", method="HEAD")
         raw.send(GET.replace(b"GET", b"HEAD") + b"HEAD /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        both = await raw.hear_all()
-    assert (heard.code, heard.body, heard.fields["Content-Length"]) == (200, b"", "14")
+        both = await raw.receive_all()
+    assert (response.code, response.body, response.fields["Content-Length"]) == (200, b"", "14")
     assert both.count(b"\r\n\r\n") == 2
     assert both.endswith(b"\r\n\r\n")
 
@@ -81,37 +81,37 @@ async def test_a_client_that_asks_first_is_told_to_go_on_or_not(tmp_path: Path) 
     async with serving(tmp_path, max_body_bytes=1_000) as served:
         async with Raw(served.server.port) as raw:
             raw.send(head + b"\r\n\r\n")
-            assert (await raw.hear()).code == 100
+            assert (await raw.receive()).code == 100
             raw.send(body)
-            assert (await raw.hear()).code == 200
+            assert (await raw.receive()).code == 200
         async with Raw(served.server.port) as raw:
             raw.send(head.replace(b"Content-Length: ", b"Content-Length: 99") + b"\r\n\r\n")
-            assert (await raw.hear()).code == 413
+            assert (await raw.receive()).code == 413
 
 
 async def test_a_body_in_chunks_is_one_body(tmp_path: Path) -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in EVENT) + b"0\r\n\r\n"
-    said = post_bytes(EVENT)[: -len(EVENT)].replace(b"Content-Length: %d" % len(EVENT), b"Transfer-Encoding: chunked")
+    sent = post_bytes(EVENT)[: -len(EVENT)].replace(b"Content-Length: %d" % len(EVENT), b"Transfer-Encoding: chunked")
     async with serving(tmp_path) as served, Raw(served.server.port) as raw:
-        for byte in said + chunks + GET:
+        for byte in sent + chunks + GET:
             raw.send(bytes((byte,)))
-        assert ((await raw.hear()).code, (await raw.hear()).code) == (200, 200)
+        assert ((await raw.receive()).code, (await raw.receive()).code) == (200, 200)
 
 
 async def test_older_and_odder_clients_are_served(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        for said in (
+        for sent in (
             b"GET /healthz HTTP/1.0\r\n\r\n",
             b"GET http://gateway:8580/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             GET.replace(b"Host", b"Connection: Upgrade, close\r\nUpgrade: h2c\r\nHost"),
         ):
             async with Raw(served.server.port) as raw:
-                raw.send(said)
-                assert (await raw.hear()).code == 200
-                assert await raw.hear_all() == b""
+                raw.send(sent)
+                assert (await raw.receive()).code == 200
+                assert await raw.receive_all() == b""
         async with Raw(served.server.port) as raw:
             raw.send(b"CONNECT g:1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert (await raw.hear()).code == 404
+            assert (await raw.receive()).code == 404
 
 
 @given(st.randoms(use_true_random=False))
@@ -131,14 +131,14 @@ async def _endure(folder: Path, rand: random.Random) -> None:
             async with Raw(served.server.port) as raw:
                 raw.send(_mutated(post_bytes(EVENT, "Expect: 100-continue") + GET, rand))
                 raw.writer.write_eof()
-                said = await raw.hear_all()
-            assert said == b"" or said.startswith(b"HTTP/1.1 ")
-            assert b" 500 " not in said
+                sent = await raw.receive_all()
+            assert sent == b"" or sent.startswith(b"HTTP/1.1 ")
+            assert b" 500 " not in sent
         assert (await served.client.post(b'{"device":"urn:last","id":1}')).code == 200
 
 
-def _mutated(said: bytes, rand: random.Random) -> bytes:
-    mutant = bytearray(said)
+def _mutated(sent: bytes, rand: random.Random) -> bytes:
+    mutant = bytearray(sent)
     for _ in range(rand.randint(1, 6)):
         at = rand.randrange(len(mutant) + 1)
         match rand.randrange(4):

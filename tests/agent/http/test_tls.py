@@ -25,15 +25,15 @@ def trusting() -> ssl.SSLContext:
 
 async def test_an_event_is_taken_over_tls(tmp_path: Path) -> None:
     async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served:
-        heard = await Client(served.server.port, trusting()).post(EVENT)
+        response = await Client(served.server.port, trusting()).post(EVENT)
         too_large = await Client(served.server.port, trusting()).post(EVENT.ljust(100_000))
-    assert (heard.code, too_large.code) == (200, 413)
+    assert (response.code, too_large.code) == (200, 413)
 
 
 async def test_where_there_is_tls_nothing_is_served_without_it(tmp_path: Path) -> None:
     async with serving(tmp_path, tls_certificate=CERTIFICATE, tls_key=KEY) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT))
-        assert b"HTTP" not in await raw.hear_all()
+        assert b"HTTP" not in await raw.receive_all()
 
 
 async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ async def test_handshakes_that_do_not_end_take_no_connection_from_the_others(tmp
         for _ in range(20):
             await stack.enter_async_context(Raw(served.server.port, "127.0.0.2"))
         assert served.server.connections <= 3
-        heard = await Client(served.server.port, trusting()).post(EVENT)
-    assert heard.code == 200
+        response = await Client(served.server.port, trusting()).post(EVENT)
+    assert response.code == 200
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01"])

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.http.reply import Refusal
-from agent.http.views import Recent, Searches
+from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
 from tests.agent.http.serving import EVENT, serving
@@ -56,16 +56,16 @@ async def test_a_full_store_is_not_ready(tmp_path: Path) -> None:
     async with serving(tmp_path, store={"max_bytes": 60_000}) as served:
         while (await served.client.post(b'{"device":"urn:a","data":{"x":"%s"}}' % (b"x" * 9_000))).code == 200:
             pass
-        heard = await served.client.get("/readyz")
-    assert (heard.code, "full" in heard.document["message"]) == (503, True)
+        response = await served.client.get("/readyz")
+    assert (response.code, "full" in response.document["message"]) == (503, True)
 
 
 async def test_the_status_is_that_of_the_command(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await served.client.post(EVENT)
-        heard = await served.client.get("/api/v1/status")
-        assert heard.document == read_status(tmp_path / "state", GATEWAY).document()
-    assert (heard.document["accepted"], heard.document["events"]["new"]) == (1, 2)
+        response = await served.client.get("/api/v1/status")
+        assert response.document == read_status(tmp_path / "state", GATEWAY).document()
+    assert (response.document["accepted"], response.document["events"]["new"]) == (1, 2)
 
 
 async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
         await served.client.post(b"{")
         served.store.mark_forwarded(batch(1, 2))
-        heard = await served.client.get("/metrics")
-    assert heard.fields["Content-Type"].startswith("text/plain; version=")
-    found = samples(heard.body)
+        response = await served.client.get("/metrics")
+    assert response.fields["Content-Type"].startswith("text/plain; version=")
+    found = samples(response.body)
     assert {name.partition("_")[0] for name, _ in found} == {"oncegate"}
     for name, labels, value in (
         ("events_accepted_total", {"via": "http"}, 2),
@@ -103,7 +103,7 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
     assert found["oncegate_commit_seconds_sum", ()] > 0
     assert found["oncegate_store_bytes", ()] > found["oncegate_store_log_bytes", ()] > 4_096
     assert found["oncegate_process_resident_memory_bytes", ()] > 0
-    assert b"urn:" not in heard.body
+    assert b"urn:" not in response.body
 
 
 async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
 
 
 async def test_many_who_ask_at_once_cost_one_look() -> None:
-    looks: list[int] = []
+    view_sources: list[int] = []
     go_on = threading.Event()
 
     def look() -> int:
         go_on.wait(10)
-        looks.append(1)
-        return len(looks)
+        view_sources.append(1)
+        return len(view_sources)
 
-    recent = Recent(look)
+    recent = CachedView(look)
     asked = [asyncio.create_task(recent.get()) for _ in range(50)]
     await asyncio.sleep(0)
     go_on.set()
@@ -148,7 +148,7 @@ async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeyp
         raise StoreError("there is no store yet")
 
     with pytest.raises(Refusal) as refused:
-        await Recent(look).get()
+        await CachedView(look).get()
     over.set()
     assert refused.value.reply.code == 503
     assert (b"too long" if hangs else b"no store") in refused.value.reply.body
@@ -168,7 +168,7 @@ async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_re
             at_once -= 1
         return 1
 
-    searches, ready = Searches(), Recent(lambda: 2)
+    searches, ready = Searches(), CachedView(lambda: 2)
     asked = [asyncio.create_task(searches.get(look)) for _ in range(50)]
     assert await ready.get() == 2
     go_on.set()

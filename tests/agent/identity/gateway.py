@@ -35,7 +35,7 @@ class Gateway:
             return await answered
 
     def events(self) -> list[StoredEvent]:
-        """Give the events of devices, in order."""
+        """Return the events of devices, in order."""
         return [event for event in stored_events(self.store) if b'"via":"gateway"' not in event.tail]
 
 

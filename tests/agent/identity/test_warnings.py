@@ -9,7 +9,7 @@ import pytest
 from agent.identity.warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
 from agent.store.port import Candidate, Outcome
 from contract.event import Event
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 from tests.agent.identity.gateway import DEVICE, gateway
 from tests.agent.store.stores import HandClock
 
@@ -30,8 +30,8 @@ MOMENT = 1_767_225_600_000
 
 
 def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
-    candidates = [Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None) for event in events]
-    warnings.look(candidates, Outcome(len(events) if accepted is None else accepted))
+    candidates = [Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None) for event in events]
+    warnings.check(candidates, Outcome(len(events) if accepted is None else accepted))
 
 
 def test_ids_that_go_back_are_noticed_unless_boot_or_time_tells_why() -> None:
@@ -54,8 +54,8 @@ def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     warnings = IdentityWarnings(SECONDS)
     for number in (5, 1):
         event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
-        stamped = Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None, fields=fields)
-        warnings.look([stamped], Outcome(1))
+        stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None, fields=fields)
+        warnings.check([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}
 
 

@@ -94,4 +94,4 @@ async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **s
 
 def wait_for_state(publisher: Publisher, state: bytes) -> None:
     """Wait until the gateway tells this state of itself."""
-    wait_until(lambda: publisher.heard[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")
+    wait_until(lambda: publisher.received[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")

@@ -24,7 +24,7 @@ class Publisher:
         self._client.max_inflight_messages_set(0)
         self._port = port
         self._subscribed = threading.Event()
-        self.heard: list[tuple[str, bytes]] = []
+        self.received: list[tuple[str, bytes]] = []
 
     def __enter__(self) -> Self:
         self._client.connect("127.0.0.1", self._port)
@@ -49,12 +49,12 @@ class Publisher:
             message.wait_for_publish(SECONDS_MAX)
 
     def listen(self, topic: str) -> None:
-        """Hear what is published to a topic from now on, and what is retained."""
+        """Subscribe to a topic; retained messages are received, too."""
         self._client.subscribe(topic, 1)
         assert self._subscribed.wait(SECONDS_MAX)
 
     def _on_message(self, client: Client, data: Any, message: MQTTMessage) -> None:
-        self.heard.append((message.topic, bytes(message.payload)))
+        self.received.append((message.topic, bytes(message.payload)))
 
     def _on_subscribe(self, client: Client, data: Any, message_id: int, reasons: Any, properties: Any) -> None:
         self._subscribed.set()

@@ -22,7 +22,7 @@ def variable(value: int) -> bytes:
 
 
 def packet(first: int, body: bytes) -> bytes:
-    """Put a fixed header before a packet's body."""
+    """Return a packet: a fixed header and its body."""
     return bytes((first,)) + variable(len(body)) + body
 
 

@@ -39,13 +39,13 @@ def received(other: socket.socket) -> bytes:
         got += piece
 
 
-def gathered(ours: BufferedSocket, told: bytes) -> bytes:
+def gathered(ours: BufferedSocket, data: bytes) -> bytes:
     """Gather as long as there is room."""
     sent = b""
     with ours.gathering(), suppress(BlockingIOError):
         while True:
-            ours.send(told)
-            sent += told
+            ours.send(data)
+            sent += data
     return sent
 
 
@@ -114,15 +114,15 @@ def test_what_is_gathered_leaves_in_one_piece_and_in_order(pair: Pair) -> None:
 
 def test_what_the_kernel_does_not_take_waits_and_nothing_overtakes_it(pair: Pair) -> None:
     ours, other = pair
-    told = bytes(range(256)) * (SEND_BYTES_MAX // 256)
+    data = bytes(range(256)) * (SEND_BYTES_MAX // 256)
     sent = b""
     while ours.flush():
         with ours.gathering():
-            ours.send(told)
-        sent += told
+            ours.send(data)
+        sent += data
     with pytest.raises(BlockingIOError):
         ours.send(b"later")
-    sent += gathered(ours, told)
+    sent += gathered(ours, data)
     got = received(other)
     while not ours.flush():
         got += received(other)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, Reading, read_entries
+from agent.mqtt.device_list import ENTRY_CHARACTERS_MAX, DeviceListReader, read_entries
 from agent.mqtt.packets import Message
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, LIST_BYTES_MAX, Kind, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.mqtt.device_lists import learn
 from tests.agent.mqtt.gateway import Recorder
-from tests.agent.mqtt.learning import learn
-from tests.agent.mqtt.test_pending import Line, reception, take_list, zigbee
+from tests.agent.mqtt.test_pending import RecordingSource, reception, take_list, zigbee
 from tests.support.waiting import until
 
 ENTRIES = 1_000
@@ -60,8 +60,8 @@ def test_an_entry_has_a_bounded_length(length: int) -> None:
 async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> None:
     entries = [{"friendly_name": f"t{at}", "ieee_address": f"0x{at:016x}"} for at in range(ENTRIES)]
     payload = json.dumps(entries).encode()
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     taking.take(zigbee("t999", 1))
     turns = 0
     with SteppedLoop() as clock:
@@ -74,7 +74,7 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
 
         loop.time = later  # type: ignore[method-assign]
         taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
-        while not line.reading:
+        while not source.reading:
             turns += 1
             await asyncio.sleep(0)
     assert ENTRIES / 10 <= turns <= ENTRIES
@@ -85,7 +85,7 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
 @pytest.mark.parametrize("name", [DEVICES, GROUPS])
 def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name: str) -> None:
     entries = [{"friendly_name": f"{at:x}", "ieee_address": f"0x{at:016x}"} for at in range(60_000)]
-    reading = Reading(ZigbeeNames().learn, name, json.dumps(entries).encode())
+    reading = DeviceListReader(ZigbeeNames().update, name, json.dumps(entries).encode())
     while True:
         entered = 0
 
@@ -95,7 +95,7 @@ def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name:
 
         sys.setprofile(count)
         try:
-            learned = reading.go_on(lambda: True)
+            learned = reading.read(lambda: True)
         finally:
             sys.setprofile(None)
         assert entered < CALLS_PER_ENTRY_MAX
@@ -105,23 +105,23 @@ def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name:
 
 
 async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: pytest.LogCaptureFixture) -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     for _ in range(2):
         for payload in (b"[1]", b""):
-            await take_list(taking, line, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+            await take_list(taking, source, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
     assert caplog.messages == ["mqtt: list=unreadable topic=bridge/devices reason='an entry is no object'"]
     taking.close()
 
 
 async def test_a_connection_that_ends_reads_no_list_to_its_end() -> None:
-    line = Line()
-    taking = reception(line, Recorder())
+    source = RecordingSource()
+    taking = reception(source, Recorder())
     payload = b"[" + b"{}," * (LIST_BYTES_MAX // 3 - 10) + b"{}]"
     taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
-    assert not line.reading
+    assert not source.reading
     taking.stop()
-    await until(lambda: line.reading, "the line is free")
+    await until(lambda: source.reading, "the line is free")
     taking.close()
 
 

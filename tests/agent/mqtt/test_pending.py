@@ -12,11 +12,11 @@ from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.mqtt.packets import Message
 from agent.mqtt.reception import Reception, Tuning
 from agent.mqtt.routes import Routes
-from agent.mqtt.zigbee_names import STRANGERS_MAX, ZigbeeNames
+from agent.mqtt.zigbee_names import UNKNOWN_NAMES_MAX, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.mqtt.device_lists import learn
 from tests.agent.mqtt.gateway import DURABLE, Recorder
-from tests.agent.mqtt.learning import learn
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
@@ -25,7 +25,7 @@ TUNING = Tuning()
 LAMP = "urn:dev:mac:00158d0000000001"
 
 
-class Line:
+class RecordingSource:
     """The connection's side: notes what is acknowledged."""
 
     def __init__(self) -> None:
@@ -42,19 +42,21 @@ class Line:
         self.reading = True
 
 
-def reception(line: Line, recorder: Recorder, tuning: Tuning = TUNING, names: ZigbeeNames | None = None) -> Reception:
+def reception(
+    source: RecordingSource, recorder: Recorder, tuning: Tuning = TUNING, names: ZigbeeNames | None = None
+) -> Reception:
     routes = Routes(MqttSettings(subscriptions=OWN), names or ZigbeeNames())
-    return Reception(routes, recorder.receive, recorder.record, line, tuning)
+    return Reception(routes, recorder.receive, recorder.record, source, tuning)
 
 
 def zigbee(name: str, message_id: int = 0, payload: bytes = b'{"a":1}') -> Message:
     return Message(f"zigbee2mqtt/{name}", payload, len(payload), message_id)
 
 
-async def take_list(taking: Reception, line: Line, message: Message) -> None:
+async def take_list(taking: Reception, source: RecordingSource, message: Message) -> None:
     """Have a list read, in as many turns of the loop as it takes."""
     taking.take(message)
-    await until(lambda: line.reading, "the list is read")
+    await until(lambda: source.reading, "the list is read")
 
 
 def own(message_id: int) -> Message:
@@ -72,33 +74,33 @@ GROUPS = devices(all="")._replace(topic="zigbee2mqtt/bridge/groups")
 
 
 async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     taking.take(zigbee("stray"))
     for number in range(1, 3 * TUNING.in_work_max):
         taking.take(own(number))
-    assert line.acknowledged == list(range(1, 3 * TUNING.in_work_max))
+    assert source.acknowledged == list(range(1, 3 * TUNING.in_work_max))
     taking.close()
 
 
 async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest_goes_on() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.take(own(2))
         for _ in range(int(TUNING.unlisted_seconds / TUNING.unknown_seconds) - 1):
             await clock.advance(TUNING.unknown_seconds)
-        assert line.acknowledged == []
+        assert source.acknowledged == []
         await clock.advance(TUNING.unknown_seconds)
-        assert line.acknowledged == [1, 2]
+        assert source.acknowledged == [1, 2]
         taking.take(zigbee("another", 3))
         taking.take(own(4))
-        assert line.acknowledged == [1, 2, 3, 4]
-        await take_list(taking, line, LIST)
+        assert source.acknowledged == [1, 2, 3, 4]
+        await take_list(taking, source, LIST)
         taking.take(zigbee("lamp", 5))
         taking.take(zigbee("joining", 6))
-        assert line.acknowledged == [1, 2, 3, 4, 5]
+        assert source.acknowledged == [1, 2, 3, 4, 5]
     assert [(delivery.sender, reason) for delivery, reason in recorder.recorded] == [
         ("mqtt:zigbee2mqtt/stray", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
         ("mqtt:zigbee2mqtt/another", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
@@ -108,54 +110,54 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
 
 
 async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
-    line, recorder, names = Line(), Recorder(), ZigbeeNames()
+    source, recorder, names = RecordingSource(), Recorder(), ZigbeeNames()
     tuning = Tuning(in_work_max=4)
-    taking = reception(line, recorder, tuning, names)
+    taking = reception(source, recorder, tuning, names)
     with SteppedLoop() as clock:
         for number in range(1, 9):
             taking.take(zigbee(f"stray{number}", number))
         for _ in range(int(tuning.unlisted_seconds / tuning.unknown_seconds)):
             await clock.advance(tuning.unknown_seconds)
-    assert line.acknowledged == [1, 2, 3, 4]
-    assert (taking.over.done(), taking.fetches_again) == (True, True)
-    again = reception(line, recorder, tuning, names)
+    assert source.acknowledged == [1, 2, 3, 4]
+    assert (taking.ended.done(), taking.refetches) == (True, True)
+    again = reception(source, recorder, tuning, names)
     for number in range(5, 9):
         again.take(zigbee(f"stray{number}", number))
-    assert line.acknowledged == list(range(1, 9))
+    assert source.acknowledged == list(range(1, 9))
     again.close()
 
 
 async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     with SteppedLoop() as clock:
-        await take_list(taking, line, LIST)
+        await take_list(taking, source, LIST)
         taking.take(zigbee("stray", 1))
         taking.take(zigbee("lamp", 2))
         for _ in range(4):
             await clock.advance(TUNING.unknown_seconds / 4)
-            await take_list(taking, line, LIST)
+            await take_list(taking, source, LIST)
         await clock.advance(0.0)
-        assert line.acknowledged == [1, 2]
+        assert source.acknowledged == [1, 2]
     taking.close()
 
 
 async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.take(own(2))
         for _ in range(int(TUNING.unlisted_seconds / TUNING.unknown_seconds)):
             await clock.advance(TUNING.unknown_seconds)
-            await take_list(taking, line, GROUPS)
-        await until(lambda: line.acknowledged == [1, 2], "nothing waits any more")
+            await take_list(taking, source, GROUPS)
+        await until(lambda: source.acknowledged == [1, 2], "nothing waits any more")
     taking.close()
 
 
 async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder, names=_told())
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder, names=_told())
     body = b"{}".ljust(MqttSettings().max_body_bytes)
     strays = TUNING.in_work_bytes_max // len(body) + 1
     for number in range(1, strays + 1):
@@ -163,23 +165,23 @@ async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_dev
     taking.take(zigbee("lamp", strays + 1))
     taking.take(zigbee("lamp"))
     assert [delivery.sender for delivery in recorder.deliveries] == [LAMP, LAMP]
-    assert (taking.lost, taking.over.done()) == (0, False)
+    assert (taking.lost, taking.ended.done()) == (0, False)
     assert recorder.recorded[0][0].sender == "mqtt:zigbee2mqtt/stray1"
     taking.close()
 
 
 async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder, Tuning(held_bytes_max=10), _told())
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder, Tuning(held_bytes_max=10), _told())
     taking.take(zigbee("joining", 1, b'{"temperature":21.5}'))
-    await take_list(taking, line, devices(joining="0x00158d0000000001"))
-    assert (line.acknowledged, recorder.recorded) == ([1], [])
+    await take_list(taking, source, devices(joining="0x00158d0000000001"))
+    assert (source.acknowledged, recorder.recorded) == ([1], [])
     taking.close()
 
 
 async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_order() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     with SteppedLoop() as clock:
         turns = LoopTurns()
 
@@ -190,71 +192,71 @@ async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_o
             respond(DURABLE)
 
         recorder.receive = slow  # type: ignore[method-assign]
-        taking = reception(line, recorder)
+        taking = reception(source, recorder)
         for number in range(1, 41):
             taking.take(zigbee("lamp", number, b"%d" % number))
         taking.take(LIST)
-        assert not line.reading
+        assert not source.reading
         with turns.counting():
-            await until(lambda: line.reading, "all are taken")
+            await until(lambda: source.reading, "all are taken")
     assert turns.most <= 2
     assert recorder.bodies == [b"%d" % number for number in range(1, 41)]
-    assert line.acknowledged == list(range(1, 41))
+    assert source.acknowledged == list(range(1, 41))
     taking.close()
 
 
 async def test_after_a_refusal_nothing_more_of_what_waited_is_taken() -> None:
-    line, recorder = Line(), Recorder()
+    source, recorder = RecordingSource(), Recorder()
     recorder.answer = Answer(Status.UNAVAILABLE, reason="full")
-    taking = reception(line, recorder)
+    taking = reception(source, recorder)
     for number in range(1, 4):
         taking.take(zigbee("lamp", number))
-    await take_list(taking, line, LIST)
-    assert (len(recorder.deliveries), line.acknowledged) == (1, [])
-    assert (taking.over.result(), taking.fetches_again) == ("full", False)
+    await take_list(taking, source, LIST)
+    assert (len(recorder.deliveries), source.acknowledged) == (1, [])
+    assert (taking.ended.result(), taking.refetches) == ("full", False)
     taking.close()
 
 
 async def test_who_is_stopped_while_a_message_waits_keeps_no_names_for_the_next_connection() -> None:
-    taking = reception(Line(), Recorder(), names=_told())
+    taking = reception(RecordingSource(), Recorder(), names=_told())
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.stop()
         await clock.advance(TUNING.unknown_seconds)
-    assert not taking.fetches_again
+    assert not taking.refetches
     taking.close()
 
 
 async def test_what_waited_for_the_first_list_then_waits_as_long_as_any_other() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
     with SteppedLoop() as clock:
         taking.take(zigbee("joining", 1))
         await clock.advance(TUNING.unlisted_seconds / 2)
-        await take_list(taking, line, LIST)
+        await take_list(taking, source, LIST)
         await clock.advance(TUNING.unknown_seconds / 2)
-        await take_list(taking, line, devices(joining="0x00158d0000000001"))
-        assert (line.acknowledged, recorder.recorded) == ([1], [])
+        await take_list(taking, source, devices(joining="0x00158d0000000001"))
+        assert (source.acknowledged, recorder.recorded) == ([1], [])
     taking.close()
 
 
 async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them() -> None:
-    line, recorder = Line(), Recorder()
-    taking = reception(line, recorder)
-    await take_list(taking, line, LIST)
-    names = 2 * STRANGERS_MAX
+    source, recorder = RecordingSource(), Recorder()
+    taking = reception(source, recorder)
+    await take_list(taking, source, LIST)
+    names = 2 * UNKNOWN_NAMES_MAX
     for number in range(1, 2 * names, 2):
         taking.take(zigbee(f"stray{number}", number))
         taking.take(zigbee("lamp", number + 1))
-    assert line.acknowledged == list(range(1, 2 * (names - TUNING.held_max) + 1))
-    assert not taking.over.done()
+    assert source.acknowledged == list(range(1, 2 * (names - TUNING.held_max) + 1))
+    assert not taking.ended.done()
     taking.close()
 
 
 async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic() -> None:
     for known in (ZigbeeNames(), _told()):
-        line, recorder = Line(), Recorder()
-        taking = reception(line, recorder, names=known)
+        source, recorder = RecordingSource(), Recorder()
+        taking = reception(source, recorder, names=known)
         tracemalloc.start()
         for number in range(TUNING.in_work_max // 3):
             name = f"\U0001f600{number}"

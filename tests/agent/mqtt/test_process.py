@@ -99,7 +99,7 @@ def test_sigterm_says_good_bye_and_leaves_nothing_acknowledged_undone(
         process.wait_for_log("mqtt=connected")
         publisher.publish_all(_readings(0, 300))
         assert process.terminate() == 0
-        wait_until(lambda: publisher.heard[-1:] == [("oncegate/gw1/state", b"offline")], "the gateway is offline")
+        wait_until(lambda: publisher.received[-1:] == [("oncegate/gw1/state", b"offline")], "the gateway is offline")
         process.start()
         wait_for_count(lambda: accepted(tmp_path), 300, "all are stored")
     assert len({event["time"] for event in stored(tmp_path)}) == len(stored(tmp_path)) == 300

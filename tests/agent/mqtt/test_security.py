@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 EVENTS = (Subscription("plant/{device}", Media.JSON),)
 
 
-async def _said(caplog: pytest.LogCaptureFixture, text: str) -> None:
+async def _until_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
     await asyncio.to_thread(wait_until, lambda: text in caplog.text, f"{text!r} in the log")
 
 
@@ -29,9 +29,9 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
     password.write_text("wrong\n")
     with Mosquitto(tmp_path / "broker", ("allow_anonymous false", f"password_file {passwords}")) as broker:
         async with running(Recorder(), broker.port, username="gw", password_file=password, subscriptions=EVENTS):
-            await _said(caplog, "refuses us")
+            await _until_logged(caplog, "refuses us")
             password.write_text("right\n")
-            await _said(caplog, "mqtt=connected")
+            await _until_logged(caplog, "mqtt=connected")
     assert "right" not in caplog.text
 
 
@@ -63,7 +63,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
     )
     with Mosquitto(tmp_path / "broker", settings) as broker:
         async with running(Recorder(), broker.port, tls=True, subscriptions=EVENTS):
-            await _said(caplog, "CERTIFICATE_VERIFY_FAILED")
+            await _until_logged(caplog, "CERTIFICATE_VERIFY_FAILED")
         recorder = Recorder()
         async with running(
             recorder,
@@ -74,7 +74,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
             tls_key_file=certificates / "gw.key",
             subscriptions=EVENTS,
         ):
-            await _said(caplog, "mqtt=connected")
+            await _until_logged(caplog, "mqtt=connected")
             await asyncio.to_thread(_publish, broker, certificates, 200)
             await recorder.until(deliveries=200)
     assert recorder.bodies == [b"%d" % number for number in range(200)]

@@ -78,7 +78,7 @@ async def test_a_refusal_ends_the_connection_and_the_message_comes_again(
             await recorder.until(deliveries=len(recorder.deliveries) + 1)
     assert recorder.bodies[:2] == [b"1", b"1"]
     assert recorder.bodies[-2:] == [b"1", b"2"]
-    assert (f"oncegate/{GATEWAY}/state", b"offline") in publisher.heard
+    assert (f"oncegate/{GATEWAY}/state", b"offline") in publisher.received
 
 
 async def test_what_can_be_no_event_is_recorded_and_acknowledged(broker: Mosquitto, publisher: Publisher) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.config.subscriptions import TOPIC_BYTES_MAX
 from agent.mqtt.zigbee_names import DEVICES, GROUPS, Kind, ZigbeeNames
-from tests.agent.mqtt.learning import learn
+from tests.agent.mqtt.device_lists import learn
 
 DOOR, LAMP = "urn:dev:mac:00158d0000000001", "urn:dev:mac:00158d0000000002"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.systemd.notify import PATIENCE_SECONDS
+from agent.systemd.notify import SALVAGE_SECONDS_MAX
 from simulators.services.process import Command, Process
 from tests.agent.test_damage import damage_a_page_of, store
 from tests.support.hanging import hung
@@ -28,15 +28,15 @@ class Manager:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(self.path))
         self._socket.settimeout(0.1)
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def listen(self) -> list[str]:
-        """Take what has come."""
+        """Return the received datagrams."""
         while True:
             try:
-                self.heard += self._socket.recv(4096).decode().splitlines()
+                self.received += self._socket.recv(4096).decode().splitlines()
             except TimeoutError:
-                return self.heard
+                return self.received
 
     def count(self, message: str) -> int:
         return self.listen().count(message)
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_at_the_start_delays_ready_until_there_is_room(
     file.write_text(small)
     agent.start()
     wait_until(lambda: any(line.startswith("STATUS=cannot store:") for line in manager.listen()), "it says why not")
-    assert "READY=1" not in manager.heard
+    assert "READY=1" not in manager.received
     agent.terminate()
     file.write_text(small.replace("1000", '"1MiB"'))
     agent.start()
@@ -115,7 +115,7 @@ def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
     damage_a_page_of(store)  # which the purge meets
     agent.start()
     agent.wait_for_log("store=salvaged")
-    usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={PATIENCE_SECONDS}000000"
+    usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={SALVAGE_SECONDS_MAX}000000"
 
     def told() -> list[str]:
         return [line for line in manager.listen() if line.startswith(("READY", "WATCHDOG_USEC"))]

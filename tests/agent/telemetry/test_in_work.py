@@ -109,7 +109,7 @@ def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_anothe
     assert all(pipeline.in_work[via].bytes < BYTES_MAX[via] + 2_000_000 for via in VIAS)
     intake.answer_all()
     assert {via: _fill(pipeline, body, media, via) for via in VIAS} == first
-    assert pipeline.tallies["http"].refused[Status.UNAVAILABLE] == 2
+    assert pipeline.counts["http"].refused[Status.UNAVAILABLE] == 2
 
 
 async def test_a_sensor_is_told_to_come_back_and_its_retransmission_is_taken() -> None:
@@ -124,4 +124,4 @@ async def test_a_sensor_is_told_to_come_back_and_its_retransmission_is_taken() -
             sensor.send(post())
             await until(lambda: bool(intake.submissions), "it is taken")
             intake.answer_all()
-            assert (await sensor.hear()).code == CHANGED
+            assert (await sensor.receive()).code == CHANGED

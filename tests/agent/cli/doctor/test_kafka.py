@@ -14,12 +14,19 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from agent.cli.doctor import receipts
 from agent.cli.doctor.finding import Condition, Finding
-from agent.cli.doctor.kafka import Connection, check_broker, check_oversized, check_rights, check_settings, check_topic
+from agent.cli.doctor.kafka import (
+    KafkaConnection,
+    check_broker,
+    check_oversized,
+    check_rights,
+    check_settings,
+    check_topic,
+)
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.status import EventCounts, Status
+from agent.status import EventCounts, GatewayStatus
 from contract import topics
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
 from tests.support.waiting import wait_until
 
@@ -34,11 +41,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def await_topic(broker: Broker, topic: str) -> None:
     """Wait until the broker knows the topic: its controller has answered before that."""
-    wait_until(lambda: KafkaSide(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
+    wait_until(lambda: KafkaTopic(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
 
 
 def examine(broker: Broker, topic: str) -> list[Finding]:
-    connection = Connection.open(KafkaSettings(broker.bootstrap_servers, topic))
+    connection = KafkaConnection.open(KafkaSettings(broker.bootstrap_servers, topic))
     finding, description = check_broker(connection)
     if description is None:
         return [finding]
@@ -58,12 +65,12 @@ def test_each_setting_that_is_not_the_promises_is_named_with_the_command_that_ch
     admin.create_topics([NewTopic("wrong", 3, 1, config=wrong)])["wrong"].result(60)
     await_topic(broker, "wrong")
     findings = examine(broker, "wrong")
-    said = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
+    facts = {finding.text.split(" = ")[0]: finding for finding in findings if " = " in finding.text}
     for name in topics.settings(1):
         if name != "min.insync.replicas":  # one replica cannot have two in sync
-            assert said[name].condition is Condition.WRONG
-            assert f"--add-config {name}=" in said[name].hint
-    assert said["max.message.bytes"].condition is Condition.WARNING
+            assert facts[name].condition is Condition.WRONG
+            assert f"--add-config {name}=" in facts[name].hint
+    assert facts["max.message.bytes"].condition is Condition.WARNING
     assert any("3 partitions, 1 replicas" in finding.text for finding in findings)
 
 
@@ -86,36 +93,36 @@ def test_a_topic_that_is_missing_comes_with_the_command_that_creates_it(broker: 
 
 
 def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
-    finding, topic = check_broker(Connection.open(KafkaSettings("127.0.0.1:1", "t")))
+    finding, topic = check_broker(KafkaConnection.open(KafkaSettings("127.0.0.1:1", "t")))
     assert topic is None
     assert (finding.condition, "Connection refused" in finding.text) == (Condition.WRONG, True)
 
 
 @pytest.fixture
-def kafka(broker: Broker) -> KafkaSide:
-    side = KafkaSide(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
+def kafka(broker: Broker) -> KafkaTopic:
+    side = KafkaTopic(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
     side.create_topic()
     return side
 
 
-def judge(kafka: KafkaSide, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
+def judge(kafka: KafkaTopic, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:
     settings = ReceiptSettings(group=group, any_commit=any_commit)
-    view = receipts.look(Connection.open(kafka.settings()), settings, 4)
-    return receipts.judge(view, settings, pinned)
+    view = receipts.read_group(KafkaConnection.open(kafka.settings()), settings, 4)
+    return receipts.judge_receipts(view, settings, pinned)
 
 
-def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaSide) -> None:
+def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaTopic) -> None:
     kafka.commit(0, kafka.receipt(), group="with")
     kafka.commit(0, kafka.receipt(), group="without", leader_epochs={})
     for group, epoch in (("with", 0), ("without", None)):
-        view = receipts.look(Connection.open(kafka.settings()), ReceiptSettings(group=group), 4)
+        view = receipts.read_group(KafkaConnection.open(kafka.settings()), ReceiptSettings(group=group), 4)
         assert {partition.committed_epoch for partition in view.partitions.values()} == {epoch}
     assert judge(kafka, "with").condition is Condition.FINE
     without = judge(kafka, "without")
     assert (without.condition, "names no leader epoch" in without.text) == (Condition.WRONG, True)
 
 
-def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
+def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:
     silent = judge(kafka, "silent")
     kafka.commit(0, "", group="foreign")
     kafka.commit(0, kafka.receipt(), group="ours")
@@ -128,7 +135,7 @@ def test_receipts_are_judged_by_whose_they_are(kafka: KafkaSide) -> None:
     assert (other.condition, "--repin" in other.hint) == (Condition.WRONG, True)
 
 
-def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_path: Path) -> None:
+def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp_path: Path) -> None:
     file = tmp_path / "oncegate.toml"
     file.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path / "state"}"\n[coap]\nbind = "[::1]:0"\n'
@@ -164,7 +171,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaSide, tmp_
 
 
 def test_what_kafka_refuses_for_its_size_comes_with_the_setting_that_takes_it() -> None:
-    empty = Status("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
+    empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
     assert list(check_oversized("t", empty)) == []
     assert list(check_oversized("t", None)) == []
     (finding,) = check_oversized("t", replace(empty, oversized=3, oversized_bytes=2_000_000))

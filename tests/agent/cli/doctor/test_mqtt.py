@@ -55,12 +55,12 @@ def test_settings_of_a_broker_that_are_no_text_are_a_warning(broker: Mosquitto, 
 @pytest.mark.parametrize(
     ("section", "key", "value", "text"),
     [
-        ("advanced", "last_seen", "disable", "a message that comes twice is two events"),
-        ("advanced", "last_seen", "ISO_8601_local", "a message that comes twice is two events"),
+        ("advanced", "last_seen", "disable", "a message that is delivered twice becomes two events"),
+        ("advanced", "last_seen", "ISO_8601_local", "a message that is delivered twice becomes two events"),
         ("device_options", "qos", 0, "QoS 0 for all devices"),
         ("devices", "0x1", {"friendly_name": "t0", "qos": 0}, "QoS 0 for t0"),
         ("advanced", "output", "attribute", "not read"),
-        ("advanced", "cache_state_send_on_startup", True, "old states"),
+        ("advanced", "cache_state_send_on_startup", True, "cached states"),
     ],
 )
 def test_a_setting_of_zigbee2mqtt_that_loses_or_doubles_is_named(
@@ -119,10 +119,10 @@ def test_a_real_zigbee2mqtt_as_it_comes_is_told_what_to_change(broker: Mosquitto
     with Publisher(broker.port) as publisher:
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port, settings=settings):
-            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
-            said = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
-    assert any("last_seen is disable" in text for text in said)
-    assert any("QoS 0" in text for text in said)
+            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself")
+            facts = {finding.text for finding in examine(broker.port, tmp_path) if finding.check == "zigbee2mqtt"}
+    assert any("last_seen is disable" in text for text in facts)
+    assert any("QoS 0" in text for text in facts)
 
 
 @pytest.mark.heavy
@@ -135,7 +135,7 @@ def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mos
     with Publisher(broker.port) as publisher:
         publisher.listen("zigbee2mqtt/bridge/info")
         with Zigbee2Mqtt(tmp_path / "zigbee2mqtt", broker.port):
-            wait_until(lambda: bool(publisher.heard), "Zigbee2MQTT tells of itself")
+            wait_until(lambda: bool(publisher.received), "Zigbee2MQTT tells of itself")
             command = [sys.executable, "-m", "agent.cli.main", "doctor", "--json", "--config", str(configuration)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     findings = [json.loads(line) for line in done.stdout.splitlines()]

@@ -36,10 +36,10 @@ def troubles(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def said(socket: Sensor, raw: bytes) -> set[int]:
+async def message(socket: Sensor, raw: bytes) -> set[int]:
     """Send, and return the codes of all answers; some datagrams deserve none."""
     socket.send(raw)
-    codes = {heard.code for heard in await socket.heard_all()}
+    codes = {response.code for response in await socket.receive_all()}
     for _ in range(LOOP_TURNS):
         await asyncio.sleep(0)
-    return codes | {heard.code for heard in await socket.heard_all()}
+    return codes | {response.code for response in await socket.receive_all()}

@@ -23,7 +23,7 @@ CLIENT_SECONDS = 120
 
 
 def sensor_folder(folder: Path, credential: Credential = CREDENTIAL) -> Path:
-    """Give a sensor its side of the credentials."""
+    """Write a sensor's side of the credentials."""
     folder.mkdir(parents=True)
     (folder / "settings.json").write_text(json.dumps(sensor_side(credential)))
     return folder

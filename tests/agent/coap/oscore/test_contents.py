@@ -22,8 +22,8 @@ from tests.agent.coap.oscore.claims import (
     OSCORE,
     UNAUTHORIZED,
     both,
+    message,
     offering,
-    said,
     troubles,
 )
 from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
@@ -148,7 +148,7 @@ def test_whatever_a_device_encrypts_is_answered_and_troubles_nobody(
                 await sensor.post(socket)
                 for plaintext in inside:
                     raw, _ = sensor.holding(plaintext)
-                    assert INTERNAL_ERROR not in await said(socket, raw)
+                    assert INTERNAL_ERROR not in await message(socket, raw)
                 assert (await sensor.post(socket))[0].code == Code.CHANGED
 
     logging.getLogger().addHandler(log)

@@ -55,8 +55,8 @@ async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
         async with serving(recorder, oscore=offering(tmp_path)) as server:
             with Sensor(server.port) as socket:
                 if captured:
-                    heard = await socket.ask(captured)
-                    assert heard.code == CHANGED  # outside: the refusal is inside, and no one else can read it
+                    response = await socket.ask(captured)
+                    assert response.code == CHANGED  # outside: the refusal is inside, and no one else can read it
                 raw, reference = sensor.request()
                 challenge = sensor.read(await socket.ask_raw(raw), reference)
                 assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 12)
@@ -111,7 +111,7 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked
             socket.send(in_work)
             await socket.expect_silence()
             recorder.respond()
-            answer = await socket.hear_raw()
+            answer = await socket.receive_raw()
             assert sensor.read(answer, reference).code == Code.CHANGED
             assert await socket.ask_raw(in_work) == answer
     assert len(recorder.deliveries) == 2
@@ -145,7 +145,7 @@ async def test_a_retransmission_of_a_request_in_work_waits_for_its_answer(
             socket.send(raw)
             await socket.expect_silence()
             recorder.respond(Answer(Status.UNAVAILABLE, reason="full", retry_seconds=7))
-            answer = sensor.read(await socket.hear_raw(), reference)
+            answer = sensor.read(await socket.receive_raw(), reference)
             assert (answer.code, answer.opt.max_age) == (Code.SERVICE_UNAVAILABLE, 7)
             await socket.expect_silence()
     assert len(recorder.deliveries) == 2
@@ -167,7 +167,7 @@ async def test_a_flood_of_plain_odd_requests_takes_nothing_of_what_protected_one
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
     recorder = Recorder()
-    async with serving(recorder, Tuning(odd_per_second=2.0), oscore=offering(tmp_path)) as server:
+    async with serving(recorder, Tuning(slow_per_second=2.0), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket, Sensor(server.port) as flooding:
             for mid in range(100):
                 flooding.send(datagram(CON, GET, mid, b"", ((URI_PATH, b"e"),)))
@@ -230,7 +230,7 @@ async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
             raw, reference = sensor.request()
             assert (await socket.ask(raw)).code == 0
             recorder.respond()
-            late = await socket.hear_raw()
+            late = await socket.receive_raw()
             assert late[0] & 0x30 == CON
             assert sensor.read(late, reference).code == Code.CHANGED
             socket.send(bytes((0x60, 0)) + late[2:4])
@@ -257,7 +257,7 @@ async def test_no_datagram_with_the_option_upsets_the_server(
                 socket.send(
                     good[:2] + mid.to_bytes(2, "big") + good[4:at] + bytes((good[at] ^ 1 << bit,)) + good[at + 1 :]
                 )
-                await socket.heard_all()
+                await socket.receive_all()
     assert codes <= {0x80, UNAUTHORIZED, BAD_OPTION}
     assert [delivery for delivery in recorder.deliveries if delivery.authenticated] == recorder.deliveries[:1]
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING], "seed 8613"

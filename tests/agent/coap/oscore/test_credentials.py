@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from agent.coap.errors import CredentialsError
 from agent.coap.oscore.credentials import CredentialFiles, create_credential, read_credentials
-from tests.agent.config.odd_files import ODD, outcome
+from tests.agent.config.unreadable_files import UNREADABLE, outcome
 from tests.docs.pages import ROOT, blocks
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -107,12 +107,12 @@ def test_two_sensors_whose_keys_would_be_derived_from_the_same_are_not_both_serv
     first, _ = written(tmp_path, "a", {}), written(tmp_path, "b", changes)
     files = read_credentials(tmp_path)
     assert len(files.credentials) == good
-    assert [f"its secret stands in {first}, too" in error for error in files.errors] == [True] * (2 - good)
+    assert [f"its secret is already used in {first}" in error for error in files.errors] == [True] * (2 - good)
 
 
-@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("kind", UNREADABLE)
 def test_a_file_of_any_kind_is_left_out_with_a_reason(tmp_path: Path, kind: str) -> None:
-    ODD[kind][0](tmp_path / "odd.toml")
+    UNREADABLE[kind][0](tmp_path / "odd.toml")
     written(tmp_path, "sound", {})
     found = outcome(read_credentials, tmp_path)
     assert isinstance(found, CredentialFiles)

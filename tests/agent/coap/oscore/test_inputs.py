@@ -24,8 +24,8 @@ from tests.agent.coap.oscore.claims import (
     UNAVAILABLE,
     both,
     claiming,
+    message,
     offering,
-    said,
     troubles,
 )
 from tests.agent.coap.oscore.protected import CREDENTIAL, DEVICE, ProtectedSensor, sensor_folder
@@ -74,7 +74,7 @@ async def test_a_datagram_cut_at_any_length_is_not_taken(
             await sensor.post(socket)
             raw, reference = sensor.request()
             for length in range(len(raw)):
-                assert CHANGED not in await said(socket, raw[:length])
+                assert CHANGED not in await message(socket, raw[:length])
             assert sensor.read(await socket.ask_raw(raw), reference).code == Code.CHANGED
     assert len(recorder.deliveries) == 2
     assert not troubles(caplog)
@@ -89,8 +89,8 @@ async def test_a_number_of_any_length_under_any_code_is_refused(
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
             option = bytes((WITH_KID | piv_bytes,)) + b"\xff" * piv_bytes + KID
-            heard = await socket.ask(claiming(5, option, code=code))
-            assert heard.code in (BAD_REQUEST, BAD_OPTION)
+            response = await socket.ask(claiming(5, option, code=code))
+            assert response.code in (BAD_REQUEST, BAD_OPTION)
             await socket.expect_silence()
     assert not recorder.deliveries
     assert not troubles(caplog)

@@ -78,7 +78,7 @@ async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_i
                 recorder.respond()
             await server.drain()
             assert turns.total == challenges + REQUESTS
-            answers = [sensor.read(await socket.hear_raw(), reference) for _, reference in asked]
+            answers = [sensor.read(await socket.receive_raw(), reference) for _, reference in asked]
     assert [answer.code for answer in answers] == REQUESTS * [Code.CHANGED]
     assert turns.most <= PER_TURN
 
@@ -100,7 +100,7 @@ async def test_requests_that_wait_to_be_opened_are_bounded_in_bytes(
             slowed(monkeypatch, "unprotect", clock, turns)
             for _ in range(REQUESTS):
                 socket.send(sensor.request()[0])
-            codes = [Message.decode(await socket.hear_raw()).code for _ in range(REQUESTS)]
+            codes = [Message.decode(await socket.receive_raw()).code for _ in range(REQUESTS)]
     assert codes.count(Code.SERVICE_UNAVAILABLE) == REQUESTS - turns.total
     assert 200 // len(sensor.request()[0]) <= turns.total < REQUESTS
 
@@ -125,7 +125,7 @@ async def test_the_event_loop_goes_on_while_numbers_are_reserved_on_a_slow_disk(
             with Sensor(server.port) as other:
                 assert (await other.ask(post())).code == Code.CHANGED
             may_end.set()
-            assert sensor.read(await socket.hear_raw(), reference).code == Code.UNAUTHORIZED
+            assert sensor.read(await socket.receive_raw(), reference).code == Code.UNAUTHORIZED
 
 
 async def test_uploads_of_strangers_push_out_none_under_oscore(tmp_path: Path, sensor: ProtectedSensor) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agent.coap.message import uint
 from agent.coap.options import media_of
 from tests.agent.coap.sensor import ACK, CHANGED, CON, NON, POST, datagram, post
-from tests.agent.coap.slow_path.twin_servers import Laboratory
+from tests.agent.coap.slow_path.twin_servers import TwinServers
 
 ACCEPT, CONTENT_FORMAT, URI_HOST, URI_PATH, URI_PORT, URI_QUERY, OBSERVE = 17, 12, 3, 11, 7, 15, 6
 
@@ -44,7 +44,7 @@ SOUND = st.tuples(
     WORDS,
 ).map(lambda groups: tuple(option for group in groups for option in group))
 ANY_OPTION = st.tuples(st.integers(0, 300) | st.sampled_from((1, 3, 5, 7, 9, 11, 12, 15, 17, 23, 27, 35, 39)), TEXT)
-ODD = st.tuples(SOUND, st.lists(ANY_OPTION | st.tuples(st.integers(0, 60), st.binary(max_size=9)), max_size=3)).map(
+UNUSUAL = st.tuples(SOUND, st.lists(ANY_OPTION | st.tuples(st.integers(0, 60), st.binary(max_size=9)), max_size=3)).map(
     lambda both: both[0] + tuple(both[1])
 )
 
@@ -59,7 +59,7 @@ def requests(options: st.SearchStrategy[Options]) -> st.SearchStrategy[bytes]:
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
     """Overwrite, leave out or put in some bytes of a request."""
-    raw = bytearray(draw(requests(ODD)))
+    raw = bytearray(draw(requests(UNUSUAL)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw)))
         raw[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
@@ -67,8 +67,8 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def laboratory() -> Iterator[Laboratory]:
-    with Laboratory() as opened:
+def twins() -> Iterator[TwinServers]:
+    with TwinServers() as opened:
         yield opened
     assert opened.troubles == []
 
@@ -83,32 +83,30 @@ class Reference(resource.Resource):  # type: ignore[misc] # aiocoap carries no t
 
 
 @pytest.fixture(scope="module")
-def reference_port(laboratory: Laboratory) -> Iterator[int]:
+def reference_port(twins: TwinServers) -> Iterator[int]:
     site = resource.Site()
     for path in ("e", "events"):
         site.add_resource([path], Reference())
-    context = laboratory.run(Context.create_server_context(site, bind=("::1", 0), transports=["udp6"]))
+    context = twins.run(Context.create_server_context(site, bind=("::1", 0), transports=["udp6"]))
     yield context.request_interfaces[0].token_interface.message_interface._local_port()
-    laboratory.run(context.shutdown())
+    twins.run(context.shutdown())
 
 
 @examples
 @given(raw=requests(SOUND))
 def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
-    laboratory: Laboratory, reference_port: int, raw: bytes
+    twins: TwinServers, reference_port: int, raw: bytes
 ) -> None:
     # aiocoap alone takes a Message ID that comes again from one port for a retransmission, and ports come again.
     fresh = raw[:2] + next(MESSAGE_IDS).to_bytes(2, "big") + raw[4:]
-    assert laboratory.said(laboratory.fast.port, fresh) == laboratory.said(reference_port, fresh)
+    assert twins.exchange(twins.fast.port, fresh) == twins.exchange(reference_port, fresh)
 
 
 @examples
-@given(raw=requests(ODD) | mutated())
-def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(
-    laboratory: Laboratory, raw: bytes
-) -> None:
-    assert laboratory.said(laboratory.fast.port, raw) == laboratory.said(laboratory.aiocoap.port, raw)
-    assert laboratory.troubles == []
+@given(raw=requests(UNUSUAL) | mutated())
+def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(twins: TwinServers, raw: bytes) -> None:
+    assert twins.exchange(twins.fast.port, raw) == twins.exchange(twins.aiocoap.port, raw)
+    assert twins.troubles == []
 
 
 @examples
@@ -116,8 +114,8 @@ def test_any_request_gets_the_same_answer_from_the_fast_path_and_from_aiocoap(
     raw=st.binary(max_size=60)
     | st.tuples(st.integers(0x40, 0x7F), st.binary(max_size=40)).map(lambda parts: bytes((parts[0],)) + parts[1])
 )
-def test_random_bytes_change_nothing_for_the_next_request(laboratory: Laboratory, raw: bytes) -> None:
-    for server in (laboratory.fast, laboratory.aiocoap):
-        assert len(laboratory.said(server.port, raw)) <= 1
-        assert laboratory.said(server.port, post(token=b"next")) == [(ACK, CHANGED, b"next")]
-    assert laboratory.troubles == []
+def test_random_bytes_change_nothing_for_the_next_request(twins: TwinServers, raw: bytes) -> None:
+    for server in (twins.fast, twins.aiocoap):
+        assert len(twins.exchange(server.port, raw)) <= 1
+        assert twins.exchange(server.port, post(token=b"next")) == [(ACK, CHANGED, b"next")]
+    assert twins.troubles == []

@@ -12,13 +12,13 @@ from agent.coap.slow_path.blocks import (
     Block,
     Blocks,
     BlockSizeError,
+    CompleteBody,
     IncompleteError,
     TooLargeError,
-    Whole,
 )
 from agent.delivery import Answer, Status
 from tests.agent.coap.recorder import DURABLE, Recorder
-from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Heard, Sensor, post
+from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
 
 BODY = bytes(range(150))
@@ -39,16 +39,16 @@ def test_blocks_in_their_order_make_the_body() -> None:
     first, second, last = blocks()
     assert upload.take("a", first, 0) is None
     assert upload.take("a", second, 0) is None
-    whole = upload.take("a", last, 0)
-    assert whole is not None
-    assert whole.body == BODY
+    complete = upload.take("a", last, 0)
+    assert complete is not None
+    assert complete.body == BODY
 
 
 def test_a_block_that_comes_again_changes_nothing() -> None:
     upload, plain = Blocks(1_000, 10.0), Blocks(1_000, 10.0)
     first, second, last = blocks()
     taken = [upload.take("a", block, 0) for block in (first, first, second, first, second, last, last)]
-    wholes = [whole for whole in taken if whole is not None]
+    wholes = [complete for complete in taken if complete is not None]
     assert wholes == [plain.take("a", block, 0) for block in (first, second, last)][-1:] * 2
 
 
@@ -61,7 +61,7 @@ def test_another_upload_of_the_same_body_has_another_proof() -> None:
 
 
 def test_a_single_block_is_proven_by_its_datagram() -> None:
-    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == Whole(b"x", b"p")
+    assert Blocks(1_000, 10.0).take("a", Block(0, SIZE, False, b"x", b"p"), 0) == CompleteBody(b"x", b"p")
 
 
 def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck() -> None:
@@ -74,9 +74,9 @@ def test_a_restarted_sensor_that_begins_again_with_an_equal_block_is_not_stuck()
     with pytest.raises(IncompleteError):
         upload.take("a", changed, 0)
     upload.take("a", first, 0)
-    whole = upload.take("a", changed, 0)
-    assert whole is not None
-    assert whole.body == BODY[:64] + b"new"
+    complete = upload.take("a", changed, 0)
+    assert complete is not None
+    assert complete.body == BODY[:64] + b"new"
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -131,7 +131,7 @@ class Uploader:
         self._mids = count(1)
         self.sent: list[bytes] = []
 
-    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Heard:
+    async def block(self, number: int, more: bool, payload: bytes, *options: tuple[int, bytes]) -> Response:
         option = BLOCK1, uint(number << 4 | more << 3 | 2)
         self.sent.append(post(mid=next(self._mids), payload=payload, options=(option, *options)))
         return await self._sensor.ask(self.sent[-1])
@@ -181,6 +181,6 @@ async def test_an_upload_over_the_limit_is_refused_with_its_last_block() -> None
 async def test_an_upload_that_announces_too_much_is_refused_at_once_with_size1() -> None:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
-            heard = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
-    assert heard.code == 0x8D
-    assert uint(BODY_BYTES_MAX) in heard.rest
+            response = await Uploader(sensor).block(0, True, bytes(SIZE), (SIZE1, uint(BODY_BYTES_MAX + 1)))
+    assert response.code == 0x8D
+    assert uint(BODY_BYTES_MAX) in response.rest

@@ -127,7 +127,7 @@ async def test_aiocoap_posts_events_and_uploads_in_blocks(client: Context) -> No
     async with serving(recorder) as server:
         for body in bodies:
             assert (await ask(client, server.port, body)).code == Code.CHANGED
-        assert (server.counters.fast, server.counters.odd) == (1, 3)
+        assert (server.counters.fast, server.counters.slow) == (1, 3)
     assert [delivery.body for delivery in recorder.deliveries] == bodies
 
 

@@ -22,7 +22,7 @@ from tests.agent.coap.sensor import (
     RST,
     URI_PATH,
     URI_QUERY,
-    Heard,
+    Response,
     Sensor,
     datagram,
     post,
@@ -33,16 +33,16 @@ ACCEPT, OBSERVE, IF_MATCH, PROXY_URI, PROXY_SCHEME, NO_RESPONSE = 17, 6, 1, 35, 
 EVENTS = (URI_PATH, b"events")
 
 
-async def answer_to(raw: bytes) -> Heard:
+async def answer_to(raw: bytes) -> Response:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
             return await sensor.ask(raw)
 
 
 async def test_a_sensor_finds_the_events_and_their_formats() -> None:
-    heard = await answer_to(datagram(CON, GET, options=((URI_PATH, b".well-known"), (URI_PATH, b"core"))))
-    listing = heard.rest.partition(b"\xff")[2].decode()
-    assert heard.code == CONTENT
+    response = await answer_to(datagram(CON, GET, options=((URI_PATH, b".well-known"), (URI_PATH, b"core"))))
+    listing = response.rest.partition(b"\xff")[2].decode()
+    assert response.code == CONTENT
     links = {link.split(";")[0]: link for link in listing.replace(" ", "").split(",")}
     assert set(links) == {"</events>", "</e>", "</.well-known/core>"}
     assert 'ct="5060110112"' in links["</events>"]
@@ -69,8 +69,8 @@ async def test_a_sensor_finds_the_events_and_their_formats() -> None:
     ],
 )
 async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None:
-    heard = await answer_to(raw)
-    assert (heard.kind, heard.code, heard.mid, heard.token) == (ACK, code, 1, b"\x01")
+    response = await answer_to(raw)
+    assert (response.kind, response.code, response.mid, response.token) == (ACK, code, 1, b"\x01")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
     async with serving(recorder) as server:
         with Sensor(server.port) as sensor:
             assert (await sensor.ask(post(options=options))).code == CHANGED
-        assert server.counters.odd == 1
+        assert server.counters.slow == 1
     assert len(recorder.deliveries) == 1
 
 
@@ -126,7 +126,7 @@ async def test_no_response_is_honoured() -> None:
 async def test_a_confirmable_message_that_makes_no_sense_is_reset(raw: bytes) -> None:
     async with serving(Recorder()) as server:
         with Sensor(server.port) as sensor:
-            assert await sensor.ask(raw) == Heard(RST, EMPTY, 1, b"", b"")
+            assert await sensor.ask(raw) == Response(RST, EMPTY, 1, b"", b"")
             sensor.send(bytes((raw[0] | NON,)) + raw[1:])
             await sensor.expect_silence()
         assert server.counters.malformed == 2
@@ -174,12 +174,12 @@ async def test_an_odd_request_with_the_token_of_one_in_work_cancels_nothing() ->
             await recorder.received(2)
             recorder.respond()
             recorder.respond()
-            assert {(await sensor.hear()).mid, (await sensor.hear()).mid} == {1, 2}
+            assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {1, 2}
 
 
 async def test_too_many_odd_requests_in_work_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
-    async with serving(recorder, Tuning(odd_per_second=1e6), fast=False) as server:
+    async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
         with Sensor(server.port) as sensor:
             for mid in range(IN_WORK_MAX):
                 sensor.send(post(mid=mid))
@@ -194,15 +194,17 @@ async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with serving(Recorder(), Tuning(odd_per_second=2.0)) as server:
+    async with serving(Recorder(), Tuning(slow_per_second=2.0)) as server:
         with Sensor(server.port) as sensor:
             for mid in range(100, 120):
                 sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
-            assert {(await sensor.hear()).code, (await sensor.hear()).code} <= {0x85, CHANGED}
+            assert {(await sensor.receive()).code, (await sensor.receive()).code} <= {0x85, CHANGED}
             for mid in range(50):
-                while (heard := await sensor.ask(post(mid=mid))).mid >= 100:
+                while (response := await sensor.ask(post(mid=mid))).mid >= 100:
                     pass
-                assert heard.code == CHANGED
+                assert response.code == CHANGED
         assert server.counters.fast == 50
         assert server.counters.shed >= 15
-    assert [record.message for record in caplog.records].count("coap: odd requests exceed their budget, shedding") == 1
+    assert [record.message for record in caplog.records].count(
+        "coap: requests of the slow path exceed their budget, shedding"
+    ) == 1

@@ -14,14 +14,14 @@ from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
 from agent.delivery import Answer, Delivery, Respond, Status
 from tests.agent.coap.recorder import DURABLE
-from tests.agent.coap.sensor import CON, EMPTY, RST, Heard, Sensor, datagram
+from tests.agent.coap.sensor import CON, EMPTY, RST, Response, Sensor, datagram
 
-GENEROUS = Tuning(odd_per_second=1e9, protected_per_second=1e9)
+GENEROUS = Tuning(slow_per_second=1e9, protected_per_second=1e9)
 _LOOP_TURNS = 20
 """More than aiocoap needs from a request to its answer."""
 
 T = TypeVar("T")
-Said = tuple[int, int, bytes]
+Exchanged = tuple[int, int, bytes]
 
 
 def by_media(delivery: Delivery, respond: Respond) -> None:
@@ -29,8 +29,8 @@ def by_media(delivery: Delivery, respond: Respond) -> None:
     respond(DURABLE if delivery.media is not None else Answer(Status.UNKNOWN_FORMAT))
 
 
-class Laboratory(logging.Handler):
-    """The fast path, and aiocoap behind the same guard; `troubles` must stay empty."""
+class TwinServers(logging.Handler):
+    """The fast path, and aiocoap behind the same sanitizer; `troubles` must stay empty."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -63,26 +63,26 @@ class Laboratory(logging.Handler):
 
         return self._runner.run(wait())
 
-    def said(self, port: int, raw: bytes) -> list[Said]:
-        """Send a datagram from a fresh port; give type, code and token of all answers."""
-        return self.run(_said(port, raw))
+    def exchange(self, port: int, raw: bytes) -> list[Exchanged]:
+        """Send a datagram from a fresh port; return type, code and token of all answers."""
+        return self.run(_exchanged(port, raw))
 
 
-async def _said(port: int, raw: bytes) -> list[Said]:
+async def _exchanged(port: int, raw: bytes) -> list[Exchanged]:
     with Sensor(port) as sensor:
         sensor.send(raw)
-        heard = await _until_pong(sensor, 1, raw)
+        responses = await _until_pong(sensor, 1, raw)
         for _ in range(_LOOP_TURNS):
             await asyncio.sleep(0)
-        heard += await _until_pong(sensor, 2, raw)
-    return [(message.kind, message.code, message.token) for message in heard]
+        responses += await _until_pong(sensor, 2, raw)
+    return [(message.kind, message.code, message.token) for message in responses]
 
 
-async def _until_pong(sensor: Sensor, turn: int, raw: bytes) -> list[Heard]:
+async def _until_pong(sensor: Sensor, turn: int, raw: bytes) -> list[Response]:
     mid = (int.from_bytes(raw[2:4], "big") + turn) & 0xFFFF
-    pong = Heard(RST, EMPTY, mid, b"", b"")
-    heard: list[Heard] = []
+    pong = Response(RST, EMPTY, mid, b"", b"")
+    responses: list[Response] = []
     sensor.send(datagram(CON, EMPTY, mid, b""))
-    while (message := await sensor.hear()) != pong:
-        heard.append(message)
-    return heard
+    while (message := await sensor.receive()) != pong:
+        responses.append(message)
+    return responses

@@ -57,7 +57,7 @@ class AnswerLink(TcpLink):
         self._held = kind
 
     def release(self) -> None:
-        """Let through what is held, to connections that are still there, and whatever comes."""
+        """Pass on what is held, to connections that are still open, and everything later."""
         self._held = None
         self._open.set()
 

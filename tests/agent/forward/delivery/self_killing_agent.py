@@ -22,9 +22,9 @@ from typing import Any
 
 from agent.config import load
 from agent.forward.delivery import at_most_once, exactly_once
-from agent.forward.delivery.at_most_once import AtMostOnceSession, _Ledger
+from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecord
 from agent.forward.delivery.exactly_once import TransactionalSession
-from agent.forward.delivery.transactional import Transactions
+from agent.forward.delivery.transactional import TransactionalProducer
 from agent.service import serve
 from agent.store.event_store import EventStore
 
@@ -50,8 +50,8 @@ class Step:
 TRANSACTION: Mapping[str, Step | None] = {
     "before intent": Step(TransactionalSession, "_intend", "before"),
     "after intent": Step(TransactionalSession, "_intend", "after"),
-    "before commit": Step(Transactions, "commit", "before"),
-    "in commit": Step(Transactions, "commit", "soon"),
+    "before commit": Step(TransactionalProducer, "commit", "before"),
+    "in commit": Step(TransactionalProducer, "commit", "soon"),
     "before mark": Step(EventStore, "mark_forwarded", "before"),
     "after mark": Step(EventStore, "mark_forwarded", "after"),
     "any time": None,
@@ -64,8 +64,8 @@ RELEASE: Mapping[str, Step | None] = {
     "after send": Step(AtMostOnceSession, "_send", "after"),
     "before check": Step(AtMostOnceSession, "_check_connection", "before"),
     "after check": Step(AtMostOnceSession, "_check_connection", "after"),
-    "before account": Step(_Ledger, "lose", "before", once=True),
-    "after account": Step(_Ledger, "lose", "after", once=True),
+    "before in-doubt note": Step(_InDoubtRecord, "abandon", "before", once=True),
+    "after in-doubt note": Step(_InDoubtRecord, "abandon", "after", once=True),
     "any time": None,
 }
 STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
@@ -99,9 +99,9 @@ def _die() -> None:
 
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
-    """Let the agent die at the step's n-th occurrence, or at any time."""
+    """Arrange the agent's death at the step's n-th occurrence, or at any time."""
     for module in (exactly_once, at_most_once):
-        vars(module)["FLIGHT_EVENTS_MAX"] = EVENTS_PER_BATCH
+        vars(module)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
         threading.Timer(random.uniform(0, LIFE_MS_MAX) / 1000, _die).start()
         return
@@ -123,7 +123,7 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
 
 
 def _end_after_batches(owner: type, method: str) -> None:
-    """Let no life have more batches than its share, so that there is one for each step of the lives to come."""
+    """Bound the batches of each life, so that one is left for each step of the later lives."""
     original = getattr(owner, method)
     occurrences = itertools.count()
 

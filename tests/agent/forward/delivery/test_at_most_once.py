@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from agent.forward.delivery.held import Held, read_held, write_held
-from agent.forward.delivery.in_doubt import Account, read_account
+from agent.forward.delivery.held import HeldEvent, read_held, write_held
+from agent.forward.delivery.in_doubt import InDoubtBatches, read_in_doubt
 from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import forwarding
@@ -30,42 +30,42 @@ class DeclaringOutbox(MemoryOutbox):
         self.append(Event(device(0), id=position, data={"gap": "x" * 5_000}), via="gateway")
 
 
-def account(outbox: MemoryOutbox) -> Account:
-    return read_account(outbox.fact(IN_DOUBT))
+def in_doubt(outbox: MemoryOutbox) -> InDoubtBatches:
+    return read_in_doubt(outbox.fact(IN_DOUBT))
 
 
 def unsettled(outbox: MemoryOutbox) -> int:
     """Return how many events wait or are in flight."""
-    return outbox.new + account(outbox).in_flight
+    return outbox.new + in_doubt(outbox).in_flight
 
 
 def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
-    known = Account().sending(1, 10)
-    assert (known.in_flight, known.settled()) == (10, Account())
-    lost = known.gone().sending(11, 15)
-    assert (lost.unsure, lost.in_flight, lost.gone().unsure) == (10, 5, 15)
-    assert read_account(str(lost)) == lost
-    assert read_account(None) == Account()
+    known = InDoubtBatches().with_batch(1, 10)
+    assert (known.in_flight, known.settled()) == (10, InDoubtBatches())
+    lost = known.abandoned().with_batch(11, 15)
+    assert (lost.lost_max, lost.in_flight, lost.abandoned().lost_max) == (10, 5, 15)
+    assert read_in_doubt(str(lost)) == lost
+    assert read_in_doubt(None) == InDoubtBatches()
 
 
 @pytest.mark.kafka
-def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaSide) -> None:
+def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(3_000))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
-        assert account(outbox) == Account()
+        assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(kafka, outbox)
     assert outbox.forwarded() == []
 
 
 @pytest.mark.kafka
-def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaSide) -> None:
+def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20))
-    outbox.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False)}))
+    outbox.set_fact(OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False)}))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
@@ -76,7 +76,7 @@ def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: Kaf
 
 @pytest.mark.kafka
 def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = DeclaringOutbox()
     outbox.append(*readings(5), Event(device(1), id=9, data={"trace": "x" * 5_000}), *readings(5, 5))
@@ -91,28 +91,28 @@ def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
 
 @pytest.mark.kafka
 def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "everything has arrived")
-        assert account(outbox) == Account()
+        assert in_doubt(outbox) == InDoubtBatches()
         broker.stop()
         outbox.append(*readings(100, 100))
         wait_until(lambda: "kafka=unreachable" in caplog.text, "the log says so")
         assert outbox.new == 100
         broker.start()
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-        assert account(outbox) == Account()
+        assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(kafka, outbox)
 
 
 @pytest.mark.kafka
 def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_is_counted(
-    broker: Broker, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(20_000))
@@ -129,28 +129,28 @@ def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_i
     seen = Counter(sequence(record) for record in kafka.records())
     assert set(seen.values()) == {1}
     missing = len(outbox.stored()) - len(seen)
-    assert missing <= account(outbox).unsure
-    assert caplog.text.count("in_flight_at_most") == (account(outbox).unsure > 0) or account(outbox).unsure > 0
+    assert missing <= in_doubt(outbox).lost_max
+    assert caplog.text.count("in_flight_at_most") == (in_doubt(outbox).lost_max > 0) or in_doubt(outbox).lost_max > 0
 
 
 @pytest.mark.kafka
 def test_what_was_in_flight_at_the_agents_end_is_said_at_its_next_start(
-    kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
-    outbox.release(1, 7, (IN_DOUBT, str(Account().sending(1, 7))))
+    outbox.release(1, 7, (IN_DOUBT, str(InDoubtBatches().with_batch(1, 7))))
 
     with forwarding(kafka.settings(MODE), outbox):
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
 
     assert "in_flight_at_most=7" in caplog.text
-    assert account(outbox).unsure == 7
+    assert in_doubt(outbox).lost_max == 7
     assert sorted(sequence(record) for record in kafka.records()) == [8, 9, 10]
 
 
 @pytest.mark.kafka
-def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: KafkaSide) -> None:
+def test_what_is_too_large_for_the_producer_becomes_a_gap_all_the_same(kafka: KafkaTopic) -> None:
     from tests.agent.forward.delivery.test_oversized import LARGE
 
     outbox = MemoryOutbox()

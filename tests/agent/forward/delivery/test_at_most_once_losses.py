@@ -15,9 +15,9 @@ from agent.forward.delivery.at_most_once import AtMostOnceSession
 from simulators.services import ports
 from simulators.services.broker_settings import Listener
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
-from tests.agent.forward.delivery.test_at_most_once import MODE, account, unsettled
+from tests.agent.forward.delivery.test_at_most_once import MODE, in_doubt, unsettled
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -46,12 +46,12 @@ LOSSES: dict[str, Callable[[AnswerLink], None]] = {
 }
 
 
-def assert_none_twice_and_none_missing_uncounted(kafka: KafkaSide, outbox: MemoryOutbox) -> None:
+def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
     seen = Counter(sequence(record) for record in kafka.records())
     missing = len(outbox.stored()) - len(seen)
-    print(f"missing={missing} unsure={account(outbox).unsure}")
+    print(f"missing={missing} lost_max={in_doubt(outbox).lost_max}")
     assert set(seen.values()) == {1}
-    assert missing <= account(outbox).unsure
+    assert missing <= in_doubt(outbox).lost_max
 
 
 @pytest.mark.parametrize("lost", LOSSES)
@@ -59,7 +59,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
     linked: tuple[Broker, int, int], lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, listens, says = linked
-    kafka = KafkaSide(broker.bootstrap_servers, f"losses.{uuid4().hex}")
+    kafka = KafkaTopic(broker.bootstrap_servers, f"losses.{uuid4().hex}")
     kafka.partitions = 1
     kafka.create_topic()
     outbox = MemoryOutbox()
@@ -74,7 +74,7 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
         assert link.caught.is_set()
 
     assert_none_twice_and_none_missing_uncounted(kafka, outbox)
-    assert ("in_flight_at_most" in caplog.text) == (account(outbox).unsure > 0)
+    assert ("in_flight_at_most" in caplog.text) == (in_doubt(outbox).lost_max > 0)
 
 
 STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSession, "_check_connection"))
@@ -84,7 +84,7 @@ STEPS = ((MemoryOutbox, "release"), (AtMostOnceSession, "_send"), (AtMostOnceSes
 @pytest.mark.parametrize("moment", ["before", "in", "after"])
 @pytest.mark.parametrize(("owner", "method"), STEPS, ids=[method for _, method in STEPS])
 def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missing_uncounted(
-    broker: Broker, kafka: KafkaSide, owner: type, method: str, moment: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, kafka: KafkaTopic, owner: type, method: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5 * EVENTS))
@@ -109,7 +109,7 @@ def test_wherever_the_broker_is_killed_nothing_is_there_twice_and_nothing_missin
         return answer
 
     monkeypatch.setattr(owner, method, deadly)
-    monkeypatch.setattr("agent.forward.delivery.at_most_once.FLIGHT_EVENTS_MAX", EVENTS)
+    monkeypatch.setattr("agent.forward.delivery.at_most_once.BATCH_EVENTS_MAX", EVENTS)
     with forwarding(kafka.settings(MODE), outbox):
         wait_until(killed.is_set, "the broker is killed")
         broker.start()

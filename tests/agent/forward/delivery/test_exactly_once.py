@@ -15,7 +15,7 @@ from agent.forward.kafka.health import CLONED, REACHABLE
 from agent.store.facts import FORWARDER_STOPPED, TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, OutboxError
 from agent.telemetry.links import LinkName, Links
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
@@ -52,14 +52,14 @@ class MortalOutbox(MemoryOutbox):
             raise DeathError(step)
 
 
-def run_until_death(kafka: KafkaSide, outbox: MemoryOutbox, gateway: str) -> None:
+def run_until_death(kafka: KafkaTopic, outbox: MemoryOutbox, gateway: str) -> None:
     with pytest.raises(DeathError):
         Forwarder(kafka.settings(MODE), gateway, outbox, SystemClock(), Links(SystemClock()), Random(7)).run(
             threading.Event()
         )
 
 
-def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gateway: str) -> None:
+def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(3_000))
 
@@ -76,7 +76,7 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaSide, gate
 
 
 @pytest.mark.parametrize("step", ["before_intent", "after_intent", "before_mark", "after_mark"])
-def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaSide, gateway: str, step: str) -> None:
+def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaTopic, gateway: str, step: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(500))
 
@@ -92,7 +92,7 @@ def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaSide, gateway
     assert_nothing_lost(kafka, outbox)
 
 
-def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
+def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
     outbox.before_mark = True
@@ -107,7 +107,7 @@ def test_what_was_given_up_between_the_commit_and_the_mark_is_not_marked(kafka: 
 
 
 def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restart(
-    kafka: KafkaSide, gateway: str
+    kafka: KafkaTopic, gateway: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
@@ -122,7 +122,7 @@ def test_a_transaction_that_was_marked_and_returned_is_sent_again_after_a_restar
 
 
 def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
-    kafka: KafkaSide, gateway: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     original, clone = MemoryOutbox(), MemoryOutbox()
     original.append(*readings(10))
@@ -146,7 +146,7 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
     assert original.fact(FORWARDER_STOPPED) == ""
 
 
-def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaSide, gateway: str) -> None:
+def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
 
@@ -163,7 +163,7 @@ def test_one_that_is_fenced_and_finds_its_own_marker_goes_on(kafka: KafkaSide, g
 
 
 def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
-    kafka: KafkaSide, gateway: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     newer, backup = MemoryOutbox(), MemoryOutbox()
     newer.append(*readings(10))
@@ -178,7 +178,7 @@ def test_a_store_that_is_older_than_the_marker_says_so_and_goes_on(
     assert "marker=foreign" in caplog.text
 
 
-def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaSide, gateway: str) -> None:
+def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(10))
     outbox.before_mark = True
@@ -195,7 +195,7 @@ def test_a_topic_made_anew_before_the_mark_gets_everything(kafka: KafkaSide, gat
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-most-once"])
 def test_a_disk_that_refuses_ends_nothing_and_all_goes_on_when_it_takes_again(
-    kafka: KafkaSide, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class FullOutbox(MemoryOutbox):
         full = True

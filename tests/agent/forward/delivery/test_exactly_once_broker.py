@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 
-from agent.forward.delivery.session import Way
+from agent.forward.delivery.session import SessionContext
 from agent.forward.delivery.transaction import Intent, Marker
-from agent.forward.delivery.transaction_recovery import end_what_hangs
+from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import PARTITIONS, KafkaSide
+from tests.agent.forward.broker import PARTITIONS, KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
@@ -28,7 +28,7 @@ MODE = "exactly-once"
 
 
 @pytest.mark.heavy
-def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaSide, gateway: str) -> None:
+def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: KafkaTopic, gateway: str) -> None:
     class SlowOutbox(MemoryOutbox):
         slow = True
 
@@ -51,7 +51,7 @@ def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: Kafka
 
 
 @pytest.mark.parametrize("mode", [MODE, "at-least-once"])
-def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaSide, gateway: str, mode: str) -> None:
+def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gateway: str, mode: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(1_000))
 
@@ -70,22 +70,22 @@ def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaSide, gate
     assert_nothing_lost(kafka, outbox)
 
 
-def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaSide, gateway: str) -> None:
+def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(1))
     label = outbox.stored()[0].label
     batch = Batch(1, 1, "topic", {0: Offsets(0, 0), 2: Offsets(0, 0)})
-    way = cast("Way", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
+    context = cast("SessionContext", SimpleNamespace(outbox=outbox, gateway=gateway, topic=kafka.topic))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
     producer.init_transactions(60)
 
-    end_what_hangs(way, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
+    abort_hanging_transaction(context, Intent(Marker(label.epoch, 1), None, batch, (label, label)), producer)
 
     wait_until(lambda: kafka.ends() == {0: 2, 1: 0, 2: 2, 3: 0}, "a record and the end of its transaction in both")
     assert kafka.records() == []
 
 
-def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: str) -> None:
+def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
     other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
@@ -111,7 +111,7 @@ def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaSide, gateway: st
     [Broker.stop, Broker.kill, *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)]],
 )
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
-    broker: Broker, kafka: KafkaSide, gateway: str, end: Callable[[Broker], None]
+    broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None]
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))

@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.delivery.in_flight import Flight, Window
+from agent.forward.delivery.in_flight import InFlightBatch, InFlightWindow
 from agent.forward.errors import LeaderChangedError, RenewalError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
 from agent.store.port import Batch, Offsets
@@ -20,19 +20,19 @@ def delivered(partition: int, offset: int | None) -> Message:
 LEADERS: LeaderEpochs = {0: 4, 1: 4, 2: 4, 3: 4}
 
 
-def flight(first: int, count: int, leader_epochs: LeaderEpochs = LEADERS) -> Flight:
-    sending = Flight(first, leader_epochs)
+def in_flight(first: int, count: int, leader_epochs: LeaderEpochs = LEADERS) -> InFlightBatch:
+    sending = InFlightBatch(first, leader_epochs)
     for position in range(first, first + count):
         sending.sent(position)
     return sending
 
 
-def batches(window: Window, count: int) -> list[Batch]:
+def batches(window: InFlightWindow, count: int) -> list[Batch]:
     return [confirmed.batch("id", LEADERS) for confirmed in window.take_confirmed(count)]
 
 
 def test_a_flight_is_acked_by_its_last_report_only() -> None:
-    sending = flight(5, 2)
+    sending = in_flight(5, 2)
 
     sending.report(None, delivered(3, 70))
     before = sending.acked
@@ -47,7 +47,7 @@ def test_a_flight_is_acked_by_its_last_report_only() -> None:
 def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_its_last_ack_is_none(
     before: LeaderEpochs, after: LeaderEpochs
 ) -> None:
-    sending = flight(5, 1, before)
+    sending = in_flight(5, 1, before)
     sending.report(None, delivered(3, 70))
 
     with pytest.raises(LeaderChangedError, match="partition 3"):
@@ -55,31 +55,31 @@ def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_it
 
 
 def test_a_leader_that_does_not_answer_is_no_other_leader() -> None:
-    sending = flight(5, 1)
+    sending = in_flight(5, 1)
     sending.report(None, delivered(3, 70))
 
-    with pytest.raises(SessionError, match="partition 3: its leader does not tell") as caught:
+    with pytest.raises(SessionError, match="partition 3: its leader does not report") as caught:
         sending.batch("id", {2: 4})
 
     assert not isinstance(caught.value, RenewalError)
 
 
 def test_a_partition_that_is_new_was_never_led_by_another() -> None:
-    sending = flight(5, 1, {})
+    sending = in_flight(5, 1, {})
     sending.report(None, delivered(3, 70))
 
     assert sending.batch("id", {3: 0}) == Batch(5, 5, "id", {3: Offsets(70, 70, 0)})
 
 
 def test_only_the_leaders_of_a_batchs_own_partitions_count() -> None:
-    sending = flight(5, 1, {2: 1, 3: 4})
+    sending = in_flight(5, 1, {2: 1, 3: 4})
     sending.report(None, delivered(3, 70))
 
     assert sending.batch("id", {2: 2, 3: 4}) == Batch(5, 5, "id", {3: Offsets(70, 70, 4)})
 
 
 def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
-    sending = flight(1, 1)
+    sending = in_flight(1, 1)
 
     sending.report(None, delivered(0, None))
 
@@ -88,7 +88,7 @@ def test_a_delivery_without_an_offset_counts_as_not_sent() -> None:
 
 
 def test_only_a_refusal_for_its_size_makes_a_flight_refused() -> None:
-    expired, large = flight(1, 1), flight(2, 1)
+    expired, large = in_flight(1, 1), in_flight(2, 1)
 
     expired.report(KafkaError(KafkaError._MSG_TIMED_OUT), delivered(0, None))
     large.report(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), delivered(0, None))
@@ -98,10 +98,10 @@ def test_only_a_refusal_for_its_size_makes_a_flight_refused() -> None:
 
 
 def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
-    window = Window(8)
-    good, bad, behind = flight(1, 1), flight(2, 2), flight(4, 1)
+    window = InFlightWindow(8)
+    good, bad, behind = in_flight(1, 1), in_flight(2, 2), in_flight(4, 1)
     for sending in (good, bad, behind):
-        window.launch(sending)
+        window.add(sending)
 
     good.report(None, delivered(0, 0))
     behind.report(None, delivered(0, 3))
@@ -109,16 +109,16 @@ def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
     bad.report(None, delivered(0, 2))
 
     assert window.settle() is not None
-    assert (window.acked, window.flying) == (1, 2)
+    assert (window.acked, window.in_flight) == (1, 2)
 
 
 def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room() -> None:
-    window = Window(1)
+    window = InFlightWindow(1)
     room = []
     for first in range(1, 1_001):
         room.append(window.has_room)
-        sending = flight(first, 1)
-        window.launch(sending)
+        sending = in_flight(first, 1)
+        window.add(sending)
         sending.report(None, delivered(0, first))
         window.settle()
     assert all(room)
@@ -133,12 +133,12 @@ def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room()
 def test_marks_cover_every_position_once_and_in_order_whatever_order_reports_come_in(
     data: st.DataObject, sizes: list[int]
 ) -> None:
-    window = Window(len(sizes))
-    reports: list[tuple[Flight, int]] = []
+    window = InFlightWindow(len(sizes))
+    reports: list[tuple[InFlightBatch, int]] = []
     first = 1
     for size in sizes:
-        sending = flight(first, size)
-        window.launch(sending)
+        sending = in_flight(first, size)
+        window.add(sending)
         reports += [(sending, position) for position in range(first, first + size)]
         first += size
     marked: list[Batch] = []

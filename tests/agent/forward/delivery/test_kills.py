@@ -21,7 +21,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.schema import database, tables
 from contract.event import Event
-from tests.agent.forward.broker import KafkaSide, header
+from tests.agent.forward.broker import KafkaTopic, header
 from tests.agent.forward.delivery.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process
@@ -48,7 +48,7 @@ class Lives:
     maybe_lost: int
 
 
-async def live_and_die(kafka: KafkaSide, gateway: str, folder: Path, delivery: str, kills: int) -> Lives:
+async def live_and_die(kafka: KafkaTopic, gateway: str, folder: Path, delivery: str, kills: int) -> Lives:
     """Kill an agent again and again, at random steps of its work, and let the last one end it."""
     configuration = folder / "oncegate.toml"
     configuration.write_text(
@@ -97,7 +97,7 @@ def stored_labels(store: Path) -> Set[tuple[str, int]]:
 
 @KILLS
 async def test_each_label_is_there_once_whenever_the_agent_is_killed(
-    kafka: KafkaSide, gateway: str, tmp_path: Path, kills: int
+    kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int
 ) -> None:
     lives = await live_and_die(kafka, gateway, tmp_path, "exactly-once", kills)
 
@@ -108,7 +108,7 @@ async def test_each_label_is_there_once_whenever_the_agent_is_killed(
 
 @KILLS
 async def test_at_most_once_no_label_is_there_twice_and_none_is_missing_uncounted_whenever_the_agent_is_killed(
-    kafka: KafkaSide, gateway: str, tmp_path: Path, kills: int
+    kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int
 ) -> None:
     lives = await live_and_die(kafka, gateway, tmp_path, "at-most-once", kills)
 

@@ -11,15 +11,15 @@ from confluent_kafka import KafkaException, Producer
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
-from agent.forward.delivery.in_doubt import Account
+from agent.forward.delivery.in_doubt import InDoubtBatches
 from agent.forward.kafka.client import producer_config
 from simulators.services import ports
 from simulators.services.broker_settings import Listener
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
-from tests.agent.forward.delivery.test_at_most_once import account, unsettled
+from tests.agent.forward.delivery.test_at_most_once import in_doubt, unsettled
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
 from tests.support.memory_outbox import MemoryOutbox
@@ -57,13 +57,13 @@ def link(linked: tuple[Broker, int, int]) -> Iterator[AnswerLink]:
 
 
 @pytest.fixture
-def kafka(linked: tuple[Broker, int, int]) -> KafkaSide:
-    side = KafkaSide(linked[0].bootstrap_servers, f"late.{uuid4().hex}")
+def kafka(linked: tuple[Broker, int, int]) -> KafkaTopic:
+    side = KafkaTopic(linked[0].bootstrap_servers, f"late.{uuid4().hex}")
     side.create_topic()
     return side
 
 
-def settings(linked: tuple[Broker, int, int], kafka: KafkaSide, mode: str, **properties: str) -> KafkaSettings:
+def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic, mode: str, **properties: str) -> KafkaSettings:
     dotted = {name.replace("_", "."): value for name, value in properties.items()}
     return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, mode, dotted)
 
@@ -78,7 +78,7 @@ def settings(linked: tuple[Broker, int, int], kafka: KafkaSide, mode: str, **pro
 def test_an_ack_that_comes_after_its_events_have_expired_is_none_and_they_are_sent_again(
     linked: tuple[Broker, int, int],
     link: AnswerLink,
-    kafka: KafkaSide,
+    kafka: KafkaTopic,
     socket_ms: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -101,7 +101,7 @@ def test_an_ack_that_comes_after_its_events_have_expired_is_none_and_they_are_se
 
 @pytest.mark.heavy
 def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_meanwhile(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(LATER))
@@ -122,7 +122,11 @@ def test_leaders_that_tell_their_epochs_too_late_are_said_and_nothing_is_marked_
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", TRANSACTIONAL, ids=lambda kind: kind.name)
 def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, kind: Request, caplog: pytest.LogCaptureFixture
+    linked: tuple[Broker, int, int],
+    link: AnswerLink,
+    kafka: KafkaTopic,
+    kind: Request,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(LATER))
@@ -144,7 +148,7 @@ def test_however_late_an_answer_within_a_transaction_is_each_event_is_there_once
 
 
 def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, caplog: pytest.LogCaptureFixture
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(LATER))
@@ -157,12 +161,12 @@ def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
         assert outbox.new == LATER
         link.release()
         wait_for_count(lambda: unsettled(outbox), 0, "the rest has arrived")
-        assert account(outbox) == Account()
+        assert in_doubt(outbox) == InDoubtBatches()
 
     assert_each_once(kafka, outbox)
 
 
-def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide) -> MemoryOutbox:
+def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic) -> MemoryOutbox:
     """Forward events; the broker takes the second batch, and its ack is lost with its connection."""
     outbox = MemoryOutbox()
     outbox.append(*readings(LATER))
@@ -176,7 +180,7 @@ def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafk
 
 
 def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic
 ) -> None:
     outbox = send_with_a_lost_ack(linked, link, kafka)
 
@@ -185,7 +189,7 @@ def test_what_a_producer_repeats_since_an_ack_was_lost_is_there_once(
 
 
 def test_a_mutant_without_idempotence_doubles_what_it_repeats(
-    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaSide, monkeypatch: pytest.MonkeyPatch
+    linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AtLeastOnce, "fixed", {**AtLeastOnce.fixed, **NOT_IDEMPOTENT})
 

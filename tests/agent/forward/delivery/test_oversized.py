@@ -20,7 +20,7 @@ from agent.telemetry.links import LinkName
 from contract.event import Event
 from contract.record import encode_tail
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
 from tests.agent.forward.events import device, readings
 from tests.agent.forward.running import forwarding
@@ -50,7 +50,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oversized, "RETRY_MS", 300)
 
 
-def assert_arrived(kafka: KafkaSide, outbox: MemoryOutbox, mode: str) -> None:
+def assert_arrived(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
     if mode == "exactly-once":
         assert_each_once(kafka, outbox)
     else:
@@ -67,7 +67,7 @@ SMALL = {"message_max_bytes": "3000", "batch_size": "3000"}
 @pytest.mark.kafka
 @pytest.mark.parametrize("delivery", MODES)
 def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_goes_on(
-    kafka: KafkaSide, outbox: MemoryOutbox, delivery: str
+    kafka: KafkaTopic, outbox: MemoryOutbox, delivery: str
 ) -> None:
     with forwarding(kafka.settings(delivery, **SMALL), outbox):
         wait_until(lambda: outbox.new == 2, "all others are forwarded")
@@ -84,7 +84,7 @@ def test_what_the_producer_refuses_waits_until_its_limit_is_raised_and_the_rest_
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", MODES)
 def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
-    kafka: KafkaSide, delivery: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, delivery: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.configure_topic("max.message.bytes", "300")
     outbox = MemoryOutbox()
@@ -104,7 +104,7 @@ def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", MODES)
 def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on(
-    kafka: KafkaSide, outbox: MemoryOutbox, delivery: str
+    kafka: KafkaTopic, outbox: MemoryOutbox, delivery: str
 ) -> None:
     kafka.configure_topic("max.message.bytes", "3000")
 
@@ -121,7 +121,7 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", MODES)
 def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up(
-    broker: Broker, kafka: KafkaSide, delivery: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, kafka: KafkaTopic, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.forward.kafka.topic.REQUEST_SECONDS_MAX", 1.0)
     outbox = MemoryOutbox()
@@ -169,7 +169,7 @@ class Refusing:
         return [event.position for event in self.rules.next_try(ask)]
 
     def try_and_refuse(self) -> int:
-        """Let the time for a try come, and refuse what is tried."""
+        """Advance the clock to the next retry, and refuse the retried event."""
         self.clock.pass_seconds(RETRY_MS / 1000)
         (position,) = self.try_again()
         self.refuse(position, read_held(self.outbox.fact(OVERSIZED))[position].size)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.forward.delivery.transaction import Intent, Marker, parse_marker, read_intent
-from agent.forward.receipts.group_offsets import NOBODY
-from agent.forward.receipts.truncation import Found
+from agent.forward.receipts.group_offsets import NO_LABEL
+from agent.forward.receipts.truncation import RecordLabel
 from agent.store.port import Batch, Offsets
 from contract.event import Label
 
@@ -45,21 +45,17 @@ def test_no_transaction_has_no_intent() -> None:
     assert read_intent("") is None
 
 
-def test_the_first_form_of_an_intent_is_none() -> None:
-    assert read_intent('{"marker": {"epoch": "0123456789abcdef", "number": 1}, "first": 1, "last": 9}') is None
-
-
 def test_an_intent_holds_the_labels_between_its_ends_and_no_other_gateways() -> None:
     one = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label(EPOCH, 9)))
-    assert one.holds("gw", Found("gw", EPOCH, 5))
-    assert one.holds("gw", Found("gw", EPOCH, 9))
-    assert not one.holds("gw", Found("gw", EPOCH, 10))
-    assert not one.holds("gw", Found("gw", "f" * 16, 7))
-    assert not one.holds("gw", Found("other", EPOCH, 7))
-    assert not one.holds("gw", NOBODY)
+    assert one.holds("gw", RecordLabel("gw", EPOCH, 5))
+    assert one.holds("gw", RecordLabel("gw", EPOCH, 9))
+    assert not one.holds("gw", RecordLabel("gw", EPOCH, 10))
+    assert not one.holds("gw", RecordLabel("gw", "f" * 16, 7))
+    assert not one.holds("gw", RecordLabel("other", EPOCH, 7))
+    assert not one.holds("gw", NO_LABEL)
 
     two = Intent(Marker(EPOCH, 1), None, Batch(5, 9, "topic"), (Label(EPOCH, 5), Label("f" * 16, 2)))
-    assert two.holds("gw", Found("gw", EPOCH, 800))
-    assert two.holds("gw", Found("gw", "f" * 16, 1))
-    assert not two.holds("gw", Found("gw", EPOCH, 4))
-    assert not two.holds("gw", Found("gw", "f" * 16, 3))
+    assert two.holds("gw", RecordLabel("gw", EPOCH, 800))
+    assert two.holds("gw", RecordLabel("gw", "f" * 16, 1))
+    assert not two.holds("gw", RecordLabel("gw", EPOCH, 4))
+    assert not two.holds("gw", RecordLabel("gw", "f" * 16, 3))

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from simulators.services.cluster import KafkaCluster
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.receipts.test_poller import processed
@@ -28,15 +28,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def kafka(cluster: KafkaCluster) -> KafkaSide:
+def kafka(cluster: KafkaCluster) -> KafkaTopic:
     cluster.start()
-    side = KafkaSide(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
+    side = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
     side.create_topic()
     return side
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaSide, mode: str) -> None:
+def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafka: KafkaTopic, mode: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(5_000))
 
@@ -58,7 +58,7 @@ def test_a_leader_that_is_lost_takes_nothing_with_it(cluster: KafkaCluster, kafk
 
 @pytest.mark.parametrize("mode", MODES)
 def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
-    cluster: KafkaCluster, kafka: KafkaSide, mode: str
+    cluster: KafkaCluster, kafka: KafkaTopic, mode: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(100))
@@ -79,7 +79,7 @@ def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
         assert_each_once(kafka, outbox)
 
 
-def await_leader(kafka: KafkaSide, number: int) -> None:
+def await_leader(kafka: KafkaTopic, number: int) -> None:
     wait_until(lambda: kafka.leader(0) == number, f"node {number} leads")
 
 
@@ -88,7 +88,7 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     cluster: KafkaCluster, mode: str
 ) -> None:
     cluster.start()
-    kafka = KafkaSide(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
+    kafka = KafkaTopic(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
     kafka.partitions = 1
     kafka.create_topic()
     kafka.configure_topic("min.insync.replicas", "1")

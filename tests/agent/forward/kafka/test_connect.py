@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from agent.forward.errors import UnreachableError
 from agent.forward.kafka.client import REQUEST_SECONDS_MAX
-from agent.forward.kafka.connect import PORT, knock, parse
+from agent.forward.kafka.connect import PORT, check_reachable, parse
 from simulators.services import ports
 
-NOBODY = "127.0.0.1:1"
+CLOSED = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -36,21 +36,21 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("servers", ["{0}", f"{NOBODY}, {{0}}", f"SASL_SSL://{{0}},{NOBODY}", "nowhere.invalid:1,{0}"])
+@pytest.mark.parametrize("servers", ["{0}", f"{CLOSED}, {{0}}", f"SASL_SSL://{{0}},{CLOSED}", "nowhere.invalid:1,{0}"])
 def test_one_server_that_listens_is_enough(servers: str, listener: str) -> None:
-    knock(servers.format(listener), threading.Event())
+    check_reachable(servers.format(listener), threading.Event())
 
 
 def test_one_that_listens_is_not_kept_waiting_by_one_that_is_silent(silent: str, listener: str) -> None:
     began = time.monotonic()
-    knock(f"{silent},{listener}", threading.Event())
+    check_reachable(f"{silent},{listener}", threading.Event())
     assert time.monotonic() - began < REQUEST_SECONDS_MAX
 
 
 @pytest.mark.parametrize(
     ("servers", "reason"),
     [
-        (NOBODY, r"^127\.0\.0\.1:1: Connection refused$"),
+        (CLOSED, r"^127\.0\.0\.1:1: Connection refused$"),
         ("[::1]:1", r"^\[::1\]:1: "),
         ("nowhere.invalid", r"^nowhere\.invalid: "),
         (",", "names no server"),
@@ -58,14 +58,14 @@ def test_one_that_listens_is_not_kept_waiting_by_one_that_is_silent(silent: str,
 )
 def test_the_reason_names_the_server(servers: str, reason: str) -> None:
     with pytest.raises(UnreachableError, match=reason):
-        knock(servers, threading.Event())
+        check_reachable(servers, threading.Event())
 
 
 def test_a_server_that_does_not_answer_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.forward.kafka.connect.REQUEST_SECONDS_MAX", 0.1)
 
     with pytest.raises(UnreachableError, match=f"{silent}: no answer"):
-        knock(silent, threading.Event())
+        check_reachable(silent, threading.Event())
 
 
 def test_it_ends_with_the_agent(silent: str) -> None:
@@ -73,17 +73,17 @@ def test_it_ends_with_the_agent(silent: str) -> None:
     stop.set()
 
     with pytest.raises(UnreachableError):
-        knock(silent, stop)
+        check_reachable(silent, stop)
 
 
 def test_a_port_that_is_free_again_is_knocked_at_anew() -> None:
     (port,) = ports.free(1)
     place = f"127.0.0.1:{port}"
     with pytest.raises(UnreachableError):
-        knock(place, threading.Event())
+        check_reachable(place, threading.Event())
 
     with socket.create_server(("127.0.0.1", port)):
-        knock(place, threading.Event())
+        check_reachable(place, threading.Event())
 
 
 @given(

@@ -16,13 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 )
 
 from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.kafka import Connection, check_broker
+from agent.cli.doctor.kafka import KafkaConnection, check_broker
 from agent.config.settings import KafkaSettings
 from agent.telemetry.links import LinkName, Links
 from simulators.services import ports
 from simulators.services.broker_settings import Listener
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.delivery.test_at_most_once import unsettled
 from tests.agent.forward.events import readings
@@ -62,13 +62,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
 
 
 @pytest.fixture
-def kafka(secured: tuple[Broker, int, int]) -> KafkaSide:
-    side = KafkaSide(secured[0].bootstrap_servers, f"expired.{uuid4().hex}")
+def kafka(secured: tuple[Broker, int, int]) -> KafkaTopic:
+    side = KafkaTopic(secured[0].bootstrap_servers, f"expired.{uuid4().hex}")
     side.create_topic()
     return side
 
 
-def settings(kafka: KafkaSide, port: int, mode: str, authority: Authority, own: Path) -> KafkaSettings:
+def settings(kafka: KafkaTopic, port: int, mode: str, authority: Authority, own: Path) -> KafkaSettings:
     properties = {
         "security.protocol": "SSL",
         "ssl.ca.location": str(authority.file),
@@ -80,8 +80,8 @@ def settings(kafka: KafkaSide, port: int, mode: str, authority: Authority, own: 
     return KafkaSettings(f"127.0.0.1:{port}", kafka.topic, mode, properties)
 
 
-def install(kafka: KafkaSide, keystore: Path) -> None:
-    """Let the broker use another certificate for new connections."""
+def install(kafka: KafkaTopic, keystore: Path) -> None:
+    """Replace the broker's certificate for new connections."""
     entry = ConfigEntry(KEYSTORE, str(keystore), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -101,15 +101,15 @@ class Sender:
         wait_for_count(lambda: unsettled(self._outbox), 0, "everything has arrived")
 
 
-def wait_until_said(links: Links, settings: KafkaSettings) -> None:
+def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
     """Wait until the link's state says that it is for a certificate; `doctor` says how to see which has expired."""
 
-    def said() -> bool:
+    def logged() -> bool:
         report = links.reports()[LinkName.KAFKA]
         return not report.state.up and "certificate" in report.reason
 
-    wait_until(said, "the link's state names the certificate")
-    finding, topic = check_broker(Connection.open(settings))
+    wait_until(logged, "the link's state names the certificate")
+    finding, topic = check_broker(KafkaConnection.open(settings))
     assert topic is None
     assert finding.condition is Condition.WRONG
     assert "certificate" in finding.text
@@ -118,7 +118,7 @@ def wait_until_said(links: Links, settings: KafkaSettings) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_without_a_restart(
-    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaSide, gateway: str, mode: str
+    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     _, listens, says = secured
     own, expiry = authority.issue("gateway.pem", SHORT_SECONDS)
@@ -134,7 +134,7 @@ def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_
         sender.arrived()
         link.cut()
         sender.append()
-        wait_until_said(links, chosen)
+        wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         authority.issue("gateway.pem", LONG_SECONDS)
         sender.arrived()
@@ -144,7 +144,7 @@ def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_another(
-    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaSide, gateway: str, mode: str
+    secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     _, listens, says = secured
     own, _ = authority.issue("gateway.pem", LONG_SECONDS)
@@ -162,7 +162,7 @@ def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_
         sender.arrived()
         link.cut()
         sender.append()
-        wait_until_said(links, chosen)
+        wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
         sender.arrived()

@@ -14,7 +14,7 @@ from agent.forward.delivery.transaction import GROUP_PREFIX
 from simulators.services import ports
 from simulators.services.broker_settings import Listener
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
 from tests.agent.forward.delivery.answer_link import AnswerLink
 from tests.agent.forward.delivery.test_at_most_once import unsettled
@@ -48,8 +48,8 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker
 
 
 @pytest.fixture
-def kafka(forgetful: tuple[Broker, int, int]) -> KafkaSide:
-    side = KafkaSide(forgetful[0].bootstrap_servers, f"forgotten.{uuid4().hex}")
+def kafka(forgetful: tuple[Broker, int, int]) -> KafkaTopic:
+    side = KafkaTopic(forgetful[0].bootstrap_servers, f"forgotten.{uuid4().hex}")
     side.partitions = 1
     side.create_topic()
     return side
@@ -59,7 +59,7 @@ def wait_until_sent(outbox: MemoryOutbox) -> None:
     wait_for_count(lambda: unsettled(outbox), 0, "everything is sent")
 
 
-def assert_kept(kafka: KafkaSide, outbox: MemoryOutbox, mode: str) -> None:
+def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
     """Each event is there; once, since nothing was on its way when the broker forgot."""
     assert_each_once(kafka, outbox)
     if mode != "at-most-once":
@@ -68,7 +68,7 @@ def assert_kept(kafka: KafkaSide, outbox: MemoryOutbox, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_producer_that_the_broker_has_forgotten_goes_on(
-    kafka: KafkaSide, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
 
@@ -83,7 +83,7 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
 
 
 def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
-    kafka: KafkaSide, gateway: str, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
@@ -103,7 +103,7 @@ def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_records_that_are_deleted_below_an_open_producer_change_nothing(
-    kafka: KafkaSide, gateway: str, mode: str
+    kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
@@ -117,7 +117,7 @@ def test_records_that_are_deleted_below_an_open_producer_change_nothing(
     assert sorted(sequence(record) for record in kafka.records()) == list(range(EVENTS + 1, 2 * EVENTS + 1))
 
 
-def delete_records(kafka: KafkaSide) -> None:
+def delete_records(kafka: KafkaTopic) -> None:
     """Delete all records up to the end, as retention does."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     all_of_it = TopicPartition(kafka.topic, 0, kafka.ends()[0])
@@ -127,7 +127,7 @@ def delete_records(kafka: KafkaSide) -> None:
 
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_a_broker_that_says_that_it_knows_no_such_producer_gets_everything(
-    forgetful: tuple[Broker, int, int], kafka: KafkaSide, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
+    forgetful: tuple[Broker, int, int], kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers before Kafka 2.5 answer so; ours has taken the records all the same, which is worse."""
     _, listens, says = forgetful

@@ -43,8 +43,8 @@ def watch(code: int) -> tuple[TopicWatch, list[FakeAdmin]]:
 def test_a_client_that_got_no_answer_is_replaced() -> None:
     looked, opened = watch(KafkaError._TIMED_OUT)
     with pytest.raises(UnreachableError):
-        looked.read(threading.Event())
+        looked.read_id(threading.Event())
     assert len(opened) == 1
     with pytest.raises(TopicMissingError):
-        looked.read(threading.Event())
+        looked.read_id(threading.Event())
     assert len(opened) == 1, "one that answers stays"

@@ -15,7 +15,7 @@ from agent.forward.errors import ClockSetBackError
 from agent.forward.kafka.wall_steps import STEP_MS_MAX, WallSteps
 from simulators.services.kafka import Broker
 from simulators.services.process import Command, Process
-from tests.agent.forward.broker import KafkaSide
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock
 from tests.support.steppable_clock import SteppableClock
 from tests.support.waiting import wait_until
@@ -39,7 +39,7 @@ def test_only_a_clock_that_was_set_back_by_more_than_a_moment_is_noticed_and_onc
 class Gateway:
     """An agent whose wall clock the test sets."""
 
-    def __init__(self, folder: Path, kafka: KafkaSide, delivery: str) -> None:
+    def __init__(self, folder: Path, kafka: KafkaTopic, delivery: str) -> None:
         self.clock = SteppableClock(folder)
         file = folder / "oncegate.toml"
         file.write_text(
@@ -81,7 +81,7 @@ def running(gateway: Gateway) -> Iterator[None]:
 @pytest.mark.heavy
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
-    broker: Broker, kafka: KafkaSide, tmp_path: Path, delivery: str
+    broker: Broker, kafka: KafkaTopic, tmp_path: Path, delivery: str
 ) -> None:
     gateway = Gateway(tmp_path, kafka, delivery)
     with running(gateway):
@@ -101,7 +101,7 @@ def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
 @pytest.mark.heavy
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_clock_that_is_set_back_and_forth_at_work_delays_nothing(
-    kafka: KafkaSide, tmp_path: Path, delivery: str
+    kafka: KafkaTopic, tmp_path: Path, delivery: str
 ) -> None:
     gateway = Gateway(tmp_path, kafka, delivery)
     with running(gateway):

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import KafkaSide, sequence
+from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
@@ -38,7 +38,7 @@ class Line:
 
     mode: str
     cut: Cut
-    kafka: KafkaSide
+    kafka: KafkaTopic
     outbox: MemoryOutbox = field(default_factory=MemoryOutbox)
     read: set[int] = field(default_factory=set)
 
@@ -51,19 +51,19 @@ class Line:
         return f"{self.kafka.topic}-0"
 
     def receipt(self) -> None:
-        """Let the table read everything, and say so."""
+        """Commit a receipt for everything."""
         self.read |= {sequence(record) for record in self.kafka.records()}
         self.kafka.commit(None, self.kafka.receipt())
 
     def settled(self) -> bool:
-        """Give a receipt for whatever is forwarded, and tell whether nothing is left to wait for."""
+        """Commit a receipt for everything forwarded; return whether nothing is outstanding."""
         if self.outbox.new == 0 and self.outbox.forwarded():
             self.receipt()
         return self.outbox.new == 0 and not self.outbox.forwarded()
 
 
 def bounds(log: bytes) -> list[int]:
-    """Give where record batches begin, and where the last one ends."""
+    """Return where record batches begin, and where the last one ends."""
     found = [0]
     while found[-1] + BATCH_LENGTH_FROM < len(log):
         length = int.from_bytes(log[found[-1] :][BYTES_OF_A_BATCH_LENGTH])
@@ -83,9 +83,9 @@ def within(number: int) -> Cut:
     return lambda log: at_bound(number)(log) + (at_bound(number + 1)(log) - at_bound(number)(log)) // 2
 
 
-def line_side(broker: Broker, topic: str) -> KafkaSide:
+def line_side(broker: Broker, topic: str) -> KafkaTopic:
     """Open clients of our own; after a restart others, since one that has lost a coordinator may find none again."""
-    side = KafkaSide(broker.bootstrap_servers, topic)
+    side = KafkaTopic(broker.bootstrap_servers, topic)
     side.partitions = 1
     return side
 
@@ -98,7 +98,7 @@ it breaks off. The transactions' own marks are batches, too."""
 
 @contextmanager
 def lines(broker: Broker, cuts: Sequence[Cut]) -> Iterator[list[Line]]:
-    """Give lines of both modes, one for each cut, whose forwarders run; a topic of one partition each."""
+    """Yield lines of both modes, one for each cut, whose forwarders run; a topic of one partition each."""
     if not broker.running:
         broker.start()
     made = [Line(mode, cut, line_side(broker, f"cut.{uuid4().hex}")) for mode in MODES for cut in cuts]

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agent.forward.kafka.client import LastError
-from agent.forward.receipts.group_offsets import Group, read_receipt
+from agent.forward.receipts.group_offsets import GroupOffsets, read_receipt
 from contract.receipt import Receipt
 
 TABLE = "a199db6a-28c3-4828-8c77-370382fddc32"
@@ -63,7 +63,7 @@ class Unsettled:
 
 
 def read(consumer: Unsettled) -> dict[int, TopicPartition]:
-    group = Group(cast("AdminClient", None), cast("Consumer", consumer), "topic", LastError())
+    group = GroupOffsets(cast("AdminClient", None), cast("Consumer", consumer), "topic", LastError())
     return group._committed([0, 1], threading.Event())
 
 

@@ -15,7 +15,7 @@ from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from simulators.services.kafka import Broker
-from tests.agent.forward.broker import GROUP, KafkaSide
+from tests.agent.forward.broker import GROUP, KafkaTopic
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
@@ -36,8 +36,8 @@ class CountingOutbox(MemoryOutbox):
 
 
 @pytest.fixture
-def outbox(kafka: KafkaSide) -> CountingOutbox:
-    """Give an outbox whose events the topic has."""
+def outbox(kafka: KafkaTopic) -> CountingOutbox:
+    """Return an outbox whose events are in the topic."""
     outbox = CountingOutbox()
     outbox.append(*readings(EVENTS))
     with forwarding(kafka.settings(), outbox):
@@ -52,7 +52,7 @@ def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
 
 
 def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
-    """Give each partition's leader epoch as the batches remember it."""
+    """Return each partition's leader epoch, as the batches have it."""
     return {
         number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
     }
@@ -63,7 +63,7 @@ def processed(outbox: MemoryOutbox) -> int:
 
 
 @pytest.mark.kafka
-def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     with receipting(kafka.settings(), outbox):
         wait_for_polls(outbox)
         assert processed(outbox) == 0
@@ -75,7 +75,7 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaSide, outbox: Coun
 
 @pytest.mark.kafka
 def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.commit(None, "")
 
@@ -94,7 +94,7 @@ def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
 
 
 @pytest.mark.kafka
-def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_a_foreign_commit_counts_where_any_does(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(None, "")
 
     with receipting(kafka.settings(), outbox, any_commit=True):
@@ -105,7 +105,7 @@ def test_a_foreign_commit_counts_where_any_does(kafka: KafkaSide, outbox: Counti
 
 @pytest.mark.kafka
 def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.commit(10**12, kafka.receipt())
 
@@ -121,7 +121,7 @@ def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
 
 @pytest.mark.kafka
 def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.commit(None, kafka.receipt(), leader_epochs={})
 
@@ -139,7 +139,7 @@ def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
 
 @pytest.mark.kafka
 def test_another_table_holds_until_it_says_that_it_succeeds(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox.set_fact(RECEIPTS_TABLE, "table-1")
     kafka.commit(None, kafka.receipt("table-2"))
@@ -155,7 +155,7 @@ def test_another_table_holds_until_it_says_that_it_succeeds(
 
 
 @pytest.mark.kafka
-def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_offsets_that_went_back_are_waited_for(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(0, kafka.receipt())
 
     with receipting(kafka.settings(), outbox):
@@ -166,7 +166,7 @@ def test_offsets_that_went_back_are_waited_for(kafka: KafkaSide, outbox: Countin
 
 
 @pytest.mark.kafka
-def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     first = max(kafka.ends().values())
     kafka.commit(first, kafka.receipt(first=first))
 
@@ -178,7 +178,7 @@ def test_what_lies_below_the_tables_first_offset_is_sent_again(kafka: KafkaSide,
 
 
 @pytest.mark.kafka
-def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.delete_topic()
     anew = kafka.create_topic()
 
@@ -190,7 +190,7 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
 
 @pytest.mark.kafka
 def test_receipts_of_the_topic_before_it_was_recreated_hold(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     of_the_old = kafka.receipt("table-0")
     kafka.delete_topic()
@@ -207,7 +207,7 @@ def test_receipts_of_the_topic_before_it_was_recreated_hold(
 
 
 @pytest.mark.kafka
-def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_other_groups_give_no_receipts(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(None, kafka.receipt(), group=f"{GROUP}-copy")
 
     with receipting(kafka.settings(), outbox):
@@ -218,7 +218,7 @@ def test_other_groups_give_no_receipts(kafka: KafkaSide, outbox: CountingOutbox)
 
 @pytest.mark.kafka
 def test_a_console_consumer_in_the_group_gives_no_receipt(
-    kafka: KafkaSide, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
+    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.consume_as_anybody()
 
@@ -229,7 +229,7 @@ def test_a_console_consumer_in_the_group_gives_no_receipt(
 
 
 @pytest.mark.kafka
-def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(0, kafka.receipt())
     kafka.abort_commit(kafka.receipt())
 
@@ -241,7 +241,7 @@ def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaSide, outb
 
 
 @pytest.mark.kafka
-def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_offsets_that_have_expired_are_waited_for(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(0, kafka.receipt())
     kafka.forget_offsets()
 
@@ -254,7 +254,7 @@ def test_offsets_that_have_expired_are_waited_for(kafka: KafkaSide, outbox: Coun
 
 @pytest.mark.kafka
 def test_records_that_outlived_their_leader_are_read_back_and_receipted(
-    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox
+    broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox
 ) -> None:
     before = leaders(outbox)
     assert before == kafka.leader_epochs()
@@ -271,7 +271,7 @@ def test_records_that_outlived_their_leader_are_read_back_and_receipted(
 @pytest.mark.kafka
 @pytest.mark.parametrize("grows_again", [False, True])
 def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
-    broker: Broker, kafka: KafkaSide, outbox: CountingOutbox, grows_again: bool
+    broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox, grows_again: bool
 ) -> None:
     broker.kill()
     for log in broker.data_folder.glob(f"{kafka.topic}-*/*.log"):
@@ -293,7 +293,7 @@ def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_
 @pytest.mark.kafka
 def test_after_a_poll_that_nobody_answered_another_client_asks(
     broker: Broker,
-    kafka: KafkaSide,
+    kafka: KafkaTopic,
     outbox: CountingOutbox,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -349,7 +349,7 @@ def test_facts_that_cannot_be_read_do_not_end_the_forwarding() -> None:
 
 
 @pytest.mark.kafka
-def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaSide, outbox: CountingOutbox) -> None:
+def test_receipts_are_held_no_longer_than_there_is_something_to_hold(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
     kafka.commit(None, "")
 
     with receipting(kafka.settings(), outbox) as links:

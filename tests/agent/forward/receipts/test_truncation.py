@@ -8,10 +8,10 @@ from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.forward.delivery.in_flight import Flight
+from agent.forward.delivery.in_flight import InFlightBatch
 from agent.forward.errors import LeaderChangedError
 from agent.forward.receipts.rules import PartitionView, Rules, Verdict, View, decide
-from agent.forward.receipts.truncation import Found, Reign, overrule, to_read_back
+from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange
 from contract.receipt import Receipt
 
@@ -23,14 +23,14 @@ class Partition:
     """A log whose records know in which leader epoch they were appended."""
 
     leader_epoch: int = 0
-    log: list[Found] = field(default_factory=list)
+    log: list[RecordLabel] = field(default_factory=list)
     left_behind: Partition | None = None
     """What a leader still has that was cut off from the others, and does not know it."""
     lowest_end: int = 0
     """Where it was cut to since the table looked, or its end then."""
 
     def append(self, gateway: str, sequence: int) -> int:
-        self.log.append(Found(gateway, EPOCH, sequence, self.leader_epoch))
+        self.log.append(RecordLabel(gateway, EPOCH, sequence, self.leader_epoch))
         return len(self.log) - 1
 
     def cut(self, left: int) -> None:
@@ -73,24 +73,24 @@ class Session:
     partition: Partition
     known: dict[int, int]
     position: int = 1
-    flight: Flight | None = None
+    in_flight: InFlightBatch | None = None
     marked: list[Batch] = field(default_factory=list)
 
     def send(self) -> None:
-        if self.flight is None:
-            self.flight = Flight(self.position, self.known)
-        self.flight.sent(self.position)
+        if self.in_flight is None:
+            self.in_flight = InFlightBatch(self.position, self.known)
+        self.in_flight.sent(self.position)
         offset = self.partition.append(GATEWAY, self.position)
-        self.flight.report(None, Message(topic="t", partition=PARTITION, offset=offset))
+        self.in_flight.report(None, Message(topic="t", partition=PARTITION, offset=offset))
         self.position += 1
 
     def mark(self, answer: int) -> None:
         """Mark what is on its way, where its leader's answer allows it; else it would be sent again."""
-        flight, self.flight = self.flight, None
+        in_flight, self.in_flight = self.in_flight, None
         self.known = {PARTITION: answer}
-        if flight is not None:
+        if in_flight is not None:
             try:
-                self.marked.append(flight.batch("t", self.known))
+                self.marked.append(in_flight.batch("t", self.known))
             except LeaderChangedError:
                 return
 
@@ -98,12 +98,12 @@ class Session:
 def processed(partition: Partition, batches: list[Batch], view: View) -> list[Batch]:
     """Return the batches that a look at Kafka calls processed."""
     decided = [(batch, decide(batch, view, Rules(TABLE))) for batch in batches]
-    asked = to_read_back(decided, view)
+    asked = records_to_check(decided, view)
 
-    def survived(reign: Reign) -> bool:
-        batch = asked[reign]
+    def survived(leadership: Leadership) -> bool:
+        batch = asked[leadership]
         found = partition.log[batch.partitions[PARTITION].highest]
-        return found.proves(reign, GATEWAY, [LabelRange(EPOCH, batch.first, batch.last)])
+        return found.proves(leadership, GATEWAY, [LabelRange(EPOCH, batch.first, batch.last)])
 
     return [batch for batch, decision in overrule(decided, view, survived) if decision.verdict is Verdict.PROCESSED]
 

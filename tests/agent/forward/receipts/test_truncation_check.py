@@ -1,17 +1,17 @@
-"""Which records are read back after a change of leader, and what follows: pure rules."""
+"""The truncation check: which records it reads after a change of leader, and what follows: pure rules."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.receipts.rules import Decision, PartitionView, Verdict, View
-from agent.forward.receipts.truncation import Found, Reign, overrule, to_read_back
+from agent.forward.receipts.rules import BatchDecision, PartitionView, Verdict, View
+from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange, Offsets
 
-PROCESSED = Decision(Verdict.PROCESSED)
+PROCESSED = BatchDecision(Verdict.PROCESSED)
 
 
 def view(**leaders: int | None) -> View:
-    """Look at partitions 0, 1 …, each with its leader epoch."""
+    """Return a view of partitions 0, 1 …, each with its leader epoch."""
     return View("t", {int(name[1:]): PartitionView(99, None, 99, epoch) for name, epoch in leaders.items()})
 
 
@@ -21,7 +21,7 @@ def batch(first: int, **offsets: Offsets) -> Batch:
 
 def test_under_the_same_leader_nothing_is_read_back() -> None:
     decided = [(batch(1, p0=Offsets(0, 4, 7)), PROCESSED), (batch(6, p0=Offsets(5, 9, 7)), PROCESSED)]
-    assert to_read_back(decided, view(p0=7)) == {}
+    assert records_to_check(decided, view(p0=7)) == {}
     assert overrule(decided, view(p0=7), lambda _: False) == decided
 
 
@@ -33,8 +33,8 @@ def test_a_batch_of_an_unknown_leader_is_sent_again() -> None:
 def test_the_highest_record_of_each_leader_is_read_back() -> None:
     low, high, later = batch(1, p0=Offsets(0, 4, 7)), batch(6, p0=Offsets(5, 9, 7)), batch(11, p0=Offsets(10, 14, 8))
     waiting = batch(16, p0=Offsets(15, 19, 8))
-    decided = [(high, PROCESSED), (low, PROCESSED), (later, PROCESSED), (waiting, Decision(Verdict.WAIT))]
-    assert to_read_back(decided, view(p0=9)) == {Reign(0, 7): high, Reign(0, 8): later}
+    decided = [(high, PROCESSED), (low, PROCESSED), (later, PROCESSED), (waiting, BatchDecision(Verdict.WAIT))]
+    assert records_to_check(decided, view(p0=9)) == {Leadership(0, 7): high, Leadership(0, 8): later}
 
 
 def test_what_is_lost_returns_and_what_is_unknown_waits() -> None:
@@ -42,13 +42,13 @@ def test_what_is_lost_returns_and_what_is_unknown_waits() -> None:
     decided = [(one, PROCESSED), (two, PROCESSED)]
     now = view(p0=8, p1=4)
 
-    def verdicts(survived: dict[Reign, bool | None]) -> list[Verdict]:
+    def verdicts(survived: dict[Leadership, bool | None]) -> list[Verdict]:
         return [decision.verdict for _, decision in overrule(decided, now, survived.get)]
 
-    assert verdicts({Reign(0, 7): True, Reign(1, 3): True}) == [Verdict.PROCESSED, Verdict.PROCESSED]
-    assert verdicts({Reign(0, 7): False, Reign(1, 3): True}) == [Verdict.RETURN, Verdict.PROCESSED]
-    assert verdicts({Reign(0, 7): False, Reign(1, 3): None}) == [Verdict.RETURN, Verdict.WAIT]
-    assert verdicts({Reign(0, 7): None, Reign(1, 3): True}) == [Verdict.WAIT, Verdict.PROCESSED]
+    assert verdicts({Leadership(0, 7): True, Leadership(1, 3): True}) == [Verdict.PROCESSED, Verdict.PROCESSED]
+    assert verdicts({Leadership(0, 7): False, Leadership(1, 3): True}) == [Verdict.RETURN, Verdict.PROCESSED]
+    assert verdicts({Leadership(0, 7): False, Leadership(1, 3): None}) == [Verdict.RETURN, Verdict.WAIT]
+    assert verdicts({Leadership(0, 7): None, Leadership(1, 3): True}) == [Verdict.WAIT, Verdict.PROCESSED]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20), st.integers(0, 4))
@@ -60,16 +60,16 @@ def test_no_batch_is_processed_whose_leader_is_gone_and_whose_records_are_not_pr
         for place, (partition, epoch) in enumerate(sent)
     ]
     looked = View("t", {number: PartitionView(99, None, 99, now) for number in range(4)})
-    asked = to_read_back(decided, looked)
-    for checked, decision in overrule(decided, looked, lambda reign: False if reign in asked else None):
+    asked = records_to_check(decided, looked)
+    for checked, decision in overrule(decided, looked, lambda leadership: False if leadership in asked else None):
         old = any(offsets.leader_epoch != now for offsets in checked.partitions.values())
         assert decision.verdict is (Verdict.RETURN if old else Verdict.PROCESSED)
 
 
 def test_a_label_is_ours_only_with_our_gateway_and_in_the_batchs_range() -> None:
     labels = (LabelRange("e1", 5, 9), LabelRange("e2", 1, 3))
-    assert Found("gw", "e1", 9).is_in("gw", labels)
-    assert Found("gw", "e2", 1).is_in("gw", labels)
-    assert not Found("gw", "e2", 4).is_in("gw", labels)
-    assert not Found("gw", "e3", 2).is_in("gw", labels)
-    assert not Found("other", "e1", 9).is_in("gw", labels)
+    assert RecordLabel("gw", "e1", 9).is_in("gw", labels)
+    assert RecordLabel("gw", "e2", 1).is_in("gw", labels)
+    assert not RecordLabel("gw", "e2", 4).is_in("gw", labels)
+    assert not RecordLabel("gw", "e3", 2).is_in("gw", labels)
+    assert not RecordLabel("other", "e1", 9).is_in("gw", labels)

@@ -1,9 +1,9 @@
 """A list of Zigbee2MQTT, learned at once."""
 
-from agent.mqtt.device_list import Reading
+from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.zigbee_names import ZigbeeNames
 
 
 def learn(names: ZigbeeNames, topic: str, payload: bytes) -> bool:
     """Whether the payload was a list."""
-    return bool(Reading(names.learn, topic, payload).go_on(lambda: False))
+    return bool(DeviceListReader(names.update, topic, payload).read(lambda: False))

@@ -1,4 +1,4 @@
-"""Files of every kind that open() and read() take badly, and a reader that may wait on one."""
+"""Files of every kind on which open() or read() fails or blocks, and a reader with a deadline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def not_utf8(file: Path) -> None:
     file.chmod(0o600)
 
 
-ODD: dict[str, tuple[Callable[[Path], object], str]] = {
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "FIFO": (fifo, "not a regular file"),
     "socket": (socket_file, "No such device or address"),
     "device": (lambda file: file.symlink_to("/dev/zero"), "not a regular file"),
