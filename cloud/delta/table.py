@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -70,9 +70,7 @@ class DeltaTable:
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
         self._create()
-        detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
-        self._id: str = detail["id"]
-        self._set_properties(detail["properties"])
+        self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
         self._log_cleaned_at = time.monotonic()
 
     @staticmethod
@@ -170,23 +168,14 @@ class DeltaTable:
         """Remove files that no commit since then refers to."""
         self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
-    def _set_properties(self, present: Mapping[str, str]) -> None:
-        """Set the properties of an existing table that nobody has set."""
-        missing = {name: value for name, value in self._layout.properties.items() if name not in present}
-        if missing:
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")
-
     def _create(self) -> None:
-        schema = self._layout.schema
-        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self._layout.schema)
         partitioned = (
             f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
         )
-        properties = f"TBLPROPERTIES ({_pairs(self._layout.properties)})" if self._layout.properties else ""
+        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in self._layout.properties.items())
+        properties = f"TBLPROPERTIES ({pairs})" if pairs else ""
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
-        has = set(self.rows().columns)
-        if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:
@@ -195,7 +184,3 @@ def excludes_writers(spark: SparkSession, path: str) -> bool:
     chosen = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
     settings = spark.sparkContext.getConf()
     return scheme not in _SINGLE_DRIVER_SCHEMES or any(settings.contains(name) for name in chosen)
-
-
-def _pairs(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -101,14 +101,13 @@ class PostgresSink:
             regclass = self._say("{table}").as_string(connection)
             if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
                 connection.execute(self._say.create_table)
+                connection.execute(self._say(Statements.CREATE_RECEIVED))
                 comment = f"{_COMMENT}{uuid.uuid4()}"
                 connection.execute(self._say(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
             row = connection.execute(self._say(Statements.READ_ID), (regclass,)).fetchone()
             comment = (row[0] if row else None) or ""
             if not comment.startswith(_COMMENT):
                 raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): name another")
-            connection.execute(self._say.add_columns)
-            connection.execute(self._say(Statements.CREATE_RECEIVED))
         return comment.removeprefix(_COMMENT)
 
     def _left_staging(self, connection: psycopg.Connection) -> list[str]:

@@ -59,7 +59,7 @@ class Statements:
         "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, said text NOT NULL)"
     )
     # BRIN: a few pages, since rows come about in the order of their acceptance.
-    CREATE_RECEIVED = "CREATE INDEX IF NOT EXISTS {received} ON {table} USING brin (received)"
+    CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
     LAST = "SELECT said FROM {owner} WHERE id = %s"
     CLAIM = """
@@ -121,12 +121,6 @@ class Statements:
         """Make the table: a plain one, since a key that is unique over all days cannot be partitioned by day."""
         columns = ", ".join(f"{name} {_TYPES[kind.simpleString()]}" for name, kind in rows.COLUMNS.items())
         return self("CREATE TABLE {table} (" + columns + ", PRIMARY KEY (fingerprint))")
-
-    @property
-    def add_columns(self) -> sql.Composed:
-        """Add to a table that was made by an older job what it lacks."""
-        added = ", ".join(f"ADD COLUMN IF NOT EXISTS {n} {_TYPES[k.simpleString()]}" for n, k in rows.COLUMNS.items())
-        return self("ALTER TABLE {table} " + added)
 
     @property
     def create_quarantine(self) -> sql.Composed:

@@ -49,9 +49,7 @@ COLUMNS: dict[str, DataType] = {
     "raw": BinaryType(),
     "day": DateType(),
 }
-"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded.
-
-A table that was made without one of them gets it at the next start."""
+"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded."""
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)

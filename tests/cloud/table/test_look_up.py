@@ -328,11 +328,10 @@ def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark:
     assert table.append(nothing, replace(COMMIT, batch=7)) == 0
 
 
-def test_a_table_made_without_a_property_gets_it_and_keeps_what_its_owner_has_set(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp_path: Path) -> None:
     folder = str(tmp_path / "events")
-    DeltaTable(spark, folder, replace(TABLE, properties={"delta.checkpointInterval": "7"}))
+    DeltaTable(spark, folder, TABLE)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
     DeltaTable(spark, folder, TABLE)
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
     assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
