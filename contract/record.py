@@ -22,6 +22,19 @@ CONTENT_TYPE = "application/json"
 TYPE_PREFIX = "oncegate."
 SEQUENCE_DIGITS = 20
 VALUE_PREFIX = b'{"fingerprint":"'
+VIA_START = b',"via":"'
+"""Stands once in a value, since inside a JSON string every quote is escaped."""
+DATA_START = b'"data":{'
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
+DATA_PATTERN = (
+    rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
+    rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}(?!.)'
+)
+"""Finds the exact text of `data` in a value, as group 1; for Python and for Java alike.
+
+The quotes of `,"via":"` can only be the value's own, and `units` is flat, so that what ends in exactly one closing
+brace is the value's own end. Possessive, so that Java's stack stays small.
+"""
 SOURCES_KEPT = 8_192
 SOURCE_CHARACTERS_KEPT = 64
 """Names of devices that are kept encoded: 1.4 kB for each at most, 12 MB for all, since strangers may choose them."""
@@ -70,6 +83,25 @@ class Acceptance(NamedTuple):
     """The earliest moment at which a copy can have existed; None where unknown."""
 
 
+class HeaderFields(NamedTuple):
+    """The entries of the value that key and headers repeat."""
+
+    device: str
+    type: str
+    time: int | None
+    """Milliseconds since 1970 UTC."""
+    received: int
+    via: str
+
+
+class Started(NamedTuple):
+    """What the event `gateway.started` says of the epoch that it begins."""
+
+    epoch: str
+    previous: Label | None
+    """The last event of the epoch before; None in the gateway's first epoch."""
+
+
 Headers = list[tuple[str, bytes]]
 
 
@@ -92,8 +124,34 @@ def encode_tail(event: Event, received: int, via: str) -> bytes:
     return ",".join(parts).encode()
 
 
+def read_header_fields(tail: bytes) -> HeaderFields:
+    """Read the entries that key and headers repeat out of what `encode_tail` returned."""
+    match = _BEFORE_DATA.match(tail)
+    if match is None:
+        return _read_escaped(tail)
+    device, type_, time, received, via = match.groups()
+    return HeaderFields(
+        device.decode(), type_.decode(), None if time is None else int(time), int(received), via.decode()
+    )
+
+
+def read_data(tail: bytes) -> bytes:
+    """Return the entries `data` and `units` as they stand at the tail's end; empty where the event has no data."""
+    at = tail.find(DATA_START)
+    return tail[at:] if at >= 0 else b""
+
+
+def read_started(tail: bytes) -> Started | None:
+    """Read the tail of an event `gateway.started`; None for any other event."""
+    match = _STARTED.match(tail)
+    if match is None:
+        return None
+    epoch, previous, sequence = match.groups()
+    return Started(epoch.decode(), Label(previous.decode(), int(sequence)) if previous else None)
+
+
 def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
-    """Close the value: fingerprint and label before what `encode_tail` gave."""
+    """Return the value: fingerprint and label before what `encode_tail` returned."""
     name = f'{{"fingerprint":"{fingerprint.hex()}","gateway":{_json_name(gateway)},'
     return f'{name}"epoch":"{label.epoch}","sequence":{label.sequence},'.encode() + tail + b"}"
 
@@ -139,6 +197,27 @@ def _source(device: str) -> bytes:
 
 
 _kept_source = lru_cache(maxsize=SOURCES_KEPT)(_source)
+
+
+_PLAIN_TEXT, _CAPTURED_TEXT = rb'"[^"\\]*"', rb'"([^"\\]*)"'
+# One match costs a fifth of decoding the whole JSON, and its cost does not grow with the data.
+_BEFORE_DATA = re.compile(
+    rb'"device":' + _CAPTURED_TEXT + rb',"type":' + _CAPTURED_TEXT
+    + rb'(?:,"id":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
+    + rb'(?:,"boot":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
+    + rb'(?:,"time":(-?[0-9]+))?(?:,"offset_ms":-?[0-9]+)?'
+    + rb',"received":(-?[0-9]+),"via":' + _CAPTURED_TEXT
+)  # fmt: skip
+_STARTED = re.compile(
+    rb'"device":"urn:oncegate:gateway:(?:[^"\\]|\\.)*","type":"gateway\.started","id":"([0-9a-f]{16})"'
+    rb'(?:.*"previous_epoch":"([0-9a-f]{16})","previous_sequence":([0-9]+))?'
+)
+
+
+def _read_escaped(tail: bytes) -> HeaderFields:
+    """Read a tail in which a text holds a quote, a backslash or a control character."""
+    entries = json.loads(b"{" + tail + b"}")
+    return HeaderFields(entries["device"], entries["type"], entries.get("time"), entries["received"], entries["via"])
 
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from cloud.table import devices
 from contract.event import TIME_MAX, TIME_MIN
-from contract.record import Shared
+from contract.record import DATA_PATTERN, DATA_START, VIA_START, Shared
 
 COLUMNS: dict[str, DataType] = {
     "fingerprint": BinaryType(),
@@ -64,15 +64,8 @@ _VALUE = """
     device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
     data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
 """
-# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value. That is
-# exact: inside a JSON string every quote is escaped, so `,"via":"` and what follows can only be the value's own keys,
-# and units is flat, so that what ends in exactly one closing brace is the value's own end. Possessive: no deep stack.
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-_DATA = (
-    rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
-    rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}\z'
-)
-_VIA, _BEFORE_DATA = ',"via":"', '","data":{'
+# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value.
+_VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 
 def day_of() -> Column:
@@ -164,7 +157,7 @@ def _data_text() -> dict[str, Column]:
         "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,
         "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no _VIA
         "via_bytes": F.octet_length(F.substring_index(tail, '"', 1)),
-        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract("text", _DATA, 1)),
+        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract("text", DATA_PATTERN, 1)),
     }
 
 
