@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -29,9 +28,9 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import account, report
 from cloud.auditing.findings import Findings, find
-from cloud.auditing.settings import Settings, parse
-from cloud.auditing.store import Store
-from cloud.auditing.table import Told, read_table
+from cloud.auditing.settings import AuditSettings, parse
+from cloud.auditing.store import Store, TopicSpan
+from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
 from cloud.errors import JobError, StopError
 from cloud.session import open_session
@@ -40,21 +39,6 @@ logger = logging.getLogger("cloud.audit")
 
 OFFSETS_PER_TASK = 100_000
 """Of a large audit: with a task for each core alone, ten million labels would not fit into its memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What one audit reads of the topic, by partition."""
-
-    topic_id: str
-    starts: dict[int, int]
-    ends: dict[int, int]
-    gone: int
-    """Offsets that the topic had lost before an audit read them."""
-
-    @property
-    def offsets(self) -> int:
-        return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
 
 def main(arguments: list[str]) -> int:
@@ -77,20 +61,20 @@ def main(arguments: list[str]) -> int:
     return 0 if findings.is_whole else 1
 
 
-def audit(spark: SparkSession, settings: Settings) -> Findings:
+def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
     """Read on from where the last audit ended, judge, and keep."""
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
-        span = what_to_read(topic, store, settings.group)
+        span = span_to_read(topic, store, settings.group)
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
-        told = read_table(spark, settings)  # after the receipts: whatever has one must be there now
-        raw = told.quarantine.filter(F.col("topic_id") == span.topic_id)
-        judged = account.judge(topic.records(span.starts, span.ends), told.rows, raw).persist()
-        ended = account.endings(told.said).persist()
-        covered = cover(store, judged, told, everything=span.gone > 0 or not store.ends(span.topic_id))
+        view = read_table(spark, settings)  # after the receipts: whatever has one must be there now
+        raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
+        judged = account.judge(topic.records(span.starts, span.ends), view.rows, raw).persist()
+        ended = account.endings(view.gateway_events).persist()
+        covered = cover(store, judged, view, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
@@ -102,7 +86,7 @@ def audit(spark: SparkSession, settings: Settings) -> Findings:
     return findings
 
 
-def what_to_read(topic: Topic, store: Store, group: str) -> Span:
+def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
     """Read on where the last audit of this very topic ended, or at what is left of it, up to the receipts."""
     topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
     if not ends:
@@ -110,10 +94,10 @@ def what_to_read(topic: Topic, store: Store, group: str) -> Span:
     known = store.ends(topic_id)
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
-    return Span(topic_id, starts, ends, gone)
+    return TopicSpan(topic_id, starts, ends, gone)
 
 
-def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> DataFrame:
+def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool) -> DataFrame:
     """Return the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
 
     `everything`: what the topic no longer tells, or never told us, the table does.
@@ -121,15 +105,15 @@ def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> D
     labels = account.labels(judged)
     parts = [
         account.ranges(labels),
-        account.ranges(account.ambiguous(judged, told.rows, store.duplicates())),
-        account.declared(told.said),
+        account.ranges(account.ambiguous(judged, view.rows, store.duplicates())),
+        account.declared(view.gateway_events),
         *store.ranges(healed=labels.filter(F.col("status") != account.UNWRITTEN)),
     ]
     if everything:
-        rows = told.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
+        rows = view.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
         parts.append(account.ranges(rows))
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
-    lost = account.vanished(covered, told.rows).localCheckpoint()
+    lost = account.vanished(covered, view.rows).localCheckpoint()
     return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
 
 

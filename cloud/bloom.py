@@ -28,7 +28,7 @@ from confluent_kafka import KafkaException
 
 from cloud import kafka_options
 from cloud.bloom_shadow.figures import Figures
-from cloud.bloom_shadow.filter import Rotating, bytes_per_key, hashes
+from cloud.bloom_shadow.filter import RotatingFilters, bytes_per_key, hashes
 from cloud.bloom_shadow.index import ExactIndex
 from cloud.bloom_shadow.topic import Recorded, read_topic
 from contract.topics import EVENTS
@@ -47,7 +47,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
         started = time.process_time()
-        copies = index.see(recorded.keys)
+        copies = index.add(recorded.keys)
         seconds = time.process_time() - started
         figures.append(Figures("exact", None, index.bytes_per_key(), copies, 0, len(recorded.keys), seconds))
     for rate in RATES:
@@ -57,7 +57,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
         size = bytes_per_key(rate)
         figures.append(Figures("bloom", rate, size, int(hits.sum()), len(wrong), 0, seconds))
         with ExactIndex(folder / f"exact-{rate:.0e}.db") as index:
-            copies, behind = _timed(partial(index.see_behind, recorded.keys, hits))
+            copies, behind = _timed(partial(index.add_behind_filter, recorded.keys, hits))
             both = size + index.bytes_per_key()
             figures.append(Figures("bloom+exact", rate, both, copies, 0, int(hits.sum()), seconds + behind))
         logger.info("rate=%.0e lost=%d look_ups=%d", rate, len(wrong), int(hits.sum()))
@@ -73,8 +73,8 @@ def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def _filtered(keys: npt.NDArray[np.void], keys_per_filter: int, rate: float) -> npt.NDArray[np.bool_]:
-    filters = Rotating(keys_per_filter, rate)
-    chunks = [filters.see(hashes(keys[at : at + CHUNK_KEYS])) for at in range(0, len(keys), CHUNK_KEYS)]
+    filters = RotatingFilters(keys_per_filter, rate)
+    chunks = [filters.add(hashes(keys[at : at + CHUNK_KEYS])) for at in range(0, len(keys), CHUNK_KEYS)]
     return np.concatenate(chunks) if chunks else np.zeros(0, bool)
 
 
@@ -107,11 +107,13 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     logger.info("records=%d", len(recorded.keys))
     figures, lost = replay(recorded, given.keys_per_filter, given.output)
-    leave(recorded, figures, lost, given.output)
+    write_results(recorded, figures, lost, given.output)
     return 0
 
 
-def leave(recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path) -> None:
+def write_results(
+    recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path
+) -> None:
     """Write the figures, the list of lost events, and the plot; print the figures."""
     from cloud.bloom_shadow.plot import plot
 

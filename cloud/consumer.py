@@ -31,8 +31,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cloud import kafka_options
 from cloud.errors import JobError, StopError
-from cloud.plain_consumer.table import Commit, ConsumerTable, Move, StaleError
-from cloud.plain_consumer.topic import TopicWatch
+from cloud.plain_consumer.table import CommitMode, ConsumerTable, Move, StaleError
+from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.plain_consumer.webhook import Webhook
 from cloud.platform.unbounded_calls import within
@@ -51,7 +51,7 @@ _BEHIND_US = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ConsumerSettings:
     """Everything that the command line says."""
 
     bootstrap_servers: str
@@ -59,7 +59,7 @@ class Settings:
     group: str
     connection: Path
     table: str
-    commit: Commit
+    commit: CommitMode
     webhook: str | None
     properties: dict[str, str]
 
@@ -84,12 +84,12 @@ def main(arguments: Sequence[str]) -> int:
 class Reader:
     """A member of the group, and the table into which its partitions' records go."""
 
-    def __init__(self, settings: Settings, table: ConsumerTable) -> None:
+    def __init__(self, settings: ConsumerSettings, table: ConsumerTable) -> None:
         self._topic = settings.topic
         self._commit = settings.commit
         self._table = table
         self._webhook = Webhook(settings.webhook, table) if settings.webhook else None
-        self._watch = TopicWatch(settings.bootstrap_servers, settings.properties, settings.topic)
+        self._topic_ids = TopicIdReader(settings.bootstrap_servers, settings.properties, settings.topic)
         self._topic_id = ""
         """Of the topic that our offsets are of; the other ways to commit leave that to Kafka."""
         self._next: dict[int, int] = {}
@@ -98,11 +98,11 @@ class Reader:
             {
                 "isolation.level": "read_committed",
                 # Where the table says where to go on, records that retention has eaten are a loss to be told.
-                "auto.offset.reset": "error" if settings.commit is Commit.TRANSACTION else "earliest",
+                "auto.offset.reset": "error" if settings.commit is CommitMode.TRANSACTION else "earliest",
                 **settings.properties,
                 "bootstrap.servers": settings.bootstrap_servers,
                 "group.id": settings.group,
-                "enable.auto.commit": settings.commit is Commit.AUTO,
+                "enable.auto.commit": settings.commit is CommitMode.AUTO,
                 "enable.auto.offset.store": False,
             }
         )
@@ -123,7 +123,7 @@ class Reader:
 
     def _write(self, entries: list[Entry]) -> None:
         ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
-        if self._commit is Commit.BEFORE:
+        if self._commit is CommitMode.BEFORE:
             commit = partial(self._consumer.commit, offsets=self._places(ends), asynchronous=False)
             within(ANSWER_SECONDS_MAX, commit, "the commit of the offsets")
             logger.info("stage=offsets records=%d", len(entries))
@@ -133,10 +133,10 @@ class Reader:
             rows = self._table.write(entries, moves, self._topic_id, tell=self._webhook is not None)
         except StaleError as error:
             logger.warning("stage=rejected %s", error)
-            self._read_on([place.partition for place in self._consumer.assignment()])
+            self._seek_to_table([place.partition for place in self._consumer.assignment()])
             return
         self._next |= ends
-        if self._commit is Commit.AUTO:
+        if self._commit is CommitMode.AUTO:
             self._consumer.store_offsets(offsets=self._places(ends))
         logger.info("stage=committed records=%d rows=%d", len(entries), rows)
 
@@ -149,8 +149,8 @@ class Reader:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin where the table says, whatever Kafka remembers of the group."""
-        if self._commit is Commit.TRANSACTION:
-            self._topic_id = self._watch.id()
+        if self._commit is CommitMode.TRANSACTION:
+            self._topic_id = self._topic_ids.read()
             self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
             consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
         logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
@@ -160,7 +160,7 @@ class Reader:
             self._next.pop(place.partition, None)
         logger.info("stage=revoked partitions=%s", sorted(place.partition for place in partitions))
 
-    def _read_on(self, partitions: list[int]) -> None:
+    def _seek_to_table(self, partitions: list[int]) -> None:
         """Somebody else has written meanwhile: go on where the table is, in those that are still ours."""
         self._next = self._table.next_offsets(partitions, self._topic_id)
         for place in self._places(self._next):
@@ -171,7 +171,7 @@ class Reader:
 
     def _check_topic(self) -> None:
         """Refuse records of another topic than our offsets are of; asked after they were read, so that none is."""
-        if self._commit is Commit.TRANSACTION and (now := self._watch.id()) != self._topic_id:
+        if self._commit is CommitMode.TRANSACTION and (now := self._topic_ids.read()) != self._topic_id:
             raise StopError(
                 f"topic {self._topic}: it was made anew while it was read, with the id {now} instead of "
                 f"{self._topic_id}; nothing of it is in the table"
@@ -200,7 +200,7 @@ def _is_record(message: Message) -> bool:
     return False
 
 
-def parse(arguments: Sequence[str]) -> Settings:
+def parse(arguments: Sequence[str]) -> ConsumerSettings:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = argparse.ArgumentParser(
         prog="consumer.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -211,13 +211,19 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--group", default="oncegate-consumer", help="default: %(default)s")
     add("--connection", type=Path, required=True, metavar="FILE", help="libpq's connection string, for us alone")
     add("--table", type=table_name, required=True, metavar="NAME", help="made when absent")
-    add("--commit", type=Commit, choices=list(Commit), default=Commit.TRANSACTION, help="default: transaction")
+    add(
+        "--commit",
+        type=CommitMode,
+        choices=list(CommitMode),
+        default=CommitMode.TRANSACTION,
+        help="default: transaction",
+    )
     add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
     kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
-    if given.webhook and given.commit is not Commit.TRANSACTION:
+    if given.webhook and given.commit is not CommitMode.TRANSACTION:
         parser.error("--webhook goes with --commit transaction")
-    return Settings(
+    return ConsumerSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,

@@ -35,7 +35,7 @@ from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
 from cloud.platform import disk, jvm
 from cloud.session import open_session
-from cloud.settings import POSTGRES, Settings, parse
+from cloud.settings import POSTGRES, JobSettings, parse
 from cloud.stream import offsets
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
@@ -43,10 +43,10 @@ from cloud.stream.claim import claim_table, is_first_start
 from cloud.stream.clock import wait_for_clock
 from cloud.stream.dedup import drop_duplicates
 from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.observer import Nobody, Watcher
+from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.stream.shutdown import StopRequest
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
@@ -74,30 +74,32 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def run(spark: SparkSession, settings: Settings) -> None:
+def run(spark: SparkSession, settings: JobSettings) -> None:
     """Run the job on a checkpoint that may go on; a flush that fails ends it for every later start, too."""
     settings = qualify(spark, settings)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()
-    watcher, stop = open_watcher(settings.metrics), StopRequest()
+    observer, stop = open_observer(settings.metrics), StopRequest()
     stop.listen(spark)
     try:
-        go_on(spark, settings, checkpoint, watcher, stop)
+        run_on_checkpoint(spark, settings, checkpoint, observer, stop)
     except FlushError as error:
         checkpoint.mark_flush_failed(str(error))
         raise
 
 
-def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watcher: Watcher, stop: StopRequest) -> None:
+def run_on_checkpoint(
+    spark: SparkSession, settings: JobSettings, checkpoint: Checkpoint, observer: Observer, stop: StopRequest
+) -> None:
     """Open both ends, give the receipts of what the table has, and run the stream between them."""
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
-    log, spans = TopicLog(admin, topic), admin.log()
+    log, ranges = TopicLog(admin, topic), admin.offset_ranges()
     read = sink.last_commit()
     is_first = is_first_start(checkpoint, read)
     if read is not None and not (settings.read_again and is_first):
-        offsets.check_log(topic, topic_id, read, spans)
+        offsets.check_log(topic, topic_id, read, ranges)
         log.check(read, {})
     if not is_first:
         sink.check_rows()
@@ -108,13 +110,13 @@ def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watch
 
     if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
         return
-    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, watcher=watcher)
-    survivors = path(spark, settings, offsets.starting_offsets(topic, last, spans))
-    spark.streams.addListener(ProgressLines(watcher))
-    follow(partial(start, survivors, writer, settings), writer, receipts, stop)
+    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, observer=observer)
+    survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
+    spark.streams.addListener(ProgressLines(observer))
+    supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
 
 
-def qualify(spark: SparkSession, settings: Settings) -> Settings:
+def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
     """Return the settings with whole URIs for folders."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
     if settings.sink == POSTGRES:
@@ -123,7 +125,7 @@ def qualify(spark: SparkSession, settings: Settings) -> Settings:
     return replace(settings, table=next(folders), quarantine=next(folders))
 
 
-def open_sink(spark: SparkSession, settings: Settings) -> Sink:
+def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
     """Open the table, made where it is not there."""
     devices = Devices(spark, settings.devices)
     if settings.sink == POSTGRES:
@@ -135,10 +137,10 @@ def open_sink(spark: SparkSession, settings: Settings) -> Sink:
     return open_delta(spark, settings.table, settings.quarantine, devices, settings.retention_seconds)
 
 
-def open_watcher(address: tuple[str, int] | None) -> Watcher:
+def open_observer(address: tuple[str, int] | None) -> Observer:
     """Serve the figures for Prometheus, where an address is given."""
     if address is None:
-        return Nobody()
+        return NullObserver()
     from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
 
     metrics = Metrics()
@@ -149,10 +151,10 @@ def open_watcher(address: tuple[str, int] | None) -> Watcher:
     return metrics
 
 
-def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
+def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: str) -> DataFrame:
     """Return the stream of survivors: read, judge, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = read_records(topic, Spans(settings.retention_seconds))
+    records = read_records(topic, settings.retention_seconds)
     if settings.metrics is not None:
         from cloud.stream.metrics import observed
 
@@ -160,7 +162,7 @@ def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> Data
     return drop_duplicates(records, settings.window_seconds)
 
 
-def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> StreamingQuery:
+def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> StreamingQuery:
     """Start the stream, with consumers of its own: look up, write, commit, give receipts, batch by batch."""
     writer.begin_query()
     return (
@@ -172,7 +174,7 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> Stre
     )
 
 
-def follow(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
+def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
     """Run the stream until it fails, or is asked to end between two batches; begin it anew after an election."""
     query = begin()
     while not stop.wait(POLL_SECONDS):

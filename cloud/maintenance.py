@@ -38,7 +38,7 @@ RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MaintenanceSettings:
     """Everything that the command line says."""
 
     sink: str
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def maintain_delta(settings: Settings) -> None:
+def maintain_delta(settings: MaintenanceSettings) -> None:
     """Open a session for it."""
     spark = open_session()
     try:
@@ -75,7 +75,7 @@ def maintain_delta(settings: Settings) -> None:
         spark.stop()
 
 
-def maintain_folders(spark: SparkSession, settings: Settings) -> None:
+def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None:
     """Open the folders and maintain them."""
     for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
         if not (settings.job_is_stopped or excludes_writers(spark, path)):
@@ -89,7 +89,7 @@ def maintain_folders(spark: SparkSession, settings: Settings) -> None:
         maintain(DeltaTable(spark, path, layout), settings)
 
 
-def maintain(table: DeltaTable, settings: Settings) -> None:
+def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
     """Keep the last commit findable first: what follows writes commits of its own."""
     if table.keep_last_commit(settings.keep_after_seconds):
         logger.info("table=%s the job's last commit was old, and has been written once more", table.path)
@@ -99,7 +99,7 @@ def maintain(table: DeltaTable, settings: Settings) -> None:
     logger.info("table=%s files older than %d days removed", table.path, settings.retain_seconds // DAY_SECONDS)
 
 
-def maintain_postgres(settings: Settings, connection: Path) -> None:
+def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
     """Do what the server's own vacuum leaves."""
     from cloud.postgres.connection import connected, identifier, read_connection  # psycopg is needed for this alone
 
@@ -111,7 +111,7 @@ def maintain_postgres(settings: Settings, connection: Path) -> None:
         opened.execute("SELECT brin_summarize_new_values(%s::regclass)", (index,))
 
 
-def parse(arguments: Sequence[str]) -> Settings:
+def parse(arguments: Sequence[str]) -> MaintenanceSettings:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = argparse.ArgumentParser(
         prog="maintenance.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -131,7 +131,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         parser.error("argument --retain: somebody may be reading older files; at least 7d")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return Settings(
+    return MaintenanceSettings(
         *(given.sink, table, quarantine, given.connection, given.retain, given.keep_after, given.job_is_stopped)
     )
 

@@ -41,7 +41,7 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class JobSettings:
     """Everything that the command line says."""
 
     kafka: KafkaSettings
@@ -67,7 +67,7 @@ class Settings:
         return (self.table, self.quarantine, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
 
 
-def parse(arguments: Sequence[str]) -> Settings:
+def parse(arguments: Sequence[str]) -> JobSettings:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -86,7 +86,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         kafka_options.properties(given),
     )
     table = given.table.rstrip("/")
-    return Settings(
+    return JobSettings(
         kafka=kafka,
         table=table,
         quarantine=(given.quarantine or f"{table}_quarantine").rstrip("/"),

@@ -21,6 +21,10 @@ _GROUP, _OTHERS = 0o070, 0o007
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 
 
+class PrivateFileError(Exception):
+    """A private file cannot be used; the message is the reason, without the file's name or content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """A file as it was read, and its mode at that moment."""
@@ -47,15 +51,17 @@ def read(path: Path, bytes_max: int = BYTES_MAX) -> Content:
 
 
 def read_private(path: Path) -> str:
-    """Return the text of a file that nobody but its owner can read or write.
-
-    Raise OSError for any other file, UnicodeDecodeError for what is no text.
-    """
-    content = read(path, SECRET_BYTES_MAX)
+    """Return the text of a file that only its owner can read or write; raise PrivateFileError for any other file."""
+    try:
+        content = read(path, SECRET_BYTES_MAX)
+        text = content.data.decode()
+    except OSError as error:
+        raise PrivateFileError(error.strerror) from error
+    except UnicodeDecodeError:
+        raise PrivateFileError("not UTF-8 text") from None
     if _is_open_to_others(path, content.mode):
-        reason = f"others may read it (mode {content.mode & 0o777:o}); run: chmod 600 {path}"
-        raise OSError(errno.EPERM, reason, str(path))
-    return content.data.decode()
+        raise PrivateFileError(f"others may read it (mode {content.mode & 0o777:o}); run: chmod 600 {path}")
+    return text
 
 
 def _is_open_to_others(path: Path, mode: int) -> bool:

@@ -29,7 +29,6 @@ def read_private(file: Path) -> dict[str, str]:
     """Return the properties of a file that nobody but its owner can read or write."""
     try:
         text = files.read_private(file)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise PropertiesError(f"{file}: {reason}") from error
+    except files.PrivateFileError as error:
+        raise PropertiesError(f"{file}: {error}") from error
     return parse(text.split("\n"), file)

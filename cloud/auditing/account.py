@@ -122,10 +122,11 @@ def with_vanished(covered: DataFrame, lost: DataFrame) -> DataFrame:
     return merged(reduce(DataFrame.unionByName, (part.select(*RANGE) for part in parts)))
 
 
-def declared(said: DataFrame) -> DataFrame:
-    """Read the gaps that gateways have declared; `said` has gateway, type, data, received of their own events."""
+def declared(gateway_events: DataFrame) -> DataFrame:
+    """Return the ranges of the gaps that gateways have declared; `gateway_events` is that of the table's view."""
     label = F.from_json(F.col("data"), "labels array<array<string>>")["labels"]
-    one = said.filter(F.col("type") == "gateway.gap").select("gateway", F.explode(label).alias("label"), "received")
+    gaps = gateway_events.filter(F.col("type") == "gateway.gap")
+    one = gaps.select("gateway", F.explode(label).alias("label"), "received")
     return one.select(
         "gateway",
         F.get("label", F.lit(0)).alias("epoch"),
@@ -136,11 +137,11 @@ def declared(said: DataFrame) -> DataFrame:
     ).filter(F.col("first") <= F.col("last"))
 
 
-def endings(said: DataFrame) -> DataFrame:
+def endings(gateway_events: DataFrame) -> DataFrame:
     """Return what later epochs say of each epoch: its last sequence, and how many say they follow it."""
     told = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
     return (
-        said.filter(F.col("type") == "gateway.started")
+        gateway_events.filter(F.col("type") == "gateway.started")
         .select("gateway", told["previous_epoch"].alias("epoch"), told["previous_sequence"].alias("ends"), "received",
                 F.col("epoch").alias("next"))
         .filter(F.col("epoch").isNotNull())

@@ -14,7 +14,7 @@ from contract.topics import EVENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AuditSettings:
     """Everything that the command line says."""
 
     bootstrap_servers: str
@@ -30,7 +30,7 @@ class Settings:
     properties: dict[str, str]
 
 
-def parse(arguments: Sequence[str]) -> Settings:
+def parse(arguments: Sequence[str]) -> AuditSettings:
     """Read the arguments; wrong usage ends the process with status 2 and says why."""
     parser = argparse.ArgumentParser(prog="audit.py", description="Account for every label of the topic.")
     add = parser.add_argument
@@ -55,7 +55,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
     table = given.table.rstrip("/")
-    return Settings(
+    return AuditSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,

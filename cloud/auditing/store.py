@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,15 +19,20 @@ _DUPLICATES = (
 _OFFSETS = "topic_id string, kafka_partition int, end bigint"
 
 
-class Read(Protocol):
-    """What an audit has read of the topic."""
+@dataclass(frozen=True, slots=True)
+class TopicSpan:
+    """The records of the topic that one audit reads; offsets by partition."""
+
+    topic_id: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+    gone: int
+    """Offsets that the topic had lost before an audit read them."""
 
     @property
-    def topic_id(self) -> str: ...
-    @property
-    def starts(self) -> dict[int, int]: ...
-    @property
-    def ends(self) -> dict[int, int]: ...
+    def offsets(self) -> int:
+        """Return how many offsets the audit reads."""
+        return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
 
 class Store:
@@ -61,13 +66,13 @@ class Store:
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
-    def keep(self, ranges: DataFrame, judged: DataFrame, read: Read) -> None:
+    def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
         """Write the copies of this audit in place of what a dead one may have left of them; the offsets last."""
-        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(read)}")
-        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(read.topic_id))
+        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
+        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
         self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
-        ends = [(read.topic_id, partition, end) for partition, end in read.ends.items()]
+        ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
 
     def _read(self, name: str) -> DataFrame:
@@ -80,6 +85,6 @@ class Store:
         return f"delta.`{self._folder}/audit_{name}`"
 
 
-def _from(read: Read) -> str:
-    parts = [f"(kafka_partition = {partition} AND kafka_offset >= {start})" for partition, start in read.starts.items()]
-    return f"topic_id = '{read.topic_id}' AND ({' OR '.join(parts)})"
+def _from(span: TopicSpan) -> str:
+    parts = [f"(kafka_partition = {partition} AND kafka_offset >= {start})" for partition, start in span.starts.items()]
+    return f"topic_id = '{span.topic_id}' AND ({' OR '.join(parts)})"

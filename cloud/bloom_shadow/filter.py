@@ -30,7 +30,7 @@ def bytes_per_key(rate: float) -> float:
     return shape(1_000_000, rate / GENERATIONS)[0] / 1_000_000 / 8 * GENERATIONS
 
 
-class Rotating:
+class RotatingFilters:
     """Two filters: one fills, the one before it still answers; so each key is remembered for one filling at least.
 
     Each is made for half the rate, since either may err.
@@ -43,18 +43,18 @@ class Rotating:
         self._now = np.zeros(self._bits, bool)
         self._filled = 0
 
-    def see(self, keys: Hashes) -> Bits:
+    def add(self, keys: Hashes) -> Bits:
         """Return which keys it takes for known, one after the other, and remember all."""
         first, second = keys
         answers = []
         at = 0
         while at < len(first):
             take = min(len(first) - at, self._capacity - self._filled)
-            answers.append(self._see((first[at : at + take], second[at : at + take])))
+            answers.append(self._add((first[at : at + take], second[at : at + take])))
             at += take
         return np.concatenate(answers) if answers else np.zeros(0, bool)
 
-    def _see(self, keys: Hashes) -> Bits:
+    def _add(self, keys: Hashes) -> Bits:
         places = self._places(keys)
         known_before = self._before[places].all(axis=1)
         # A bit is set when a key comes if it was set before, or by an earlier key of these: so nothing is approximated.

@@ -35,11 +35,11 @@ class ExactIndex:
         self._connection.close()
         self._file.unlink(missing_ok=True)
 
-    def see(self, keys: npt.NDArray[np.void]) -> int:
+    def add(self, keys: npt.NDArray[np.void]) -> int:
         """Look every key up, keep it, and count those that were known."""
-        return self.see_behind(keys, np.ones(len(keys), bool))
+        return self.add_behind_filter(keys, np.ones(len(keys), bool))
 
-    def see_behind(self, keys: npt.NDArray[np.void], hits: npt.NDArray[np.bool_]) -> int:
+    def add_behind_filter(self, keys: npt.NDArray[np.void], hits: npt.NDArray[np.bool_]) -> int:
         """Look up only what the filter has taken for known; keep all, and count those that were known."""
         execute = self._connection.execute
         known = 0

@@ -25,7 +25,7 @@ _KEEP_ROWS = ("UPDATE", "OPTIMIZE")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """A commit of ours in the table's log."""
 
     commit: Commit
@@ -42,10 +42,10 @@ class DeltaHistory:
         self._path = path
         self._seen: int | None = None
         """The table's version up to which the log was read; None before it was."""
-        self._highest: Entry | None = None
+        self._highest: LogEntry | None = None
         self._may_lack_rows = False
 
-    def last(self) -> Entry | None:
+    def last(self) -> LogEntry | None:
         """Look the highest up; None where the log has none from its beginning on, StopError where it is cut off."""
         for limit in _PAGES:
             rows = self._newest(limit)
@@ -88,7 +88,7 @@ class DeltaHistory:
         """Return what a commit that is written once more has to say, after `last`; the log may forget it."""
         return Kept(self._seen or 0, self.removal())
 
-    def find(self, commit: Commit) -> Entry | None:
+    def find(self, commit: Commit) -> LogEntry | None:
         """Return a commit's entry where it is the highest; None where it is absent, or another has come above it.
 
         Reads what has been written since the last look: a look at the whole history takes Spark a fifth of a second.
@@ -141,12 +141,12 @@ class DeltaHistory:
         return history.select(*_COLUMNS).orderBy(F.desc("version")).collect()
 
 
-def _highest(entries: list[Entry]) -> Entry:
+def _highest(entries: list[LogEntry]) -> LogEntry:
     return max(entries, key=lambda entry: entry.commit.version)
 
 
-def _read_row(row: Row, commit: Commit) -> Entry:
-    return Entry(commit, _rows(row["operationMetrics"]), row["timestamp"].timestamp())
+def _read_row(row: Row, commit: Commit) -> LogEntry:
+    return LogEntry(commit, _rows(row["operationMetrics"]), row["timestamp"].timestamp())
 
 
 def _actions(text: str) -> Iterator[dict[str, Any]]:
@@ -156,9 +156,9 @@ def _actions(text: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _entry(info: dict[str, Any]) -> Entry | None:
+def _entry(info: dict[str, Any]) -> LogEntry | None:
     commit = parse(info.get("userMetadata"))
-    return None if commit is None else Entry(commit, _rows(info.get("operationMetrics")), info["timestamp"] / 1000)
+    return None if commit is None else LogEntry(commit, _rows(info.get("operationMetrics")), info["timestamp"] / 1000)
 
 
 def _removes_rows(info: Mapping[str, Any]) -> bool | None:

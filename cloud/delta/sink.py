@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.delta import quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
-from cloud.table import counts as census
+from cloud.platform import jvm
 from cloud.table import id_reuse, lookup, rows
 from cloud.table.commits import Commit
+from cloud.table.counts import BatchCounts, count_rows
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.sink import Written
@@ -84,7 +83,7 @@ class DeltaSink:
         )
         try:
             return Written(self._append(plain, commit))
-        except (PySparkException, Py4JJavaError) as error:
+        except jvm.FAILURES as error:
             if _LATE_OR_BAD not in str(error):
                 raise
             return None
@@ -97,7 +96,7 @@ class DeltaSink:
         """
         judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
         try:
-            counts = census.count(judged, horizon)
+            counts = count_rows(judged, horizon)
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
@@ -116,7 +115,7 @@ class DeltaSink:
     def _append(self, survivors: DataFrame, commit: Commit) -> int:
         return self._table.append(rows.decode(survivors, self._devices.frame()), commit)
 
-    def _look_up(self, late: DataFrame, counts: census.Census, commit: Commit) -> Late:
+    def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
         if not counts.late:
             return Late(None, None)
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)

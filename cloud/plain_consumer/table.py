@@ -12,7 +12,7 @@ from typing import Self
 
 from psycopg import sql
 
-from cloud.errors import StopError
+from cloud.errors import JobError, StopError
 from cloud.plain_consumer.values import Entry
 from cloud.postgres.connection import connected, identifier
 
@@ -51,7 +51,7 @@ _PUT_OFF = """
 """
 
 
-class Commit(StrEnum):
+class CommitMode(StrEnum):
     """When the offset is committed."""
 
     TRANSACTION = "transaction"
@@ -68,14 +68,14 @@ class Move:
     next: int
 
 
-class StaleError(Exception):
+class StaleError(JobError):
     """Another member has moved the offset since: nothing of the transaction stands."""
 
 
 class ConsumerTable:
     """Rows, quarantine and offsets, over one connection."""
 
-    def __init__(self, connection: str, table: str, group: str, topic: str, commit: Commit) -> None:
+    def __init__(self, connection: str, table: str, group: str, topic: str, commit: CommitMode) -> None:
         self._conninfo = connection
         self._of = {"group": group, "topic": topic}
         self._commit = commit
@@ -86,9 +86,9 @@ class ConsumerTable:
 
     def __enter__(self) -> Self:
         self._connection = self._open.enter_context(connected(self._conninfo))
-        key = ", PRIMARY KEY (fingerprint)" if self._commit is Commit.TRANSACTION else ""
+        key = ", PRIMARY KEY (fingerprint)" if self._commit is CommitMode.TRANSACTION else ""
         for statement in (_TABLE.replace("<key>", key), _QUARANTINE, _OFFSETS, _CALLS, _NEW):
-            self._connection.execute(self._say(statement))
+            self._connection.execute(self._sql(statement))
         return self
 
     def __exit__(
@@ -101,7 +101,7 @@ class ConsumerTable:
 
         Raise StopError where the table has read another topic of this name: its offsets name other records.
         """
-        found = self._connection.execute(self._say(_NEXT), self._of).fetchall()
+        found = self._connection.execute(self._sql(_NEXT), self._of).fetchall()
         if others := {was for _partition, _next, was in found} - {topic_id}:
             raise StopError(
                 f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
@@ -116,30 +116,30 @@ class ConsumerTable:
         with self._connection.transaction():
             rows = self._insert(entries, tell=tell)
             logger.info("stage=result rows=%d", rows)
-            if self._commit is Commit.TRANSACTION:
+            if self._commit is CommitMode.TRANSACTION:
                 for move in moves:
                     self._move(move, topic_id)
         return rows
 
     def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
         """Return calls that are due, those that have waited longest first: fingerprint and body."""
-        return self._connection.execute(self._say(_DUE), (limit,)).fetchall()
+        return self._connection.execute(self._sql(_DUE), (limit,)).fetchall()
 
     def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
         """Put off a call that has failed, twice as long each time; count its failures."""
         given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
-        row = self._connection.execute(self._say(_PUT_OFF), given).fetchone()
+        row = self._connection.execute(self._sql(_PUT_OFF), given).fetchone()
         return row[0] if row else 0
 
     def called(self, fingerprint: bytes) -> None:
         """Forget a call that was answered."""
-        self._connection.execute(self._say("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
+        self._connection.execute(self._sql("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
 
     def _insert(self, entries: Sequence[Entry], *, tell: bool) -> int:
         good = [entry for entry in entries if entry.reason is None]
         bad = [entry for entry in entries if entry.reason is not None]
         with self._connection.cursor() as cursor:
-            with cursor.copy(self._say("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
+            with cursor.copy(self._sql("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
                 copy.set_types(_TYPES)
                 for one in good:
                     copy.write_row(
@@ -147,21 +147,21 @@ class ConsumerTable:
                     )
             for one in bad:
                 cursor.execute(
-                    self._say("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
+                    self._sql("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
                     (one.partition, one.offset, one.reason, one.value),
                 )
-            once = "ON CONFLICT DO NOTHING" if self._commit is Commit.TRANSACTION else ""
+            once = "ON CONFLICT DO NOTHING" if self._commit is CommitMode.TRANSACTION else ""
             calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
             insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} {once}"
             if tell:
                 insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {calls}"
-            return cursor.execute(self._say(insert)).rowcount
+            return cursor.execute(self._sql(insert)).rowcount
 
     def _move(self, move: Move, topic_id: str) -> None:
         given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
-        moved = self._connection.execute(self._say(_MOVE), given)
+        moved = self._connection.execute(self._sql(_MOVE), given)
         if moved.rowcount != 1:
             raise StaleError(f"partition {move.partition}: it is no longer at {move.was}, another member has moved it")
 
-    def _say(self, text: str) -> sql.Composed:
+    def _sql(self, text: str) -> sql.Composed:
         return sql.SQL(text).format(**self._names)

@@ -18,7 +18,7 @@ _OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
-class TopicWatch:
+class TopicIdReader:
     """Ask the brokers for the topic's id."""
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str], topic: str) -> None:
@@ -26,7 +26,7 @@ class TopicWatch:
         self._admin = AdminClient({**given, "bootstrap.servers": bootstrap_servers})
         self._topic = topic
 
-    def id(self) -> str:
+    def read(self) -> str:
         """Return the id as Kafka's tools show it, as of some moment after this call; raise JobError without a topic."""
         described = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
         try:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
+
+FAILURES = (PySparkException, Py4JJavaError)
+"""What a call of Spark raises where it fails: in Python, or in the JVM."""
 
 
 def classes(spark: SparkSession) -> Any:

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cloud.errors import SinkError, StopError
-from contract.files import read_private
+from contract.files import PrivateFileError, read_private
 
 CONNECT_SECONDS_MAX = 30
 
@@ -23,9 +23,8 @@ def read_connection(file: Path) -> str:
     """
     try:
         text = read_private(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise StopError(f"connection file {file}: {reason}") from error
+    except PrivateFileError as error:
+        raise StopError(f"connection file {file}: {error}") from error
     try:
         given = conninfo_to_dict(text)
     except psycopg.ProgrammingError as error:

@@ -56,20 +56,20 @@ class Statements:
 
     # One row for each life of the table, which bears its id as its comment: dropped and made anew it has another one.
     CREATE_OWNER = (
-        "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, said text NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, metadata text NOT NULL)"
     )
     # BRIN: a few pages, since rows come about in the order of their acceptance.
     CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-    LAST = "SELECT said FROM {owner} WHERE id = %s"
+    LAST = "SELECT metadata FROM {owner} WHERE id = %s"
     CLAIM = """
-        INSERT INTO {owner} AS was (id, version, said) VALUES (%(id)s, %(version)s, %(said)s)
-        ON CONFLICT (id) DO UPDATE SET version = excluded.version, said = excluded.said
+        INSERT INTO {owner} AS was (id, version, metadata) VALUES (%(id)s, %(version)s, %(metadata)s)
+        ON CONFLICT (id) DO UPDATE SET version = excluded.version, metadata = excluded.metadata
         WHERE was.version < excluded.version
     """
     # Of this claim and an earlier batch, or nothing: another job has taken over.
     ADVANCE = """
-        UPDATE {owner} SET version = %(version)s, said = %(said)s
+        UPDATE {owner} SET version = %(version)s, metadata = %(metadata)s
         WHERE id = %(id)s AND version < %(version)s AND version >> %(bits)s = %(claim)s
     """
     # Where staging holds an event twice (a task that ran twice, an id that was used twice), the first accepted wins.

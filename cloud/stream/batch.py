@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from cloud.errors import JobError, ReelectedError, StopError
 from cloud.stream import offsets
-from cloud.stream.checkpoint import Checkpoint, Planned
-from cloud.stream.observer import Watcher
+from cloud.stream.checkpoint import Checkpoint, PlannedBatch
+from cloud.stream.observer import Observer
 from cloud.stream.offsets import Standing
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
@@ -34,7 +34,7 @@ class BatchWriter:
         window_seconds: int,
         *,
         log: TopicLog,
-        watcher: Watcher,
+        observer: Observer,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
@@ -42,7 +42,7 @@ class BatchWriter:
         self._last = last
         self._window_seconds = window_seconds
         self._log = log
-        self._watcher = watcher
+        self._observer = observer
         self.busy = threading.Lock()
         """Held while a batch is written."""
         self.error: JobError | None = None
@@ -78,9 +78,9 @@ class BatchWriter:
         else:
             self._last = self._write(survivors, planned, standing)
         if self._receipts.give(self._last):
-            self._watcher.receipted(batch)
+            self._observer.receipted(batch)
 
-    def _skip(self, survivors: DataFrame, planned: Planned) -> Commit:
+    def _skip(self, survivors: DataFrame, planned: PlannedBatch) -> Commit:
         """Show the state a batch that the table has, and commit what that tells of the clock, for later starts, too.
 
         Where the table has a commit of this very batch, that says it already.
@@ -102,7 +102,7 @@ class BatchWriter:
             raise ReelectedError(f"leaders elected since the query began to read, by partition: {changed}")
         self._leader_epochs = {**self._leader_epochs, **epochs}
 
-    def _write(self, survivors: DataFrame, planned: Planned, standing: Standing) -> Commit:
+    def _write(self, survivors: DataFrame, planned: PlannedBatch, standing: Standing) -> Commit:
         commit = next_commit(self._last, planned, self._window_seconds, self._leader_epochs)
         if commit.birth != self._last.birth:  # whatever an earlier state has seen was appended before now
             commit = commit.born_after(self._log.latest_append())
@@ -111,27 +111,27 @@ class BatchWriter:
         if written.ahead is not None:
             logger.warning(
                 "batch=%d clock=behind seconds=%.1f hint='set the clock of the driver right, or that of the brokers'",
-                *(commit.batch, (written.ahead - planned.time) / 1000),
+                *(commit.batch, (written.ahead - planned.time_ms) / 1000),
             )
-        self._watcher.written(commit.batch, written)
+        self._observer.written(commit.batch, written)
         return commit.born_after(written.ahead)
 
-    def _horizon(self, planned: Planned, commit: Commit, standing: Standing) -> Horizon:
-        birth = commit.birth or planned.time
-        return Horizon(planned.time, birth, self._window_seconds, standing is Standing.OVERLAPS)
+    def _horizon(self, planned: PlannedBatch, commit: Commit, standing: Standing) -> Horizon:
+        birth = commit.birth or planned.time_ms
+        return Horizon(planned.time_ms, birth, self._window_seconds, standing is Standing.OVERLAPS)
 
 
-def check_clock(planned: Planned) -> None:
+def check_clock(planned: PlannedBatch) -> None:
     """Refuse a batch in which Spark drops everything: its time is not above the watermark."""
-    if planned.time <= planned.watermark:
+    if planned.time_ms <= planned.watermark_ms:
         raise StopError(
-            f"batch {planned.batch}: its time {planned.time} is not above the watermark {planned.watermark} (ms): the "
-            "driver's clock has gone back, and Spark has dropped events unseen. Nothing of this batch is in the table "
-            "or receipted. Set the clock right, and start again"
+            f"batch {planned.batch}: its time {planned.time_ms} is not above the watermark {planned.watermark_ms} ms. "
+            "The driver's clock has gone back, and Spark has dropped events. Nothing of this batch is in the table or "
+            "receipted. Set the clock right, and start again"
         )
 
 
-def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Offsets) -> Commit:
+def next_commit(last: Commit, planned: PlannedBatch, window_seconds: int, epochs: Offsets) -> Commit:
     """Return what the table will have read after this batch."""
     is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
     return replace(
@@ -141,7 +141,7 @@ def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Off
         # Where a batch overlaps, the table may have read further in some partitions than the batch does.
         ends={**planned.ends, **{p: max(end, planned.ends[p]) for p, end in last.ends.items()}},
         first=offsets.merge_first(last.first, planned.starts),
-        birth=planned.time if is_born_anew else last.birth,
+        birth=planned.time_ms if is_born_anew else last.birth,
         window_seconds=window_seconds,
         epochs=epochs,
     )
@@ -153,5 +153,5 @@ def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
     return ahead
 
 
-def _size(planned: Planned) -> int:
+def _size(planned: PlannedBatch) -> int:
     return sum(end - planned.starts[partition] for partition, end in planned.ends.items())

@@ -31,12 +31,12 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedBatch:
     """What Spark planned for a batch before it ran it; moments in milliseconds since 1970 UTC."""
 
     batch: int
-    time: int
-    watermark: int
+    time_ms: int
+    watermark_ms: int
     starts: Offsets
     ends: Offsets
 
@@ -50,13 +50,13 @@ class Checkpoint:
         self._folder = path
         self._files = jvm.file_system(spark, path)
 
-    def planned(self, batch: int) -> Planned:
+    def planned(self, batch: int) -> PlannedBatch:
         """Read from the offset log what a batch holds."""
         log = self._lines(f"offsets/{batch}")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: batch {batch} is not in the offset log")
         times = json.loads(log[0])
-        return Planned(
+        return PlannedBatch(
             batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(log[1])
         )
 
@@ -80,7 +80,7 @@ class Checkpoint:
         if batch is None or batch == self._latest("commits"):
             return None
         planned = self.planned(batch)
-        if planned.time > planned.watermark:
+        if planned.time_ms > planned.watermark_ms:
             return None
         self._files.delete(self._path(f"offsets/{batch}"), False)
         return batch

@@ -45,7 +45,7 @@ class KafkaAdmin:
         """Return the topic's id, another one after it was deleted and made anew."""
         return str(self._describe().topicId().toString())
 
-    def log(self) -> dict[int, tuple[int, int]]:
+    def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""
         partitions = [info.partition() for info in self._describe().partitions()]
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
@@ -121,9 +121,9 @@ class KafkaAdmin:
 
     def _describe(self) -> Any:
         names = self._jvm.java.util.List.of(self._topic)
-        said = f"topic {self._topic}: cannot be described"
+        what = f"topic {self._topic}: cannot be described"
         try:
-            return self._wait(self._client.describeTopics(names).allTopicNames(), said).get(self._topic)
+            return self._wait(self._client.describeTopics(names).allTopicNames(), what).get(self._topic)
         except KafkaError as error:
             if _NO_SUCH_TOPIC in str(error):
                 raise StopError(f"topic {self._topic}: it does not exist") from error

@@ -19,7 +19,7 @@ _STATE_DISK_BYTES = "rocksdbSstFileSize"
 
 
 class Metrics:
-    """A `Watcher` whose notes can be read over HTTP."""
+    """A `Observer` whose notes can be read over HTTP."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +45,7 @@ class Metrics:
         """Serve the figures on http://host:port/metrics for as long as the process lives."""
         start_http_server(port, host, self.registry)
 
-    def written(self, batch: int, written: Written) -> None:  # what a Watcher is told
+    def written(self, batch: int, written: Written) -> None:  # what a Observer is told
         self.rows.inc(written.rows)
         self.duplicates.labels("table").inc(written.found)
         self.late.inc(written.late)

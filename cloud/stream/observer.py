@@ -9,7 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from cloud.table.sink import Written
 
 
-class Watcher(Protocol):
+class Observer(Protocol):
     """Be told; never stand in the way."""
 
     def written(self, batch: int, written: Written) -> None:
@@ -22,8 +22,8 @@ class Watcher(Protocol):
         """Take note of Spark's own figures, after the batch."""
 
 
-class Nobody:
-    """A `Watcher` that looks away."""
+class NullObserver:
+    """A `Observer` that looks away."""
 
     def written(self, batch: int, written: Written) -> None:
         pass

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from cloud.stream.observer import Watcher
+from cloud.stream.observer import Observer
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +23,15 @@ _DUPLICATES = "numDroppedDuplicateRows"
 class ProgressLines(StreamingQueryListener):
     """Log Spark's own figures after each batch, and hand them on."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s started", event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         progress = event.progress
-        self._watcher.progressed(progress)
+        self._observer.progressed(progress)
         if progress.numInputRows:
             logger.info("%s", line(progress))
 

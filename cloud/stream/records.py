@@ -5,8 +5,6 @@ key of its own: it must not claim the fingerprint of its good twin. So does one 
 and yet another (`reuse.py`).
 """
 
-from dataclasses import dataclass
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -14,6 +12,8 @@ from cloud.stream.headers import header
 from cloud.table import id_reuse
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
 
+RETENTION_SECONDS = 7 * 86_400
+"""The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
 _MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 _MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
@@ -41,14 +41,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """How long the gateways remember, in seconds."""
-
-    retention_seconds: int = 7 * 86_400
-
-
-def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
+def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -> DataFrame:
     """Return the records as COLUMNS; `reason` is null for those that are well-formed."""
     named = topic.select(
         F.col("value"),
@@ -72,18 +65,18 @@ def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
         header("ce_bound").alias("bound_text"),
         _moment("ce_bound").alias("bound"),
     )
-    keyed = _keyed(named.withColumn("reason", _reason()), spans)
+    keyed = _keyed(named.withColumn("reason", _reason()), retention_seconds)
     # Spark writes a batch's time into the code that it makes of the columns. Beyond a coalesce that changes nothing the
     # code is another, and short: what is above is compiled once, and not in every batch.
     seen = F.current_timestamp().alias("seen")
     return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
 
 
-def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
+def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
     bad = F.col("reason").isNotNull()
     place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
     fingerprint = F.unhex("id")
-    spanned = F.concat(fingerprint, id_reuse.span(spans.retention_seconds))
+    spanned = F.concat(fingerprint, id_reuse.span(retention_seconds))
     return judged.select(
         F.when(bad, place).when(id_reuse.is_without_time(), spanned).otherwise(fingerprint).alias("key"),
         "reason",

@@ -15,7 +15,7 @@ from contract.record import Shared
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class BatchCounts:
     """Counts of one batch."""
 
     rows: int
@@ -29,7 +29,7 @@ class Census:
     """As in `Written`."""
 
 
-def count(judged: DataFrame, horizon: Horizon) -> Census:
+def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
     """Count in one pass."""
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
@@ -48,7 +48,7 @@ def count(judged: DataFrame, horizon: Horizon) -> Census:
     ).collect()[0]
     spans = (_read_span(row, name) for name in ("event_time", "received"))
     search = Search(row["late"]) if row["anywhere"] else Search(row["late"], tuple(row["days"]), *spans)
-    return Census(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], search, row["ahead"])
+    return BatchCounts(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], search, row["ahead"])
 
 
 def _span(which: Column, name: str) -> tuple[Column, Column]:

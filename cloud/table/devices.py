@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
@@ -69,7 +68,7 @@ class Devices:
     def _read(self, path: str) -> DataFrame:
         try:
             found = read(self._spark, path).limit(DEVICES_MAX + 1).collect()
-        except (PySparkException, Py4JJavaError) as error:
+        except jvm.FAILURES as error:
             raise StopError(f"devices {path}: cannot be read: {str(error).splitlines()[0]}") from error
         if len(found) > DEVICES_MAX:
             raise StopError(f"devices {path}: more than {DEVICES_MAX} devices")

@@ -14,27 +14,27 @@ from contract.record import Clock, Shared
 class Horizon:
     """What one batch's state can see; moments in milliseconds since 1970 UTC."""
 
-    batch_time: int
-    birth: int
+    batch_time_ms: int
+    birth_ms: int
     """Time of the first batch of this state, or of the first with a window as large as now."""
     window_seconds: int
     overlaps: bool = False
     """The table has some of the batch already: everything is late."""
 
     @property
-    def skew(self) -> int:
+    def skew_ms(self) -> int:
         """How far ahead a clock that counts as good may be."""
         return self.window_seconds * 1000 // 4
 
     @property
-    def latest(self) -> int:
+    def latest_ms(self) -> int:
         """The end of what a batch of this time can have seen, with a clock that is not wrong by more than a skew."""
-        return self.batch_time + self.skew
+        return self.batch_time_ms + self.skew_ms
 
     @property
     def can_be_fresh(self) -> bool:
         """Whether events of this very moment are fresh: the state is old enough."""
-        return not self.overlaps and self.batch_time >= self.birth + self.skew
+        return not self.overlaps and self.batch_time_ms >= self.birth_ms + self.skew_ms
 
 
 def is_fresh(horizon: Horizon) -> Column:
@@ -44,13 +44,13 @@ def is_fresh(horizon: Horizon) -> Column:
     """
     if horizon.overlaps:
         return F.lit(False)
-    skew = horizon.skew
+    skew = horizon.skew_ms
     bounds = (
-        horizon.birth + skew,
+        horizon.birth_ms + skew,
         skew,
-        horizon.latest,
-        horizon.batch_time - horizon.window_seconds * 1000 + skew,
-        horizon.latest,
+        horizon.latest_ms,
+        horizon.batch_time_ms - horizon.window_seconds * 1000 + skew,
+        horizon.latest_ms,
         skew,
     )
     # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
@@ -82,4 +82,4 @@ def latest_ahead(horizon: Horizon) -> Column:
     time and forgets them too early, so nothing that may have a copy among them is fresh later on (`birth`).
     """
     appended = F.unix_millis("appended")
-    return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest), appended))
+    return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest_ms), appended))

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.errors import KafkaError
-from cloud.plain_consumer.table import Commit
+from cloud.plain_consumer.table import CommitMode
 from cloud.platform.unbounded_calls import within
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
@@ -219,4 +219,4 @@ def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFi
 
 def test_the_default_is_the_transaction() -> None:
     given = consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t"])
-    assert given.commit is Commit.TRANSACTION
+    assert given.commit is CommitMode.TRANSACTION
