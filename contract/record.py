@@ -1,7 +1,7 @@
 """The Kafka record of an event: key, CloudEvents headers (binary mode) and JSON value.
 
-The cloud dedups from the headers alone. They stand in one fixed order, so that a reader may take each by its
-position and search by name only where that fails.
+The cloud removes duplicates by the headers alone. Their order is fixed, so that a reader may take each header by its
+position, and search by name only where that fails.
 """
 
 import json
@@ -37,7 +37,7 @@ brace is the value's own end. Possessive, so that Java's stack stays small.
 """
 SOURCES_KEPT = 8_192
 SOURCE_CHARACTERS_KEPT = 64
-"""Names of devices that are kept encoded: 1.4 kB for each at most, 12 MB for all, since strangers may choose them."""
+"""Bounds of the cache of encoded devices: 1.4 kB for each at most, 12 MB for all, since senders choose the names."""
 
 HEADERS = (
     "ce_specversion",
@@ -54,18 +54,18 @@ HEADERS = (
     "content-type",
     "ce_bound",
 )
-"""The headers in their order; ce_bound stands last, since it is absent where the bound is unknown."""
+"""The headers in their order; ce_bound is last, since it is absent where the bound is unknown."""
 
 
 class Clock(StrEnum):
-    """Whether the gateway's clock was known to be right when it accepted the event."""
+    """Whether the gateway's clock was known to be right when the gateway accepted the event."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
 
 
 class Shared(StrEnum):
-    """Which day all copies of an event share: that of its time, that of its label's acceptance, or none."""
+    """The day that all copies of an event share: that of its time, that of its label's acceptance, or none."""
 
     TIME = "time"
     LABEL = "label"
@@ -73,14 +73,14 @@ class Shared(StrEnum):
 
 
 class Acceptance(NamedTuple):
-    """What the gateway itself says of an event when it accepts it; moments in milliseconds since 1970 UTC."""
+    """The gateway's statements about the acceptance of an event; moments in milliseconds since 1970 UTC."""
 
     received: int
     via: str
     clock: Clock
     shared: Shared
     bound: int | None
-    """The earliest moment at which a copy can have existed; None where unknown."""
+    """The earliest moment at which a copy of the event can have existed; None where unknown."""
 
 
 class HeaderFields(NamedTuple):
@@ -95,19 +95,19 @@ class HeaderFields(NamedTuple):
 
 
 class Started(NamedTuple):
-    """What the event `gateway.started` says of the epoch that it begins."""
+    """The content of an event `gateway.started`, the first of its epoch."""
 
     epoch: str
     previous: Label | None
-    """The last event of the epoch before; None in the gateway's first epoch."""
+    """Label of the last event of the epoch before; None in the gateway's first epoch."""
 
 
 Headers = list[tuple[str, bytes]]
 
 
 def encode_tail(event: Event, received: int, via: str) -> bytes:
-    """Encode all of the value that is known before the commit: an open JSON object's entries, without braces."""
-    parts = [_speaker(event.device, event.type)]
+    """Return the part of the value that is known before the commit: entries of a JSON object, without braces."""
+    parts = [_device_and_type(event.device, event.type)]
     if event.id is not None:
         parts.append(f'"id":{_scalar(event.id)}')
     if event.boot is not None:
@@ -151,7 +151,7 @@ def read_started(tail: bytes) -> Started | None:
 
 
 def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
-    """Return the value: fingerprint and label before what `encode_tail` returned."""
+    """Return the value: a JSON object of fingerprint, gateway, label, and what `encode_tail` returned."""
     name = f'{{"fingerprint":"{fingerprint.hex()}","gateway":{_json_name(gateway)},'
     return f'{name}"epoch":"{label.epoch}","sequence":{label.sequence},'.encode() + tail + b"}"
 
@@ -183,12 +183,12 @@ def encode_headers(
 
 
 def json_text(value: object) -> str:
-    """Write JSON as records hold it: compact, UTF-8, bytes as {"$bytes": base64url}."""
+    """Return JSON as records hold it: compact, not limited to ASCII, bytes as {"$bytes": base64url}."""
     return "".join(_encode_json(value, 0))
 
 
 def encode_source(device: str) -> bytes:
-    """Return the device as a URI reference: as it is where it is a URI, else percent-encoded."""
+    """Return the device as a URI reference: unchanged where it is a URI, else percent-encoded."""
     return _kept_source(device) if len(device) <= SOURCE_CHARACTERS_KEPT else _source(device)
 
 
@@ -200,7 +200,7 @@ _kept_source = lru_cache(maxsize=SOURCES_KEPT)(_source)
 
 
 _PLAIN_TEXT, _CAPTURED_TEXT = rb'"[^"\\]*"', rb'"([^"\\]*)"'
-# One match costs a fifth of decoding the whole JSON, and its cost does not grow with the data.
+# A match takes a fifth of the time of decoding the JSON, whatever the size of the data.
 _BEFORE_DATA = re.compile(
     rb'"device":' + _CAPTURED_TEXT + rb',"type":' + _CAPTURED_TEXT
     + rb'(?:,"id":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"
@@ -229,7 +229,7 @@ def _encode_type(type_: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _speaker(device: str, type_: str) -> str:
+def _device_and_type(device: str, type_: str) -> str:
     return f'"device":{_encode_text(device)},"type":{_encode_text(type_)}'
 
 
@@ -255,4 +255,4 @@ _encode_json: Callable[[object, int], Iterable[str]] = (
     if c_make_encoder is None
     else c_make_encoder(None, _json_bytes, encode_basestring, None, ":", ",", False, False, False)
 )
-"""What `_encoder` makes anew for each value, which takes longer than encoding a reading; so it is made once."""
+"""The encoder that `_encoder` would create for each value, which takes longer than encoding a reading."""
