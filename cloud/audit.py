@@ -1,19 +1,19 @@
-r"""Account for every label of the topic, beside the job and without its code: what is missing has a name.
+r"""Account for every label of the topic, independently of the job's code, and name what is missing.
 
     spark-submit … cloud/audit.py --bootstrap-servers localhost:9092 --table ./events --output ./audit
 
-with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that it has not read
-before, holds them against the table and its quarantine, and leaves in the output folder:
+with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that no earlier audit has
+read, compares them with the table and its quarantine, and writes to the output folder:
 
-    audit_ranges      per gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
+    audit_ranges      by gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
                       (declared by the gateway), pending (may still come), missing (never came), unwritten (receipted
                       and not in the table), vanished (accepted once, and no longer in the table), ambiguous (one
                       label, two fingerprints); and the epoch's state
     audit_duplicates  each copy that was dropped, with the event that it repeats
-    audit_offsets     where the next audit reads on
+    audit_offsets     where the next audit continues
 
-Exit status: 0 every label is accounted for, or may still come; 1 something is missing, unwritten, vanished or doubled,
-or one label has two fingerprints, or the audit failed; 2 wrong usage.
+Exit status: 0 every label is accounted for, or may still come; 1 a label is missing, unwritten, vanished or ambiguous,
+an event is doubled, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cloud.session import open_session
 logger = logging.getLogger("cloud.audit")
 
 OFFSETS_PER_TASK = 100_000
-"""Of a large audit: with a task for each core alone, ten million labels would not fit into its memory."""
+"""The size of a task in a large audit; with one task per core, ten million labels would not fit into memory."""
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
-    """Read on from where the last audit ended, judge, and keep."""
+    """Read the records since the last audit, judge them, and store the result."""
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
@@ -70,7 +70,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
-        view = read_table(spark, settings)  # after the receipts: whatever has one must be there now
+        view = read_table(spark, settings)  # after the receipts: every receipted event must be there now
         raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
         judged = account.judge(topic.records(span.starts, span.ends), view.rows, raw).persist()
         ended = account.endings(view.gateway_events).persist()
@@ -87,10 +87,10 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
 
 
 def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
-    """Read on where the last audit of this very topic ended, or at what is left of it, up to the receipts."""
+    """Return what to read: from the end of this topic's last audit, or what the topic still has, up to the receipts."""
     topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
     if not ends:
-        raise StopError(f"group {group} has given no receipts of this topic: there is nothing to audit yet")
+        raise StopError(f"group {group} has committed no receipts of this topic: there is nothing to audit yet")
     known = store.ends(topic_id)
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
@@ -98,9 +98,9 @@ def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
 
 
 def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool) -> DataFrame:
-    """Return the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
+    """Return the merged ranges of all labels that are accounted for, or known to be wrong.
 
-    `everything`: what the topic no longer tells, or never told us, the table does.
+    With `everything` the table's rows count as accepted, for records that the topic no longer has.
     """
     labels = account.labels(judged)
     parts = [

@@ -1,11 +1,11 @@
-r"""What would a Bloom filter have cost? Replay a topic in shadow, and list the events that it would have lost.
+r"""Replay a topic through Bloom filters, and list their costs and the events that they would have lost.
 
     python -m cloud.bloom --bootstrap-servers localhost:9092 --output ./bloom
 
-(needs numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's order,
-and lets each of these say which it takes for copies, at false-positive rates from 1e-2 to 1e-9: rotating Bloom filters
-alone, an exact index, and Bloom filters in front of the exact index. In the output folder: `figures.json`, a plot
-`figures.svg`, and `lost.csv` with each real event that the filters alone would have dropped, and where it lies.
+(requires numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's
+order, and detects copies by rotating Bloom filters alone, by an exact index, and by Bloom filters in front of the exact
+index, at false-positive rates from 1e-2 to 1e-9. The output folder gets `figures.json`, a plot `figures.svg`, and
+`lost.csv` with each real event that the filters alone would have dropped, with partition and offset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:
-    """Return the figures of all ways, and which places (rate, index) the filters alone would have lost."""
+    """Return the figures of all methods, and the events that filters alone would have lost, as rate and index."""
     truth = first_occurrences(recorded.keys)
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
@@ -65,7 +65,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
 
 
 def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Return which places hold a key for the first time: the truth."""
+    """Return which places hold a key for the first time."""
     _, first = np.unique(keys, return_index=True)
     is_first = np.zeros(len(keys), bool)
     is_first[first] = True
@@ -85,15 +85,15 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the topic, replay, and leave figures, list and plot."""
+    """Read the topic, replay it, and write the results; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="bloom.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--output", type=Path, required=True, metavar="FOLDER", help="made when absent")
-    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="keys until a filter is full (%(default)s)")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="created if absent")
+    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="capacity of a filter (%(default)s)")
     kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
     if given.keys_per_filter < 1:

@@ -1,6 +1,6 @@
-r"""Write every event of the topic into the table once, and give the gateways receipts.
+r"""Write every event of the topic into the table once, and commit receipts for the gateways.
 
-From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java runtime of 17 or later are installed:
+From any folder, with ONCEGATE set to the checkout; pyspark 4.0 and a Java runtime of 17 or later are required:
 
     python -m zipfile -c oncegate.zip "$ONCEGATE/contract" "$ONCEGATE/cloud"
     PYSPARK_PYTHON=python spark-submit --master 'local[2]' --conf spark.log.level=WARN \
@@ -8,12 +8,12 @@ From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java
       org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,io.delta:delta-spark_2.13:4.0.1 \
       "$ONCEGATE/cloud/job.py" --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
 
-On a cluster the same with its `--master`, and with folders that all of its machines reach. `--jars` with jars at
-hand starts faster than `--packages`. `-XX:+UseParallelGC` makes it a sixth faster where memory is little; executors
-take it by `--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N`
-chooses the number of the state's partitions, once for the life of a checkpoint; without it, it is the number of cores.
+On a cluster, use its `--master`, and folders that all of its machines reach. Local jars (`--jars`) start faster than
+`--packages`. `-XX:+UseParallelGC` makes the job a sixth faster where memory is scarce; for executors it is set by
+`--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N` sets the
+number of the state's partitions for the lifetime of a checkpoint; the default is the number of cores.
 
-Exit status: 0 asked to end by SIGTERM, the batch is finished; 1 a failure, which the log names; 2 wrong usage.
+Exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     try:
         run(spark, settings)
     except JobError as error:
-        logger.error("%s", error)  # the message is all that helps
+        logger.error("%s", error)  # a traceback would add nothing to the message
         return 1
     finally:
         spark.stop()
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(spark: SparkSession, settings: JobSettings) -> None:
-    """Run the job on a checkpoint that may go on; a flush that fails ends it for every later start, too."""
+    """Run the job on its checkpoint; after a failed flush, later starts stop until a person has looked."""
     settings = qualify(spark, settings)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()
@@ -91,7 +91,7 @@ def run(spark: SparkSession, settings: JobSettings) -> None:
 def run_on_checkpoint(
     spark: SparkSession, settings: JobSettings, checkpoint: Checkpoint, observer: Observer, stop: StopRequest
 ) -> None:
-    """Open both ends, give the receipts of what the table has, and run the stream between them."""
+    """Open topic and table, commit the receipts of what the table has, and run the stream between them."""
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
@@ -117,7 +117,7 @@ def run_on_checkpoint(
 
 
 def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
-    """Return the settings with whole URIs for folders."""
+    """Return the settings with folders as full URIs."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
     if settings.sink == POSTGRES:
         return settings
@@ -126,7 +126,7 @@ def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
 
 
 def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
-    """Open the table, made where it is not there."""
+    """Open the table, which is created if absent."""
     devices = Devices(spark, settings.devices)
     if settings.sink == POSTGRES:
         from cloud.postgres.connection import read_connection  # psycopg is needed for this sink alone
@@ -138,7 +138,7 @@ def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
 
 
 def open_observer(address: tuple[str, int] | None) -> Observer:
-    """Serve the figures for Prometheus, where an address is given."""
+    """Return an observer that serves metrics for Prometheus, where an address is given."""
     if address is None:
         return NullObserver()
     from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
@@ -152,7 +152,7 @@ def open_observer(address: tuple[str, int] | None) -> Observer:
 
 
 def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: str) -> DataFrame:
-    """Return the stream of survivors: read, judge, drop duplicates."""
+    """Return the stream of survivors: read, check, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
     records = read_records(topic, settings.retention_seconds)
     if settings.metrics is not None:
@@ -163,7 +163,7 @@ def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: s
 
 
 def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> StreamingQuery:
-    """Start the stream, with consumers of its own: look up, write, commit, give receipts, batch by batch."""
+    """Start the stream with new consumers; each batch is looked up, written, committed and receipted."""
     writer.begin_query()
     return (
         survivors.writeStream.queryName("oncegate")
@@ -175,7 +175,7 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> S
 
 
 def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
-    """Run the stream until it fails, or is asked to end between two batches; begin it anew after an election."""
+    """Run the stream until it fails, or is asked to end; restart it after the election of a partition's leader."""
     query = begin()
     while not stop.wait(POLL_SECONDS):
         if query.isActive:
@@ -191,7 +191,7 @@ def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts
         logger.info("stage=stopping")
         query.stop()
     if isinstance(writer.error, ReelectedError):
-        return  # asked to end, with nothing of the batch written
+        return  # asked to end, and nothing of the batch is written
     if writer.error is not None:
         raise writer.error
     query.awaitTermination()

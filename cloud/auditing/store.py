@@ -1,4 +1,4 @@
-"""What one audit leaves for the next. Every step may run twice: one that died changes nothing for the next."""
+"""The tables in which an audit stores its results for the next one. All steps may be repeated after a crash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TopicSpan:
 
 
 class Store:
-    """The folder with the audit's tables."""
+    """The audit's tables, in one folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
@@ -45,29 +45,29 @@ class Store:
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
 
     def ends(self, topic_id: str) -> dict[int, int]:
-        """Return where the last audit of a topic ended."""
+        """Return the offsets at which the last audit of a topic ended, by partition."""
         rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
         return {row["kafka_partition"]: row["end"] for row in rows}
 
     def duplicates(self) -> DataFrame:
-        """Return the copies that are known."""
+        """Return the known copies."""
         return self._read("duplicates")
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Return what is accounted for, and what is unwritten and not among the labels that have come since.
+        """Return the ranges that are accounted for, and the unwritten ones without the healed labels.
 
-        What had vanished had been accepted; whether the table has it again is looked at anew.
+        Vanished ranges are returned as accepted, so that it is checked again whether the table has them.
         """
         all_ranges = self._read("ranges").drop("state")
         was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
         all_ranges = all_ranges.withColumn("status", was)
-        # Holes are looked for anew each time.
+        # Missing and pending ranges are determined again in each audit.
         settled = (account.ACCEPTED, account.DUPLICATE, account.QUARANTINED, account.GAP, account.AMBIGUOUS)
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
     def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
-        """Write the copies of this audit in place of what a dead one may have left of them; the offsets last."""
+        """Write the results of an audit, replacing copies that a crashed one has left; the offsets last."""
         self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
         copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
         self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")

@@ -1,4 +1,4 @@
-"""The audit's own view of the table: labels, fingerprints and places, in Delta or in PostgreSQL."""
+"""The audit's view of the table in Delta or PostgreSQL: labels, fingerprints and offsets."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _PLACE = ("kafka_partition", "kafka_offset")
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What the table says."""
+    """The table's content, as far as the audit needs it."""
 
     rows: DataFrame
     """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
     quarantine: DataFrame
-    """topic_id, kafka_partition, kafka_offset, content (as `audit_topic.content` names it)."""
+    """topic_id, kafka_partition, kafka_offset, content (as returned by `auditing.topic.content`)."""
     gateway_events: DataFrame
-    """What gateways say of themselves: gateway, epoch, type, data, received."""
+    """The gateways' own events: gateway, epoch, type, data, received."""
 
 
 def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
-    """Read the table as it stands now."""
+    """Return a view of the table's present state."""
     if settings.connection is not None:
         return _from_postgres(spark, settings, settings.connection)
     events = spark.read.format("delta").load(settings.table)
@@ -49,11 +49,11 @@ def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
 
 
 def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Path) -> TableView:
-    """Copy what is needed into files of this machine, and read those: one pass over the table, and no other jar."""
+    """Copy the columns into files of this machine, and read those: one pass over the table, and no JDBC driver."""
     from cloud.postgres.connection import connected, identifier, read_connection
 
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it runs
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads the files until it ends
     place = ", ".join(_PLACE)
     queries = {
         "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),

@@ -1,4 +1,4 @@
-"""The consumer's table: results and offsets, in one transaction where the mode says so."""
+"""The consumer's table: results and offsets, in one transaction in mode `transaction`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CALLS = """
     (fingerprint bytea PRIMARY KEY, body text, failures integer NOT NULL DEFAULT 0,
      due timestamptz NOT NULL DEFAULT now())
 """
-# Of a member that was thrown out `was` is no longer true.
+# For a member that the group has removed, `was` no longer matches.
 _MOVE = """
     INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
     ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next
@@ -52,7 +52,7 @@ _PUT_OFF = """
 
 
 class CommitMode(StrEnum):
-    """When the offset is committed."""
+    """The moment at which the offset is committed."""
 
     TRANSACTION = "transaction"
     BEFORE = "before"
@@ -61,7 +61,7 @@ class CommitMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's offset, from where this member believes it to be to where it would be then."""
+    """A move of a partition's offset from `was`, its value as far as this member knows, to `next`."""
 
     partition: int
     was: int
@@ -69,11 +69,11 @@ class Move:
 
 
 class StaleError(JobError):
-    """Another member has moved the offset since: nothing of the transaction stands."""
+    """Another member has moved the offset; the transaction is rolled back."""
 
 
 class ConsumerTable:
-    """Rows, quarantine and offsets, over one connection."""
+    """Rows, quarantine, offsets and due calls, over one connection."""
 
     def __init__(self, connection: str, table: str, group: str, topic: str, commit: CommitMode) -> None:
         self._conninfo = connection
@@ -97,24 +97,24 @@ class ConsumerTable:
         self._open.__exit__(kind, error, trace)
 
     def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
-        """Return where the table goes on; partitions of which it has nothing are left out.
+        """Return the table's next offsets; partitions without one are left out.
 
-        Raise StopError where the table has read another topic of this name: its offsets name other records.
+        Raise StopError where the table has read another topic of this name, since its offsets are of other records.
         """
         found = self._connection.execute(self._sql(_NEXT), self._of).fetchall()
         if others := {was for _partition, _next, was in found} - {topic_id}:
             raise StopError(
                 f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
-                f"this one has {topic_id}: it was made anew, and the table's offsets are not of it. To read it from "
-                f"its beginning, delete the rows of group {self._of['group']} from the table of offsets; an event that "
-                "the table has stays one row"
+                f"this one has {topic_id}: it was recreated, and the table's offsets do not apply to it. To read it "
+                f"from its beginning, delete the rows of group {self._of['group']} from the table of offsets; events "
+                "in the table are not written again"
             )
         return {partition: offset for partition, offset, _ in found if partition in partitions}
 
-    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, tell: bool) -> int:
-        """Write the entries, and in one transaction with them the moves and the calls to be made; count new rows."""
+    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, calls: bool) -> int:
+        """Write entries, moves and, with `calls`, the calls to be made in one transaction; return the new rows."""
         with self._connection.transaction():
-            rows = self._insert(entries, tell=tell)
+            rows = self._insert(entries, calls=calls)
             logger.info("stage=result rows=%d", rows)
             if self._commit is CommitMode.TRANSACTION:
                 for move in moves:
@@ -122,20 +122,20 @@ class ConsumerTable:
         return rows
 
     def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
-        """Return calls that are due, those that have waited longest first: fingerprint and body."""
+        """Return the fingerprint and body of due calls, the longest due first."""
         return self._connection.execute(self._sql(_DUE), (limit,)).fetchall()
 
     def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
-        """Put off a call that has failed, twice as long each time; count its failures."""
+        """Delay a call that has failed, twice as long each time; return the number of its failures."""
         given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
         row = self._connection.execute(self._sql(_PUT_OFF), given).fetchone()
         return row[0] if row else 0
 
     def called(self, fingerprint: bytes) -> None:
-        """Forget a call that was answered."""
+        """Remove a call that was answered."""
         self._connection.execute(self._sql("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
 
-    def _insert(self, entries: Sequence[Entry], *, tell: bool) -> int:
+    def _insert(self, entries: Sequence[Entry], *, calls: bool) -> int:
         good = [entry for entry in entries if entry.reason is None]
         bad = [entry for entry in entries if entry.reason is not None]
         with self._connection.cursor() as cursor:
@@ -151,17 +151,17 @@ class ConsumerTable:
                     (one.partition, one.offset, one.reason, one.value),
                 )
             once = "ON CONFLICT DO NOTHING" if self._commit is CommitMode.TRANSACTION else ""
-            calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
+            insert_calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
             insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} {once}"
-            if tell:
-                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {calls}"
+            if calls:
+                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {insert_calls}"
             return cursor.execute(self._sql(insert)).rowcount
 
     def _move(self, move: Move, topic_id: str) -> None:
         given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
         moved = self._connection.execute(self._sql(_MOVE), given)
         if moved.rowcount != 1:
-            raise StaleError(f"partition {move.partition}: it is no longer at {move.was}, another member has moved it")
+            raise StaleError(f"partition {move.partition}: another member has moved the offset from {move.was}")
 
     def _sql(self, text: str) -> sql.Composed:
         return sql.SQL(text).format(**self._names)

@@ -1,1 +1,1 @@
-"""What lies beneath: the JVM, Spark's session, disks."""
+"""Access to the platform: the JVM, disks, calls with a time limit."""

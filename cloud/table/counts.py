@@ -1,4 +1,4 @@
-"""The census of a batch: how many rows of each kind survived the dedup, and where copies of the late ones can be."""
+"""The counts of a batch: how many rows of each kind survived the dedup, and where copies of late ones can be."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from contract.record import Shared
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """Counts of one batch."""
+    """Counts of one batch's survivors."""
 
     rows: int
     bad: int
     late: int
     has_equals: bool
-    """Equal fingerprints have passed the dedup, under keys of different spans."""
+    """Whether equal fingerprints have passed the dedup, under keys of different spans."""
     search: Search
-    """Where the copies of the late events can be."""
+    """The part of the table where copies of the late events can be."""
     ahead: int | None
     """As in `Written`."""
 
 
 def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
-    """Count in one pass."""
+    """Count the survivors in one pass; `judged` are they with the column `fresh`."""
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
     anywhere = late & is_without_time()

@@ -205,7 +205,7 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
 
     cloud.checkpoint = older_checkpoint
     assert cloud.wait_for_end(cloud.start()) == 1
-    assert "has taken the table over" in cloud.jobs[-1].log()
+    assert "has taken over the table" in cloud.jobs[-1].log()
 
 
 @pytest.mark.heavy

@@ -57,8 +57,8 @@ def test_without_a_file_the_columns_are_null(spark: SparkSession) -> None:
     ("text", "message"),
     [
         (None, "does not exist"),
-        ("name,site\nx,y\n", "no column device, but name, site"),
-        (f"device\n{CELLAR}\n{KITCHEN}\n{CELLAR}\n", f"{CELLAR} stands there 2 times"),
+        ("name,site\nx,y\n", "no column device among name, site"),
+        (f"device\n{CELLAR}\n{KITCHEN}\n{CELLAR}\n", f"{CELLAR} is listed 2 times"),
     ],
 )
 def test_a_file_that_cannot_serve_is_refused_at_the_start(
