@@ -45,7 +45,7 @@ class Metrics:
         """Serve the metrics on http://host:port/metrics for as long as the process lives."""
         start_http_server(port, host, self.registry)
 
-    def written(self, batch: int, written: Written) -> None:  # what a Observer is told
+    def written(self, batch: int, written: Written) -> None:  # the methods of an Observer
         self.rows.inc(written.rows)
         self.duplicates.labels("table").inc(written.found)
         self.late.inc(written.late)

@@ -241,7 +241,7 @@ def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> N
 
 
 def lagging(count: int) -> tuple[list[Record], list[Record]]:
-    """Give two partitions with as many records each: one tells of the last ten hours, the other of the last one."""
+    """Return two partitions of equal size: one with the last ten hours' records, the other with the last hour's."""
     told = []
     for number, hours in enumerate((10, 1)):
         gateway, span = Gateway(f"gw-{number}", f"00000000000000a{number}"), hours * HOUR

@@ -315,7 +315,7 @@ def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: Cl
 
 
 def plant_watermark(checkpoint: Path, milliseconds: int) -> int:
-    """Let the checkpoint remember a batch at another time, as a clock a day ahead would have left it.
+    """Write another time into the checkpoint's last batch, as under a clock that was a day ahead.
 
     Return the watermark that it had.
     """

@@ -29,14 +29,14 @@ TOPIC = "events"
 
 
 class NoReceipts:
-    """Stands for a group that takes no offsets."""
+    """Receipts of which Kafka takes none."""
 
     def give(self, _commit: Commit) -> bool:
         return False
 
 
 class WholeLog:
-    """Stands for a topic in which nothing was lost."""
+    """A topic whose log is complete."""
 
     def check(self, read: Commit, _ends: Offsets) -> Offsets:
         return read.epochs

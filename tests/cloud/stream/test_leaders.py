@@ -58,7 +58,7 @@ class AfterBatches:
         self.last_batch = last_batch
 
     def after_first(self) -> None:
-        """Do what comes between two batches."""
+        """Run between two batches."""
 
     def written(self, batch: int, written: Written) -> None:
         pass
