@@ -48,7 +48,7 @@ class Webhook:
             key = fingerprint.hex()
             try:
                 self._call(key, body)
-            except (urllib.error.URLError, OSError, HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 failures = self._table.put_off(fingerprint, WAIT_SECONDS_MAX)
                 logger.warning("stage=put-off key=%s failures=%d host=%s error=%s", key, failures, self._host, error)
                 if not isinstance(error, urllib.error.HTTPError):

@@ -59,15 +59,15 @@ class BatchWriter:
         """Write one batch; a second call with the same batch changes nothing."""
         with self.busy:
             try:
-                self._do(survivors, batch)
+                self._write_or_skip(survivors, batch)
             except JobError as error:
                 self.error = error
                 raise
 
-    def _do(self, survivors: DataFrame, batch: int) -> None:
+    def _write_or_skip(self, survivors: DataFrame, batch: int) -> None:
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
-        logger.info("batch=%d stage=planned offsets=%d", batch, _size(planned))
+        logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
         check_clock(planned)
         standing = offsets.compare(planned.starts, planned.ends, self._last)
         # Before anything is read: either what is read now is from these leaders' log, or the check before the receipts
@@ -154,5 +154,5 @@ def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
     return ahead
 
 
-def _size(planned: PlannedBatch) -> int:
+def _offset_count(planned: PlannedBatch) -> int:
     return sum(end - planned.starts[partition] for partition, end in planned.ends.items())
