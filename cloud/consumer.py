@@ -46,8 +46,8 @@ BATCH_MESSAGES_MAX = 5000
 WAIT_SECONDS = 0.5
 ANSWER_SECONDS_MAX = 30.0
 """The time limit of a commit and of closing the client."""
-_BEHIND_US = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
-"""Errors that need no reaction but the next poll, after which the group assigns partitions again."""
+_HARMLESS = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
+"""Errors after which the next poll is sufficient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _is_record(message: Message) -> bool:
             f"partition {message.partition()}: the topic no longer has records that the table has not read "
             f"({error.str()}); to continue without them, correct the partition's row in the table of offsets"
         )
-    if error.code() not in _BEHIND_US and not error.retriable():
+    if error.code() not in _HARMLESS and not error.retriable():
         raise KafkaException(error)
     logger.warning("stage=polling error=%s", error)
     return False
