@@ -35,8 +35,8 @@ from cloud.plain_consumer.table import CommitMode, ConsumerTable, Move, StaleErr
 from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.plain_consumer.webhook import Webhook
-from cloud.platform.unbounded_calls import within
 from cloud.postgres.connection import read_connection
+from cloud.runtime.unbounded_calls import within
 from cloud.settings import table_name
 from contract.topics import EVENTS
 

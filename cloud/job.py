@@ -33,7 +33,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
-from cloud.platform import disk, jvm
+from cloud.runtime import disk, jvm
 from cloud.session import open_session
 from cloud.settings import POSTGRES, JobSettings, parse
 from cloud.stream import offsets

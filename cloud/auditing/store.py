@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import account
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 _RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
 _PLACES = "kafka_partition int, kafka_offset bigint"

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import CLAIM_ONLY, Commit, Kept, Removal, parse, parse_kept
 
 _PAGES = (1, 100, None)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cloud.delta import quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table import id_reuse, lookup, rows
 from cloud.table.commits import Commit
 from cloud.table.counts import BatchCounts, count_rows

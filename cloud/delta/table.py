@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from cloud.delta.history import DeltaHistory
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import Commit, to_json
 
 LOG_CLEANED_SECONDS = 1800.0

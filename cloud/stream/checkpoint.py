@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import Offsets
 
 _CLAIM = "oncegate-claim.json"

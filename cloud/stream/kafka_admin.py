@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j 
 from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.settings import KafkaSettings
 from cloud.table.commits import Offsets
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from cloud.errors import KafkaError
-from cloud.platform import disk
+from cloud.runtime import disk
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit

@@ -9,7 +9,7 @@ from types import FrameType
 
 from pyspark.sql import SparkSession
 
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 COLUMNS = {"device_name": "name", "site": "site", "tags": "tags"}
 """The table's columns by those of the file; all are text, an array is joined with commas."""

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from cloud import consumer
 from cloud.errors import KafkaError
 from cloud.plain_consumer.table import CommitMode
-from cloud.platform.unbounded_calls import within
+from cloud.runtime.unbounded_calls import within
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
 

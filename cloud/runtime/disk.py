@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

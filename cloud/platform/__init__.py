@@ -1,1 +1,0 @@
-"""Access to the platform: the JVM, disks, calls with a time limit."""
