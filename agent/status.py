@@ -9,7 +9,6 @@ from pathlib import Path
 
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
-from agent.forward.kafka.record import read_front
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
 from agent.store.facts import FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
@@ -18,6 +17,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
 from agent.store.schema import database, disk_space, gaps, tables
+from contract.record import read_header_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,7 @@ def _oldest(connection: sqlite3.Connection, end: int, *wanted: str) -> int | Non
 
 def _received(connection: sqlite3.Connection, position: int) -> int | None:
     try:
-        return next((read_front(packed.tail).received for packed in read_packed(connection, position, position)), None)
+        packed = next(iter(read_packed(connection, position, position)), None)
+        return None if packed is None else read_header_fields(packed.tail).received
     except DamagedEventError:
         return None

@@ -1,1 +1,1 @@
-"""The cloud job: from the topic to the table, each event once, and receipts back to the gateways."""
+"""The cloud's side: writes each event of the topic into the table once, and sends receipts to the gateways."""

@@ -1,26 +1,25 @@
-r"""Account for every label of the topic, beside the job and without its code: what is missing has a name.
+r"""Account for every label of the topic, independently of the job's code, and name what is missing.
 
     spark-submit … cloud/audit.py --bootstrap-servers localhost:9092 --table ./events --output ./audit
 
-with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that it has not read
-before, holds them against the table and its quarantine, and leaves in the output folder:
+with the packages of cloud/job.py. It reads the headers of all records that have a receipt and that no earlier audit has
+read, compares them with the table and its quarantine, and writes to the output folder:
 
-    audit_ranges      per gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
+    audit_ranges      by gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
                       (declared by the gateway), pending (may still come), missing (never came), unwritten (receipted
                       and not in the table), vanished (accepted once, and no longer in the table), ambiguous (one
                       label, two fingerprints); and the epoch's state
     audit_duplicates  each copy that was dropped, with the event that it repeats
-    audit_offsets     where the next audit reads on
+    audit_offsets     where the next audit continues
 
-Exit status: 0 every label is accounted for, or may still come; 1 something is missing, unwritten, vanished or doubled,
-or one label has two fingerprints, or the audit failed; 2 wrong usage.
+Exit status: 0 every label is accounted for, or may still come; 1 a label is missing, unwritten, vanished or ambiguous,
+an event is doubled, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -29,9 +28,9 @@ from pyspark.sql import functions as F
 
 from cloud.auditing import account, report
 from cloud.auditing.findings import Findings, find
-from cloud.auditing.settings import Settings, parse
-from cloud.auditing.store import Store
-from cloud.auditing.table import Told, read_table
+from cloud.auditing.settings import AuditSettings, parse
+from cloud.auditing.store import Store, TopicSpan
+from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
 from cloud.errors import JobError, StopError
 from cloud.session import open_session
@@ -39,22 +38,7 @@ from cloud.session import open_session
 logger = logging.getLogger("cloud.audit")
 
 OFFSETS_PER_TASK = 100_000
-"""Of a large audit: with a task for each core alone, ten million labels would not fit into its memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What one audit reads of the topic, by partition."""
-
-    topic_id: str
-    starts: dict[int, int]
-    ends: dict[int, int]
-    gone: int
-    """Offsets that the topic had lost before an audit read them."""
-
-    @property
-    def offsets(self) -> int:
-        return sum(end - self.starts[partition] for partition, end in self.ends.items())
+"""The size of a task in a large audit; with one task per core, ten million labels would not fit into memory."""
 
 
 def main(arguments: list[str]) -> int:
@@ -77,20 +61,20 @@ def main(arguments: list[str]) -> int:
     return 0 if findings.is_whole else 1
 
 
-def audit(spark: SparkSession, settings: Settings) -> Findings:
-    """Read on from where the last audit ended, judge, and keep."""
+def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
+    """Read the records since the last audit, judge them, and store the result."""
     topic = Topic(spark, settings.bootstrap_servers, settings.topic, settings.properties)
     store = Store(spark, settings.output)
     try:
-        span = what_to_read(topic, store, settings.group)
+        span = span_to_read(topic, store, settings.group)
         logger.info("stage=read offsets=%d gone=%d", span.offsets, span.gone)
         tasks = max(spark.sparkContext.defaultParallelism, span.offsets // OFFSETS_PER_TASK)
         spark.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", tasks)
-        told = read_table(spark, settings)  # after the receipts: whatever has one must be there now
-        raw = told.quarantine.filter(F.col("topic_id") == span.topic_id)
-        judged = account.judge(topic.records(span.starts, span.ends), told.rows, raw).persist()
-        ended = account.endings(told.said).persist()
-        covered = cover(store, judged, told, everything=span.gone > 0 or not store.ends(span.topic_id))
+        view = read_table(spark, settings)  # after the receipts: every receipted event must be there now
+        raw = view.quarantine.filter(F.col("topic_id") == span.topic_id)
+        judged = account.judge(topic.records(span.starts, span.ends), view.rows, raw).persist()
+        ended = account.endings(view.gateway_events).persist()
+        covered = cover(store, judged, view, everything=span.gone > 0 or not store.ends(span.topic_id))
         open_ = account.overdue(account.holes(covered, ended), F.current_timestamp(), settings.grace_seconds)
         ranges = covered.unionByName(open_).localCheckpoint()
         states = account.states(ranges, ended)
@@ -102,34 +86,34 @@ def audit(spark: SparkSession, settings: Settings) -> Findings:
     return findings
 
 
-def what_to_read(topic: Topic, store: Store, group: str) -> Span:
-    """Read on where the last audit of this very topic ended, or at what is left of it, up to the receipts."""
+def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
+    """Return what to read: from the end of this topic's last audit, or what the topic still has, up to the receipts."""
     topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
     if not ends:
-        raise StopError(f"group {group} has given no receipts of this topic: there is nothing to audit yet")
+        raise StopError(f"group {group} has committed no receipts of this topic: there is nothing to audit yet")
     known = store.ends(topic_id)
     starts = {partition: min(max(known.get(partition, 0), earliest[partition]), end) for partition, end in ends.items()}
     gone = sum(max(0, earliest[partition] - known.get(partition, 0)) for partition in ends)
-    return Span(topic_id, starts, ends, gone)
+    return TopicSpan(topic_id, starts, ends, gone)
 
 
-def cover(store: Store, judged: DataFrame, told: Told, *, everything: bool) -> DataFrame:
-    """Return the ranges of all labels that are accounted for, or known to be wrong, long ones made of short ones.
+def cover(store: Store, judged: DataFrame, view: TableView, *, everything: bool) -> DataFrame:
+    """Return the merged ranges of all labels that are accounted for, or known to be wrong.
 
-    `everything`: what the topic no longer tells, or never told us, the table does.
+    With `everything` the table's rows count as accepted, for records that the topic no longer has.
     """
     labels = account.labels(judged)
     parts = [
         account.ranges(labels),
-        account.ranges(account.ambiguous(judged, told.rows, store.duplicates())),
-        account.declared(told.said),
+        account.ranges(account.ambiguous(judged, view.rows, store.duplicates())),
+        account.declared(view.gateway_events),
         *store.ranges(healed=labels.filter(F.col("status") != account.UNWRITTEN)),
     ]
     if everything:
-        rows = told.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
+        rows = view.rows.withColumn("status", F.lit(account.ACCEPTED)).withColumnRenamed("received", "since")
         parts.append(account.ranges(rows))
     covered = account.merged(reduce(DataFrame.unionByName, parts)).localCheckpoint()
-    lost = account.vanished(covered, told.rows).localCheckpoint()
+    lost = account.vanished(covered, view.rows).localCheckpoint()
     return covered if lost.isEmpty() else account.with_vanished(covered, lost).localCheckpoint()
 
 

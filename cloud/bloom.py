@@ -1,11 +1,11 @@
-r"""What would a Bloom filter have cost? Replay a topic in shadow, and list the events that it would have lost.
+r"""Replay a topic through Bloom filters, and list their costs and the events that they would have lost.
 
     python -m cloud.bloom --bootstrap-servers localhost:9092 --output ./bloom
 
-(needs numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's order,
-and lets each of these say which it takes for copies, at false-positive rates from 1e-2 to 1e-9: rotating Bloom filters
-alone, an exact index, and Bloom filters in front of the exact index. In the output folder: `figures.json`, a plot
-`figures.svg`, and `lost.csv` with each real event that the filters alone would have dropped, and where it lies.
+(requires numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's
+order, and detects copies by rotating Bloom filters alone, by an exact index, and by Bloom filters in front of the exact
+index, at false-positive rates from 1e-2 to 1e-9. The output folder gets `figures.json`, a plot `figures.svg`, and
+`lost.csv` with each real event that the filters alone would have dropped, with partition and offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from confluent_kafka import KafkaException
 
 from cloud import kafka_options
 from cloud.bloom_shadow.figures import Figures
-from cloud.bloom_shadow.filter import Rotating, bytes_per_key, hashes
+from cloud.bloom_shadow.filter import RotatingFilters, bytes_per_key, hashes
 from cloud.bloom_shadow.index import ExactIndex
 from cloud.bloom_shadow.topic import Recorded, read_topic
 from contract.topics import EVENTS
@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 
 def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:
-    """Return the figures of all ways, and which places (rate, index) the filters alone would have lost."""
+    """Return the figures of all methods, and the events that filters alone would have lost, as rate and index."""
     truth = first_occurrences(recorded.keys)
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
         started = time.process_time()
-        copies = index.see(recorded.keys)
+        copies = index.add(recorded.keys)
         seconds = time.process_time() - started
         figures.append(Figures("exact", None, index.bytes_per_key(), copies, 0, len(recorded.keys), seconds))
     for rate in RATES:
@@ -57,7 +57,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
         size = bytes_per_key(rate)
         figures.append(Figures("bloom", rate, size, int(hits.sum()), len(wrong), 0, seconds))
         with ExactIndex(folder / f"exact-{rate:.0e}.db") as index:
-            copies, behind = _timed(partial(index.see_behind, recorded.keys, hits))
+            copies, behind = _timed(partial(index.add_behind_filter, recorded.keys, hits))
             both = size + index.bytes_per_key()
             figures.append(Figures("bloom+exact", rate, both, copies, 0, int(hits.sum()), seconds + behind))
         logger.info("rate=%.0e lost=%d look_ups=%d", rate, len(wrong), int(hits.sum()))
@@ -65,7 +65,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
 
 
 def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Return which places hold a key for the first time: the truth."""
+    """Return which places hold a key for the first time."""
     _, first = np.unique(keys, return_index=True)
     is_first = np.zeros(len(keys), bool)
     is_first[first] = True
@@ -73,8 +73,8 @@ def first_occurrences(keys: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def _filtered(keys: npt.NDArray[np.void], keys_per_filter: int, rate: float) -> npt.NDArray[np.bool_]:
-    filters = Rotating(keys_per_filter, rate)
-    chunks = [filters.see(hashes(keys[at : at + CHUNK_KEYS])) for at in range(0, len(keys), CHUNK_KEYS)]
+    filters = RotatingFilters(keys_per_filter, rate)
+    chunks = [filters.add(hashes(keys[at : at + CHUNK_KEYS])) for at in range(0, len(keys), CHUNK_KEYS)]
     return np.concatenate(chunks) if chunks else np.zeros(0, bool)
 
 
@@ -85,15 +85,15 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the topic, replay, and leave figures, list and plot."""
+    """Read the topic, replay it, and write the results; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="bloom.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
-    add("--output", type=Path, required=True, metavar="FOLDER", help="made when absent")
-    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="keys until a filter is full (%(default)s)")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="created if absent")
+    add("--keys-per-filter", type=int, default=1_000_000, metavar="N", help="capacity of a filter (%(default)s)")
     kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
     if given.keys_per_filter < 1:
@@ -107,11 +107,13 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     logger.info("records=%d", len(recorded.keys))
     figures, lost = replay(recorded, given.keys_per_filter, given.output)
-    leave(recorded, figures, lost, given.output)
+    write_results(recorded, figures, lost, given.output)
     return 0
 
 
-def leave(recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path) -> None:
+def write_results(
+    recorded: Recorded, figures: Sequence[Figures], lost: Sequence[tuple[float, int]], folder: Path
+) -> None:
     """Write the figures, the list of lost events, and the plot; print the figures."""
     from cloud.bloom_shadow.plot import plot
 

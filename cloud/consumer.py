@@ -2,17 +2,17 @@ r"""Write every event of the topic into PostgreSQL once, without Spark: result a
 
     python -m cloud.consumer --bootstrap-servers localhost:9092 --connection ./postgres --table readings
 
-As many of these as there are partitions may run in one group. `--commit` chooses when the offset is committed:
+Up to as many consumers as there are partitions may run in one group. `--commit` sets when the offset is committed:
 
-    transaction   with the result, in PostgreSQL (the default): each event once, whatever dies or is thrown out
-    before        to Kafka, then the result: at most once, what is in work when it dies is lost
-    auto          by Kafka's client, every few seconds: at least once, what came since is written again
+    transaction   with the result, in PostgreSQL (the default): each event once, after any crash or rebalance
+    before        to Kafka, then the result: at most once; a crash loses the events being written
+    auto          by the Kafka client, every few seconds: at least once; a crash repeats the events since then
 
-The last two are there to be compared, and write into a table without a key. `--webhook URL` calls a URL for each new
-event, with its fingerprint as Idempotency-Key, again and again until it answers 2xx; one that fails waits longer each
-time, to five minutes, and the others go on. No order is promised, and none is ever given up.
+The last two exist for comparison, and write into a table without a key. `--webhook URL` calls a URL for each new event,
+with its fingerprint as Idempotency-Key, until it answers 2xx. A call that fails is retried after increasing delays, up
+to five minutes, and does not delay the others. Calls are in no particular order, and none is given up.
 
-Exit status: 0 asked to end by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
+Exit status: 0 ended by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from cloud import kafka_options
 from cloud.errors import JobError, StopError
-from cloud.plain_consumer.table import Commit, ConsumerTable, Move, StaleError
-from cloud.plain_consumer.topic import TopicWatch
+from cloud.plain_consumer.table import CommitMode, ConsumerTable, Move, StaleError
+from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.plain_consumer.webhook import Webhook
-from cloud.platform.unbounded_calls import within
 from cloud.postgres.connection import read_connection
+from cloud.runtime.unbounded_calls import within
 from cloud.settings import table_name
 from contract.topics import EVENTS
 
@@ -45,27 +45,27 @@ logger = logging.getLogger("cloud.consumer")
 BATCH_MESSAGES_MAX = 5000
 WAIT_SECONDS = 0.5
 ANSWER_SECONDS_MAX = 30.0
-"""How long Kafka may take to answer a commit, also the one at the end."""
-_BEHIND_US = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
-"""Errors after which polling on is all it takes: the group gives us partitions anew."""
+"""The time limit of a commit and of closing the client."""
+_HARMLESS = (KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF)
+"""Errors after which the next poll is sufficient."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that the command line says."""
+class ConsumerSettings:
+    """The options of the command line."""
 
     bootstrap_servers: str
     topic: str
     group: str
     connection: Path
     table: str
-    commit: Commit
+    commit: CommitMode
     webhook: str | None
     properties: dict[str, str]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Consume until asked to end."""
+    """Consume until asked to end; return the exit status."""
     settings = parse(arguments)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
     stop = threading.Event()
@@ -82,33 +82,33 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Reader:
-    """A member of the group, and the table into which its partitions' records go."""
+    """A member of the group, which writes the records of its partitions into the table."""
 
-    def __init__(self, settings: Settings, table: ConsumerTable) -> None:
+    def __init__(self, settings: ConsumerSettings, table: ConsumerTable) -> None:
         self._topic = settings.topic
         self._commit = settings.commit
         self._table = table
         self._webhook = Webhook(settings.webhook, table) if settings.webhook else None
-        self._watch = TopicWatch(settings.bootstrap_servers, settings.properties, settings.topic)
+        self._topic_ids = TopicIdReader(settings.bootstrap_servers, settings.properties, settings.topic)
         self._topic_id = ""
-        """Of the topic that our offsets are of; the other ways to commit leave that to Kafka."""
+        """Id of the topic that the table's offsets belong to; empty where Kafka keeps the offsets."""
         self._next: dict[int, int] = {}
-        """Where the table goes on in each partition of ours, as far as we know."""
+        """The table's next offset in each assigned partition, as far as known."""
         self._consumer = Consumer(
             {
                 "isolation.level": "read_committed",
-                # Where the table says where to go on, records that retention has eaten are a loss to be told.
-                "auto.offset.reset": "error" if settings.commit is Commit.TRANSACTION else "earliest",
+                # With offsets in the table, records that retention has deleted are a loss that must be reported.
+                "auto.offset.reset": "error" if settings.commit is CommitMode.TRANSACTION else "earliest",
                 **settings.properties,
                 "bootstrap.servers": settings.bootstrap_servers,
                 "group.id": settings.group,
-                "enable.auto.commit": settings.commit is Commit.AUTO,
+                "enable.auto.commit": settings.commit is CommitMode.AUTO,
                 "enable.auto.offset.store": False,
             }
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Poll, write, commit."""
+        """Poll, write and commit until `stop` is set."""
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost)
         logger.info("stage=subscribed topic=%s commit=%s", self._topic, self._commit.value)
         try:
@@ -123,34 +123,34 @@ class Reader:
 
     def _write(self, entries: list[Entry]) -> None:
         ends = {entry.partition: entry.offset + 1 for entry in entries}  # the last of each: they come in order
-        if self._commit is Commit.BEFORE:
+        if self._commit is CommitMode.BEFORE:
             commit = partial(self._consumer.commit, offsets=self._places(ends), asynchronous=False)
             within(ANSWER_SECONDS_MAX, commit, "the commit of the offsets")
             logger.info("stage=offsets records=%d", len(entries))
         self._check_topic()
         moves = [Move(partition, self._next.get(partition, 0), end) for partition, end in ends.items()]
         try:
-            rows = self._table.write(entries, moves, self._topic_id, tell=self._webhook is not None)
+            rows = self._table.write(entries, moves, self._topic_id, calls=self._webhook is not None)
         except StaleError as error:
             logger.warning("stage=rejected %s", error)
-            self._read_on([place.partition for place in self._consumer.assignment()])
+            self._seek_to_table([place.partition for place in self._consumer.assignment()])
             return
         self._next |= ends
-        if self._commit is Commit.AUTO:
+        if self._commit is CommitMode.AUTO:
             self._consumer.store_offsets(offsets=self._places(ends))
         logger.info("stage=committed records=%d rows=%d", len(entries), rows)
 
     def _close(self) -> None:
-        """Leave the group; what Kafka does not answer to in time is left as after a kill."""
+        """Leave the group; without an answer in time, the group notices as after a crash."""
         try:
             within(ANSWER_SECONDS_MAX, self._consumer.close, "closing the client")
         except JobError as error:
             logger.warning("stage=closing error=%r", str(error))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin where the table says, whatever Kafka remembers of the group."""
-        if self._commit is Commit.TRANSACTION:
-            self._topic_id = self._watch.id()
+        """Begin at the table's offsets, whatever Kafka has of the group."""
+        if self._commit is CommitMode.TRANSACTION:
+            self._topic_id = self._topic_ids.read()
             self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)
             consumer.assign([TopicPartition(self._topic, place.partition, self._start(place)) for place in partitions])
         logger.info("stage=assigned partitions=%s", sorted(place.partition for place in partitions))
@@ -160,25 +160,25 @@ class Reader:
             self._next.pop(place.partition, None)
         logger.info("stage=revoked partitions=%s", sorted(place.partition for place in partitions))
 
-    def _read_on(self, partitions: list[int]) -> None:
-        """Somebody else has written meanwhile: go on where the table is, in those that are still ours."""
+    def _seek_to_table(self, partitions: list[int]) -> None:
+        """Continue at the table's offsets after another member has moved them, in partitions still assigned."""
         self._next = self._table.next_offsets(partitions, self._topic_id)
         for place in self._places(self._next):
             try:
                 self._consumer.seek(place)
             except KafkaException as error:
-                logger.info("partition=%d is no longer ours: %s", place.partition, error)
+                logger.info("partition=%d is no longer assigned: %s", place.partition, error)
 
     def _check_topic(self) -> None:
-        """Refuse records of another topic than our offsets are of; asked after they were read, so that none is."""
-        if self._commit is Commit.TRANSACTION and (now := self._watch.id()) != self._topic_id:
+        """Raise StopError where the topic was recreated; called after a read, so that it covers these records."""
+        if self._commit is CommitMode.TRANSACTION and (now := self._topic_ids.read()) != self._topic_id:
             raise StopError(
-                f"topic {self._topic}: it was made anew while it was read, with the id {now} instead of "
-                f"{self._topic_id}; nothing of it is in the table"
+                f"topic {self._topic}: it was recreated while it was read, with the id {now} instead of "
+                f"{self._topic_id}; none of its records is in the table"
             )
 
     def _start(self, place: TopicPartition) -> int:
-        # Nothing in the table yet: from the beginning, which is not 0 where retention has eaten records.
+        # Without an offset in the table: the beginning, which is not 0 where retention has deleted records.
         return self._next.get(place.partition) or self._consumer.get_watermark_offsets(place, timeout=30)[0]
 
     def _places(self, offsets: dict[int, int]) -> list[TopicPartition]:
@@ -191,17 +191,17 @@ def _is_record(message: Message) -> bool:
         return True
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise JobError(
-            f"partition {message.partition()}: the topic no longer has what the table has not read ({error.str()}); "
-            "to go on without it, correct the partition's row in the table of offsets"
+            f"partition {message.partition()}: the topic no longer has records that the table has not read "
+            f"({error.str()}); to continue without them, correct the partition's row in the table of offsets"
         )
-    if error.code() not in _BEHIND_US and not error.retriable():
+    if error.code() not in _HARMLESS and not error.retriable():
         raise KafkaException(error)
     logger.warning("stage=polling error=%s", error)
     return False
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str]) -> ConsumerSettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
     parser = argparse.ArgumentParser(
         prog="consumer.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -209,15 +209,27 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default="oncegate-consumer", help="default: %(default)s")
-    add("--connection", type=Path, required=True, metavar="FILE", help="libpq's connection string, for us alone")
-    add("--table", type=table_name, required=True, metavar="NAME", help="made when absent")
-    add("--commit", type=Commit, choices=list(Commit), default=Commit.TRANSACTION, help="default: transaction")
+    add(
+        "--connection",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="file with libpq's connection string, which only its owner may read",
+    )
+    add("--table", type=table_name, required=True, metavar="NAME", help="created if absent")
+    add(
+        "--commit",
+        type=CommitMode,
+        choices=list(CommitMode),
+        default=CommitMode.TRANSACTION,
+        help="default: transaction",
+    )
     add("--webhook", metavar="URL", help="called for each new event; only with --commit transaction")
     kafka_options.add_options(parser, "librdkafka")
     given = parser.parse_args(arguments)
-    if given.webhook and given.commit is not Commit.TRANSACTION:
-        parser.error("--webhook goes with --commit transaction")
-    return Settings(
+    if given.webhook and given.commit is not CommitMode.TRANSACTION:
+        parser.error("--webhook requires --commit transaction")
+    return ConsumerSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,

@@ -1,4 +1,4 @@
-"""What can end the job, by what helps: another try, or a person."""
+"""The errors that can end the job, by what resolves them: another try, or a decision by a person."""
 
 
 class JobError(Exception):
@@ -6,20 +6,20 @@ class JobError(Exception):
 
 
 class StopError(JobError):
-    """Going on would lose, double or falsely receipt events: a person has to decide; starting again gives the same."""
+    """Continuing would lose, duplicate or falsely receipt events; each start fails until a person has decided."""
 
 
 class FlushError(StopError):
-    """The disk has refused a flush: what was written may be lost, though the next flush succeeds."""
+    """A flush to disk has failed; data written before may be lost even if the next flush succeeds."""
 
 
 class SinkError(JobError):
-    """The table cannot be reached, or has refused; nothing is committed in halves, and a new start may succeed."""
+    """The table cannot be reached, or refuses; no batch is committed in part, and a new start may succeed."""
 
 
 class KafkaError(JobError):
-    """Kafka does not answer, or refuses; the table has everything all the same, and the next try may succeed."""
+    """Kafka does not answer, or refuses; the table is complete nevertheless, and the next try may succeed."""
 
 
 class ReelectedError(JobError):
-    """A leader was elected since the query's consumers began to read; the same batch is read anew by new ones."""
+    """A leader was elected after the query's consumers began to read; new consumers read the batch again."""

@@ -1,6 +1,6 @@
-r"""Write every event of the topic into the table once, and give the gateways receipts.
+r"""Write every event of the topic into the table once, and commit receipts for the gateways.
 
-From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java runtime of 17 or later are installed:
+From any folder, with ONCEGATE set to the checkout; pyspark 4.0 and a Java runtime of 17 or later are required:
 
     python -m zipfile -c oncegate.zip "$ONCEGATE/contract" "$ONCEGATE/cloud"
     PYSPARK_PYTHON=python spark-submit --master 'local[2]' --conf spark.log.level=WARN \
@@ -8,12 +8,12 @@ From any folder, with ONCEGATE naming the checkout, where pyspark 4.0 and a Java
       org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,io.delta:delta-spark_2.13:4.0.1 \
       "$ONCEGATE/cloud/job.py" --bootstrap-servers localhost:9092 --table ./events --checkpoint ./checkpoint
 
-On a cluster the same with its `--master`, and with folders that all of its machines reach. `--jars` with jars at
-hand starts faster than `--packages`. `-XX:+UseParallelGC` makes it a sixth faster where memory is little; executors
-take it by `--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N`
-chooses the number of the state's partitions, once for the life of a checkpoint; without it, it is the number of cores.
+On a cluster, use its `--master`, and folders that all of its machines reach. Local jars (`--jars`) start faster than
+`--packages`. `-XX:+UseParallelGC` makes the job a sixth faster where memory is scarce; for executors it is set by
+`--conf spark.executor.extraJavaOptions`. `--help` lists the options. `--conf spark.sql.shuffle.partitions=N` sets the
+number of the state's partitions for the lifetime of a checkpoint; the default is the number of cores.
 
-Exit status: 0 asked to end by SIGTERM, the batch is finished; 1 a failure, which the log names; 2 wrong usage.
+Exit status: 0 ended by SIGTERM or SIGINT, with the batch finished; 1 a failure, which the log names; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
-from cloud.platform import disk, jvm
+from cloud.runtime import disk, jvm
 from cloud.session import open_session
-from cloud.settings import POSTGRES, Settings, parse
+from cloud.settings import POSTGRES, JobSettings, parse
 from cloud.stream import offsets
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
@@ -43,10 +43,10 @@ from cloud.stream.claim import claim_table, is_first_start
 from cloud.stream.clock import wait_for_clock
 from cloud.stream.dedup import drop_duplicates
 from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.observer import Nobody, Watcher
+from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.stream.shutdown import StopRequest
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
@@ -67,37 +67,39 @@ def main(arguments: list[str]) -> int:
     try:
         run(spark, settings)
     except JobError as error:
-        logger.error("%s", error)  # the message is all that helps
+        logger.error("%s", error)  # a traceback would add nothing to the message
         return 1
     finally:
         spark.stop()
     return 0
 
 
-def run(spark: SparkSession, settings: Settings) -> None:
-    """Run the job on a checkpoint that may go on; a flush that fails ends it for every later start, too."""
+def run(spark: SparkSession, settings: JobSettings) -> None:
+    """Run the job on its checkpoint; after a failed flush, later starts stop until a person has looked."""
     settings = qualify(spark, settings)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()
-    watcher, stop = open_watcher(settings.metrics), StopRequest()
+    observer, stop = open_observer(settings.metrics), StopRequest()
     stop.listen(spark)
     try:
-        go_on(spark, settings, checkpoint, watcher, stop)
+        run_on_checkpoint(spark, settings, checkpoint, observer, stop)
     except FlushError as error:
         checkpoint.mark_flush_failed(str(error))
         raise
 
 
-def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watcher: Watcher, stop: StopRequest) -> None:
-    """Open both ends, give the receipts of what the table has, and run the stream between them."""
+def run_on_checkpoint(
+    spark: SparkSession, settings: JobSettings, checkpoint: Checkpoint, observer: Observer, stop: StopRequest
+) -> None:
+    """Open topic and table, commit the receipts of what the table has, and run the stream between them."""
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
-    log, spans = TopicLog(admin, topic), admin.log()
+    log, ranges = TopicLog(admin, topic), admin.offset_ranges()
     read = sink.last_commit()
     is_first = is_first_start(checkpoint, read)
     if read is not None and not (settings.read_again and is_first):
-        offsets.check_log(topic, topic_id, read, spans)
+        offsets.check_log(topic, topic_id, read, ranges)
         log.check(read, {})
     if not is_first:
         sink.check_rows()
@@ -108,14 +110,14 @@ def go_on(spark: SparkSession, settings: Settings, checkpoint: Checkpoint, watch
 
     if not wait_for_clock(checkpoint, stop.wait, receipts.repeat):
         return
-    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, watcher=watcher)
-    survivors = path(spark, settings, offsets.starting_offsets(topic, last, spans))
-    spark.streams.addListener(ProgressLines(watcher))
-    follow(partial(start, survivors, writer, settings), writer, receipts, stop)
+    writer = BatchWriter(checkpoint, sink, receipts, last, settings.window_seconds, log=log, observer=observer)
+    survivors = survivors_of(spark, settings, offsets.starting_offsets(topic, last, ranges))
+    spark.streams.addListener(ProgressLines(observer))
+    supervise(partial(start, survivors, writer, settings), writer, receipts, stop)
 
 
-def qualify(spark: SparkSession, settings: Settings) -> Settings:
-    """Return the settings with whole URIs for folders."""
+def qualify(spark: SparkSession, settings: JobSettings) -> JobSettings:
+    """Return the settings with folders as full URIs."""
     settings = replace(settings, checkpoint=jvm.qualify(spark, settings.checkpoint))
     if settings.sink == POSTGRES:
         return settings
@@ -123,8 +125,8 @@ def qualify(spark: SparkSession, settings: Settings) -> Settings:
     return replace(settings, table=next(folders), quarantine=next(folders))
 
 
-def open_sink(spark: SparkSession, settings: Settings) -> Sink:
-    """Open the table, made where it is not there."""
+def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
+    """Open the table, which is created if absent."""
     devices = Devices(spark, settings.devices)
     if settings.sink == POSTGRES:
         from cloud.postgres.connection import read_connection  # psycopg is needed for this sink alone
@@ -135,10 +137,10 @@ def open_sink(spark: SparkSession, settings: Settings) -> Sink:
     return open_delta(spark, settings.table, settings.quarantine, devices, settings.retention_seconds)
 
 
-def open_watcher(address: tuple[str, int] | None) -> Watcher:
-    """Serve the figures for Prometheus, where an address is given."""
+def open_observer(address: tuple[str, int] | None) -> Observer:
+    """Return an observer that serves metrics for Prometheus, where an address is given."""
     if address is None:
-        return Nobody()
+        return NullObserver()
     from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
 
     metrics = Metrics()
@@ -149,10 +151,10 @@ def open_watcher(address: tuple[str, int] | None) -> Watcher:
     return metrics
 
 
-def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
-    """Return the stream of survivors: read, judge, drop duplicates."""
+def survivors_of(spark: SparkSession, settings: JobSettings, starting_offsets: str) -> DataFrame:
+    """Return the stream of survivors: read, check, drop duplicates."""
     topic = read_topic(spark, settings.kafka, starting_offsets)
-    records = read_records(topic, Spans(settings.retention_seconds))
+    records = read_records(topic, settings.retention_seconds)
     if settings.metrics is not None:
         from cloud.stream.metrics import observed
 
@@ -160,8 +162,8 @@ def path(spark: SparkSession, settings: Settings, starting_offsets: str) -> Data
     return drop_duplicates(records, settings.window_seconds)
 
 
-def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> StreamingQuery:
-    """Start the stream, with consumers of its own: look up, write, commit, give receipts, batch by batch."""
+def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> StreamingQuery:
+    """Start the stream with new consumers; each batch is looked up, written, committed and receipted."""
     writer.begin_query()
     return (
         survivors.writeStream.queryName("oncegate")
@@ -172,8 +174,8 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: Settings) -> Stre
     )
 
 
-def follow(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
-    """Run the stream until it fails, or is asked to end between two batches; begin it anew after an election."""
+def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
+    """Run the stream until it fails, or is asked to end; restart it after the election of a partition's leader."""
     query = begin()
     while not stop.wait(POLL_SECONDS):
         if query.isActive:
@@ -189,7 +191,7 @@ def follow(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: R
         logger.info("stage=stopping")
         query.stop()
     if isinstance(writer.error, ReelectedError):
-        return  # asked to end, with nothing of the batch written
+        return  # asked to end, and nothing of the batch is written
     if writer.error is not None:
         raise writer.error
     query.awaitTermination()

@@ -1,4 +1,4 @@
-"""Properties of Kafka's client on the command line: secrets only in a file that nobody else can read."""
+"""Properties of the Kafka client on the command line; secrets only in a file that other users cannot read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from contract.properties import PropertiesError, read_private
 
 _SECRET = re.compile(r"password|secret|jaas|keystore\.key|key\.pem|oauthbearer\.config")
-"""In the names of Java's client and of librdkafka's."""
+"""Marks secrets among the names of the Java client's properties and of librdkafka's."""
 
 
 def add_options(parser: argparse.ArgumentParser, client: str) -> None:
-    """Add the options; `client` names whose properties they take."""
+    """Add the options; `client` is the name of the client for the help."""
     parser.add_argument(
         "--kafka",
         type=open_property,
@@ -27,27 +27,27 @@ def add_options(parser: argparse.ArgumentParser, client: str) -> None:
         type=read_file,
         default={},
         metavar="FILE",
-        help="the same, a line each, in a file that only its owner reads: secrets such as sasl.jaas.config stand there",
+        help="file with one NAME=VALUE per line, which only its owner may read; for secrets such as sasl.jaas.config",
     )
 
 
 def properties(given: argparse.Namespace) -> dict[str, str]:
-    """Return what both options say; an argument stands above the file."""
+    """Return the properties of both options; an argument overrides the file."""
     return {**given.kafka_properties, **dict(given.kafka)}
 
 
 def open_property(text: str) -> tuple[str, str]:
-    """Read NAME=VALUE from an argument, which anybody on the machine may see."""
+    """Read NAME=VALUE from an argument; refuse a secret, since all users of the machine can see arguments."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     if _SECRET.search(name):
-        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs into the file of --kafka-properties")
+        raise argparse.ArgumentTypeError(f"{name} is a secret: it belongs in the file of --kafka-properties")
     return name.strip(), value.strip()
 
 
 def read_file(path: str) -> dict[str, str]:
-    """Read NAME=VALUE lines; empty ones and those that begin with # are left out."""
+    """Read NAME=VALUE lines from a file; empty lines and those that begin with # are ignored."""
     try:
         return read_private(Path(path))
     except PropertiesError as error:

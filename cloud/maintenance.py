@@ -1,14 +1,14 @@
-r"""Keep a table fast and small: compact what the batches wrote, and remove files that nothing needs any more.
+r"""Maintain a table: compact what the batches wrote, and remove files that are no longer needed.
 
     spark-submit … cloud/maintenance.py --table ./events
     spark-submit … cloud/maintenance.py --sink postgres --connection ./postgres --table events
 
-with the packages of cloud/job.py, while the job runs or not; once a day is a good pace. On S3, where Delta excludes
-two writers only within one process, it takes `--job-is-stopped`, or a log store that excludes them. A Delta table and
-its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain` refers to are
-removed (VACUUM). Delta's log forgets commits after 6 hours, and the job reads its offsets from its last one: where that
-is old, since the job has been idle or stopped, it is written once more, without rows. In PostgreSQL, what the server's
-own vacuum leaves is done: statistics, and the index on `received` over new pages.
+with the packages of cloud/job.py, whether the job runs or not; once a day is recommended. On S3, where Delta excludes
+concurrent writers only within one process, it requires `--job-is-stopped`, or a log store that excludes them. A Delta
+table and its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain`
+refers to are removed (VACUUM). Delta's log forgets commits after 6 hours, and the job reads its offsets from its last
+commit: where that is old, because the job was idle or stopped, it is written again, without rows. In PostgreSQL,
+maintenance updates statistics, and the index on `received` for new pages.
 
 Exit status: 0 done; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -34,12 +34,12 @@ logger = logging.getLogger("cloud.maintenance")
 
 DAY_SECONDS = 86_400
 RETAIN_SECONDS_MIN = 7 * DAY_SECONDS
-"""What Delta itself asks for: somebody may still be reading older files."""
+"""Delta's own minimum, since somebody may still be reading older files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that the command line says."""
+class MaintenanceSettings:
+    """The options of the command line."""
 
     sink: str
     table: str
@@ -51,7 +51,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do it once."""
+    """Run maintenance once; return the exit status."""
     settings = parse(arguments)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def maintain_delta(settings: Settings) -> None:
-    """Open a session for it."""
+def maintain_delta(settings: MaintenanceSettings) -> None:
+    """Maintain a Delta table and its quarantine, with a Spark session."""
     spark = open_session()
     try:
         maintain_folders(spark, settings)
@@ -75,32 +75,32 @@ def maintain_delta(settings: Settings) -> None:
         spark.stop()
 
 
-def maintain_folders(spark: SparkSession, settings: Settings) -> None:
-    """Open the folders and maintain them."""
+def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None:
+    """Maintain both folders; raise StopError where the job could write to them at the same time and be overwritten."""
     for path, layout in ((settings.table, TABLE), (settings.quarantine, QUARANTINE)):
         if not (settings.job_is_stopped or excludes_writers(spark, path)):
             raise StopError(
-                f"{path}: Delta excludes two writers there only within one process, and a commit of the job could be "
-                "replaced. Stop the job and say --job-is-stopped, or set a log store that excludes them by "
-                "spark.delta.logStore.<scheme>.impl, here and for the job"
+                f"{path}: Delta excludes concurrent writers there only within one process, and a commit of the job "
+                "could be replaced. Stop the job and add --job-is-stopped, or set spark.delta.logStore.<scheme>.impl "
+                "to a log store that excludes them, here and for the job"
             )
         if not DeltaTable.exists(spark, path):
             raise StopError(f"{path}: there is no Delta table")
         maintain(DeltaTable(spark, path, layout), settings)
 
 
-def maintain(table: DeltaTable, settings: Settings) -> None:
-    """Keep the last commit findable first: what follows writes commits of its own."""
+def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
+    """Write the last commit again where it is old, then compact and vacuum, which writes commits of its own."""
     if table.keep_last_commit(settings.keep_after_seconds):
-        logger.info("table=%s the job's last commit was old, and has been written once more", table.path)
+        logger.info("table=%s the job's last commit was old, and was written again", table.path)
     removed, added = table.compact()
     logger.info("table=%s files_compacted=%d into=%d", table.path, removed, added)
     table.vacuum(settings.retain_seconds)
     logger.info("table=%s files older than %d days removed", table.path, settings.retain_seconds // DAY_SECONDS)
 
 
-def maintain_postgres(settings: Settings, connection: Path) -> None:
-    """Do what the server's own vacuum leaves."""
+def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
+    """Vacuum the tables with statistics, and extend the index on `received` to new pages."""
     from cloud.postgres.connection import connected, identifier, read_connection  # psycopg is needed for this alone
 
     with connected(read_connection(connection)) as opened:
@@ -111,8 +111,8 @@ def maintain_postgres(settings: Settings, connection: Path) -> None:
         opened.execute("SELECT brin_summarize_new_values(%s::regclass)", (index,))
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str]) -> MaintenanceSettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
     parser = argparse.ArgumentParser(
         prog="maintenance.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -120,18 +120,24 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
     add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
     add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add("--connection", type=Path, metavar="FILE", help="libpq's connection string, for --sink postgres")
-    add("--retain", type=seconds, default="7d", metavar="TIME", help="at least, and by default: %(default)s")
-    add("--keep-after", type=seconds, default="1h", metavar="TIME", help="age at which a commit is written once more")
-    add("--job-is-stopped", action="store_true", help="nobody else writes to the table meanwhile; needed on S3 alone")
+    add("--connection", type=Path, metavar="FILE", help="file with libpq's connection string, for --sink postgres")
+    add(
+        "--retain",
+        type=seconds,
+        default="7d",
+        metavar="TIME",
+        help="age of removed files; default and minimum: %(default)s",
+    )
+    add("--keep-after", type=seconds, default="1h", metavar="TIME", help="age for writing the last commit again")
+    add("--job-is-stopped", action="store_true", help="state that nobody else writes to the table; needed on S3 only")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
+        parser.error("--connection FILE and --sink postgres require each other")
     if given.retain < RETAIN_SECONDS_MIN:
-        parser.error("argument --retain: somebody may be reading older files; at least 7d")
+        parser.error("argument --retain: at least 7d, since somebody may be reading older files")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return Settings(
+    return MaintenanceSettings(
         *(given.sink, table, quarantine, given.connection, given.retain, given.keep_after, given.job_is_stopped)
     )
 

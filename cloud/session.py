@@ -1,4 +1,4 @@
-"""The Spark session, with the settings that the job's promise and speed rest on."""
+"""The Spark session, with the settings that the job's guarantees and speed depend on."""
 
 from pyspark.sql import SparkSession
 
@@ -10,9 +10,10 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def open_session() -> SparkSession:
-    """Open the session that spark-submit has prepared; `--conf spark.sql.shuffle.partitions=N` is the user's choice.
+    """Open the session that spark-submit has prepared.
 
-    Their number is frozen with a checkpoint's first batch; without a choice it is the number of cores.
+    The number of partitions (`--conf spark.sql.shuffle.partitions=N`) is fixed by a checkpoint's first batch; the
+    default is the number of cores.
     """
     builder = SparkSession.builder.appName("oncegate")
     for name, value in SETTINGS.items():
@@ -22,7 +23,7 @@ def open_session() -> SparkSession:
         spark.sparkContext.setLogLevel("WARN")
     if spark.sparkContext.getConf().get(_PARTITIONS) is None:
         spark.conf.set(_PARTITIONS, spark.sparkContext.defaultParallelism)
-    # Delta reads its own log with that many tasks at every commit, 50 unless told.
+    # The number of tasks with which Delta reads its own log at every commit; its default is 50.
     spark.conf.set("spark.databricks.delta.snapshotPartitions", spark.conf.get(_PARTITIONS) or "2")
     return spark
 
@@ -33,7 +34,7 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Moments of the years 1 to 9999, with statistics; INT96 has none.
+    # For moments of the years 1 to 9999 with statistics; INT96 has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -41,16 +42,16 @@ SETTINGS = {
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": str(ROCKSDB_MEGABYTES_MAX),
-    # Else each commit writes down all of the table's files once more, up to 2,000.
+    # Otherwise each commit lists all files of the table again, up to 2,000.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
-    # VACUUM lists a table's folders with that many tasks, 10,000 unless told.
+    # The number of tasks with which VACUUM lists a table's folders; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
-    # Parquet's Bloom filter over the fingerprints tells a look-up which row groups it need not read. As small as the
-    # file allows: 12 sizes from 1 MiB down are filled at once, and the smallest that holds all is kept.
+    # Parquet's Bloom filter over the fingerprints lets a look-up skip row groups. Parquet fills 12 candidates from
+    # 1 MiB down and keeps the smallest that is large enough.
     "parquet.bloom.filter.enabled#fingerprint": "true",
     "parquet.bloom.filter.adaptive.enabled": "true",
     "parquet.bloom.filter.candidates.number#fingerprint": "12",
     "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),
-    # A batch without data would scan the whole state for nothing.
+    # A batch without data would scan the whole state without effect.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }

@@ -1,4 +1,4 @@
-"""Read the command line once, and check it."""
+"""The job's command line, read and checked once."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _TABLE_ID = re.compile(r"[0-9A-Za-z-]+")
 
 DELTA, POSTGRES = "delta", "postgres"
 
-EXAMPLE = """example (Delta and Kafka's client come as --jars, our own packages as --py-files; see the job's docstring):
+EXAMPLE = """example (Delta and the Kafka client as --jars, Oncegate's packages as --py-files; see the job's docstring):
   spark-submit --jars … --py-files oncegate.zip cloud/job.py \\
     --bootstrap-servers kafka-1:9092,kafka-2:9092 --table s3a://plant/events --checkpoint s3a://plant/checkpoint \\
     --window 2h --trigger 5s --kafka-properties /etc/oncegate/kafka.properties
-  …the same into PostgreSQL (psycopg on every machine), with the names of the devices beside each row:
+  into PostgreSQL (psycopg on every machine), with the devices' names added to each row:
     --sink postgres --connection /etc/oncegate/postgres --table plant.events --devices s3a://plant/devices.csv
 """
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where the events come from, and to which group the receipts go."""
+    """The topic that is read, and the group that receives the receipts."""
 
     bootstrap_servers: str
     topic: str
     group: str
     offsets_per_trigger_max: int
     properties: dict[str, str]
-    """Any property of Kafka's Java client."""
+    """Properties of Kafka's Java client."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that the command line says."""
+class JobSettings:
+    """The options of the job's command line."""
 
     kafka: KafkaSettings
     table: str
@@ -53,26 +53,26 @@ class Settings:
     retention_seconds: int
     succeeds: str | None
     read_again: bool = False
-    """A new checkpoint begins at the topic's earliest offset; what the table has stays once."""
+    """Whether a new checkpoint begins at the topic's earliest offset; events in the table are not written again."""
     sink: str = DELTA
     connection: Path | None = None
     """File with PostgreSQL's connection string."""
     devices: str | None = None
     metrics: tuple[str, int] | None = None
-    """Host and port on which Prometheus finds the figures."""
+    """Host and port of the metrics for Prometheus."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What has to be on the disk before a receipt is given; a server flushes by itself."""
+        """Return the folders to be flushed to disk before a receipt; a database server flushes by itself."""
         return (self.table, self.quarantine, self.checkpoint) if self.sink == DELTA else (self.checkpoint,)
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str]) -> JobSettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
+        parser.error("--connection FILE and --sink postgres require each other")
     if given.sink == POSTGRES:
         try:
             table_name(given.table)
@@ -86,7 +86,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         kafka_options.properties(given),
     )
     table = given.table.rstrip("/")
-    return Settings(
+    return JobSettings(
         kafka=kafka,
         table=table,
         quarantine=(given.quarantine or f"{table}_quarantine").rstrip("/"),
@@ -104,17 +104,17 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 
 def seconds(text: str) -> int:
-    """Read a duration such as 90s, 10m, 2h, 7d or '10 minutes'."""
+    """Return a duration such as 90s, 10m, 2h, 7d or '10 minutes' in seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s, 10m, 2h or 7d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 2h or 7d")
     return int(match[1]) * _SECONDS[match[2][0]]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="job.py",
-        description="Write every event of the topic into the table once, and give receipts.",
+        description="Write every event of the topic into the table once, and commit receipts for the gateways.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -123,30 +123,50 @@ def _parser() -> argparse.ArgumentParser:
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
     add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
-    add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table; made if absent")
+    add(
+        "--table",
+        required=True,
+        metavar="PATH",
+        help="folder of the Delta table, or PostgreSQL table; created if absent",
+    )
     add("--quarantine", metavar="PATH", help="folder or table of the quarantine; default: <table>_quarantine")
     add(
         "--connection",
         type=Path,
         metavar="FILE",
-        help="libpq's connection string, in a file that only its owner reads; password there, in pgpass or a service",
+        help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
     )
-    add("--metrics", type=_address, metavar="HOST:PORT", help="serve figures for Prometheus there, at /metrics")
-    add("--devices", metavar="FILE", help="CSV or Parquet with device, name, site, tags; read again when it changes")
-    add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; made when absent")
     add(
-        "--window", type=_window, default="1h", metavar="TIME", help="how far back the state sees; default: %(default)s"
+        "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address"
+    )
+    add(
+        "--devices",
+        metavar="FILE",
+        help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
+    )
+    add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; created if absent")
+    add(
+        "--window",
+        type=_window,
+        default="1h",
+        metavar="TIME",
+        help="time for which the state remembers events; default: %(default)s",
     )
     add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
     add(
         "--retention", type=seconds, default="7d", metavar="TIME", help="the gateways' identity.retention (%(default)s)"
     )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
-    add("--succeeds", type=_table_id, metavar="ID", help="id of the table that this one replaces: gateways pin anew")
+    add(
+        "--succeeds",
+        type=_table_id,
+        metavar="ID",
+        help="id of the table that this one replaces, so that gateways accept the new one",
+    )
     add(
         "--read-again",
         action="store_true",
-        help="begin a new checkpoint at the topic's earliest offset; what the table has stays once",
+        help="begin a new checkpoint at the topic's earliest offset; events in the table are not written again",
     )
     kafka_options.add_options(parser, "Kafka's Java client")
     return parser
@@ -154,26 +174,26 @@ def _parser() -> argparse.ArgumentParser:
 
 def _window(text: str) -> int:
     if (window := seconds(text)) < 4:
-        raise argparse.ArgumentTypeError("a window has at least 4 seconds")
+        raise argparse.ArgumentTypeError("a window of less than 4 seconds is too short")
     return window
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
 def table_name(text: str) -> str:
-    """Read the name of a table in PostgreSQL."""
+    """Return the name of a PostgreSQL table, checked."""
     if _TABLE_NAME.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no table name such as events or plant.events")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a table name such as events or plant.events")
     return text
 
 
 def _table_id(text: str) -> str:
     if _TABLE_ID.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no table id")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a table id")
     return text
 
 

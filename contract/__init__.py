@@ -1,1 +1,1 @@
-"""What crosses the wire between agent, cloud and simulators: events, fingerprints, Kafka records, receipts."""
+"""The formats that agent, cloud and simulators share: events, fingerprints, Kafka records, receipts."""

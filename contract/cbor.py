@@ -17,7 +17,7 @@ INTEGER_MIN = -(1 << 63)
 INTEGER_END = 1 << 64
 
 _MAPS_KNOWN_MAX, _KEYS_CHARACTERS_MAX = 512, 128
-"""How many maps' keys are remembered, and how long those of one map may be in all: no sender can fill the memory."""
+"""Bounds of the cache of sorted keys: the number of maps, and the characters of one map's keys together."""
 
 _SHORT_HEADS = [bytes([byte]) for byte in range(256)]
 _FALSE, _TRUE, _NULL = b"\xf4", b"\xf5", b"\xf6"
@@ -27,7 +27,7 @@ _unpack_half, _unpack_single = struct.Struct(">e").unpack, struct.Struct(">f").u
 
 
 def encode(value: object) -> bytes:
-    """Encode a value deterministically; raise TypeError or ValueError where it has no place in an event."""
+    """Encode a value deterministically; raise TypeError or ValueError where an event cannot hold it."""
     parts: list[bytes] = []
     encode_into(parts, value)
     return b"".join(parts)
@@ -60,7 +60,7 @@ def encode_map(entries: Mapping[str, object]) -> bytes:
 
 
 def head(major: int, argument: int) -> bytes:
-    """Encode a data item's head in its shortest form (RFC 8949 section 3); `major` stands in its place (0x60: text)."""
+    """Encode a data item's head in its shortest form (RFC 8949 section 3); `major` is the type's byte (0x60: text)."""
     if argument < 24:
         return _SHORT_HEADS[major | argument]
     if argument < 0x100:
@@ -73,7 +73,7 @@ def head(major: int, argument: int) -> bytes:
 
 
 def encode_into(parts: list[bytes], value: object) -> None:
-    """Append one value's bytes; the dispatch is by exact type first, since this runs for each value of each event."""
+    """Append one value's bytes; tests exact types first, since this runs for each value of each event."""
     kind = type(value)
     if kind is float:
         parts.append(_encode_float(value))
@@ -119,7 +119,7 @@ def _encode_map_into(parts: list[bytes], entries: Mapping[str, object]) -> None:
 
 
 def _order(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    """Return a map's keys as they are sorted, each with its bytes."""
+    """Return a map's keys in the order of their encoded bytes, each with these bytes."""
     keys = sorted([(name, encode_text(name)) for name in names], key=_second)
     if any(one[1] == other[1] for one, other in pairwise(keys)):
         raise ValueError("two keys of a map are equal after NFC")
@@ -127,10 +127,10 @@ def _order(names: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
 
 
 _order_known = lru_cache(maxsize=_MAPS_KNOWN_MAX)(_order)
-"""A sensor's keys are the same in each of its events."""
+"""Cached, since a sensor's keys are the same in each of its events."""
 
 
-@lru_cache(maxsize=4096)  # a sensor's readings come again; those that are equal have equal bytes
+@lru_cache(maxsize=4096)  # a sensor's readings repeat
 def _encode_float(number: float) -> bytes:
     if not isfinite(number):
         raise ValueError(f"{number} is not a number that can be kept")

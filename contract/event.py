@@ -1,4 +1,4 @@
-"""An event: what one device reports at one time, in the sensor's own words."""
+"""An event: what one device reports at one time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TYPE_RESERVED_PREFIX = "gateway."
 DEVICE_RESERVED_PREFIX = "urn:oncegate:"
 
 TIME_MIN = -62_135_596_800_000
-"""0001-01-01T00:00:00Z in milliseconds: the first moment that RFC 3339 and every table can hold."""
+"""0001-01-01T00:00:00Z in milliseconds, the first moment that RFC 3339 and all tables can hold."""
 TIME_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z in milliseconds."""
 
 
 class Event(NamedTuple):
-    """One event; what the sensor did not say is None (`data` of None and of {} are two things).
+    """One event; a field that the sensor did not send is None (an absent `data` differs from an empty one).
 
-    A tuple: made for each event, it takes a third of a frozen dataclass's time.
+    A named tuple, since creating one takes a third of a frozen dataclass's time.
     """
 
     device: str
@@ -29,7 +29,7 @@ class Event(NamedTuple):
     id: int | str | None = None
     boot: int | str | None = None
     time: int | None = None
-    """Milliseconds since 1970 UTC, only where the sensor itself gave an absolute time."""
+    """Milliseconds since 1970 UTC; only where the sensor itself sent an absolute time."""
     data: Mapping[str, Value] | None = None
     units: Mapping[str, str] | None = None
     """Not part of the identity."""
@@ -39,12 +39,12 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Where an event stands in its gateway's own count; never given to two events."""
+    """An event's place in its gateway's count; no two events of a gateway have the same."""
 
     epoch: str
     sequence: int
 
 
 def gateway_device(gateway: str) -> str:
-    """Name the device under which a gateway speaks for itself."""
+    """Return the device of a gateway's own events."""
     return f"{DEVICE_RESERVED_PREFIX}gateway:{gateway}"

@@ -1,7 +1,7 @@
-"""Files that people write: settings, secrets, certificates, whatever they turn out to hold.
+"""Read files that people provide: settings, secrets, certificates.
 
-Reading one neither waits (a FIFO nobody writes to, a terminal) nor takes memory without bound (a device, a file of
-gigabytes).
+Reading neither blocks (on a FIFO without a writer, on a terminal) nor takes unbounded memory (from a device, from a
+file of gigabytes).
 """
 
 from __future__ import annotations
@@ -13,25 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BYTES_MAX = 1 << 20
-"""Thousands of times what a configuration takes, and what a gateway always has."""
+"""Far above the size of any configuration, and below the free memory of any gateway."""
 SECRET_BYTES_MAX = 64 << 10
-"""Certificates and keys in one file take less."""
+"""Above the size of a file with certificates and a key."""
 
 _GROUP, _OTHERS = 0o070, 0o007
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 
 
+class PrivateFileError(Exception):
+    """A private file cannot be used; the message is the reason, without the file's name or content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file as it was read, and its mode at that moment."""
+    """A file's bytes, and its mode when it was read."""
 
     data: bytes
     mode: int
 
 
 def read(path: Path, bytes_max: int = BYTES_MAX) -> Content:
-    """Read a regular file, or what a link to one leads to; raise OSError for anything else and anything larger."""
-    # Not blocking: open() on a FIFO waits for a writer. No terminal becomes ours.
+    """Read a regular file, following links; raise OSError for any other kind of file and for a larger one."""
+    # O_NONBLOCK: open() on a FIFO waits for a writer. O_NOCTTY: a terminal must not become the controlling one.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -47,21 +51,23 @@ def read(path: Path, bytes_max: int = BYTES_MAX) -> Content:
 
 
 def read_private(path: Path) -> str:
-    """Return the text of a file that nobody but its owner can read or write.
-
-    Raise OSError for any other file, UnicodeDecodeError for what is no text.
-    """
-    content = read(path, SECRET_BYTES_MAX)
+    """Return the text of a file that only its owner can read or write; raise PrivateFileError for any other file."""
+    try:
+        content = read(path, SECRET_BYTES_MAX)
+        text = content.data.decode()
+    except OSError as error:
+        raise PrivateFileError(error.strerror) from error
+    except UnicodeDecodeError:
+        raise PrivateFileError("not UTF-8 text") from None
     if _is_open_to_others(path, content.mode):
-        reason = f"others may read it (mode {content.mode & 0o777:o}); run: chmod 600 {path}"
-        raise OSError(errno.EPERM, reason, str(path))
-    return content.data.decode()
+        raise PrivateFileError(f"others may read it (mode {content.mode & 0o777:o}); run: chmod 600 {path}")
+    return text
 
 
 def _is_open_to_others(path: Path, mode: int) -> bool:
-    """Whether somebody else may read a file of this mode.
+    """Whether other users may read or write a file of this mode.
 
-    systemd lets a unit's user read its credentials by an access list, which the mode shows as a right of the group.
+    systemd grants a unit's user access to its credentials by an access list, which the mode shows as group rights.
     """
     folder = os.environ.get(_CREDENTIALS)
     is_credential = folder is not None and path.absolute().parent == Path(folder)

@@ -9,11 +9,11 @@ from contract import files
 
 
 class PropertiesError(Exception):
-    """The file cannot be read, is readable by others, or is none; the message never holds a value."""
+    """The file cannot be read, or is not a properties file; the message never holds a value."""
 
 
 def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
-    """Return the properties; a line that is empty or begins with # has none."""
+    """Return the properties; empty lines and those that begin with # are ignored."""
     properties: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line.startswith("#"):
@@ -26,10 +26,9 @@ def parse(lines: Iterable[str], source: Path) -> dict[str, str]:
 
 
 def read_private(file: Path) -> dict[str, str]:
-    """Return the properties of a file that nobody but its owner can read or write."""
+    """Return the properties of a file that only its owner can read or write; raise PropertiesError for any other."""
     try:
         text = files.read_private(file)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-        raise PropertiesError(f"{file}: {reason}") from error
+    except files.PrivateFileError as error:
+        raise PropertiesError(f"{file}: {error}") from error
     return parse(text.split("\n"), file)

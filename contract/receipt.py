@@ -1,9 +1,9 @@
-"""The receipt's metadata: which table has read which topic's partition without a gap, and from which offset on.
+"""The metadata of a receipt: which table has read a partition without a gap, and from which offset on.
 
-A receipt is the offset that the processing group has committed; this text stands beside it, as
-`oncegate:<table id>:<old table id>:<first>:<topic id>`. The old id is empty but where a job succeeds another table.
-`first` has 20 digits. The topic's id, Kafka's own in base64url, stands last and has 22 characters, so that a reader
-whose client gives bytes beyond the metadata's end knows where that is.
+A receipt is the offset that the processing group has committed. Its metadata is
+`oncegate:<table id>:<old table id>:<first>:<topic id>`. The old id is empty unless the job succeeds another table.
+`first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22 characters, so that the end is
+known to a reader whose client returns bytes beyond it.
 """
 
 import re
@@ -18,20 +18,21 @@ _FORM = re.compile(rf"{_PREFIX}:([^:]+):([^:]*):([0-9]{{{FIRST_DIGITS}}}):([0-9A
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the job says of one partition: its table holds all from `first` up to the committed offset."""
+    """A partition's receipt: the table holds all records from `first` up to the committed offset."""
 
     table: str
     first: int
     topic_id: str
-    """The offsets are of the topic with this id; one that was deleted and recreated under its name has another."""
+    """Id of the topic that the offsets belong to; a topic recreated under the same name has another id."""
     succeeds: str | None = None
+    """Id of the table that this one replaces."""
 
     def __str__(self) -> str:
-        """Write the metadata."""
+        """Return the metadata."""
         return f"{_PREFIX}:{self.table}:{self.succeeds or ''}:{self.first:0{FIRST_DIGITS}}:{self.topic_id}"
 
 
 def parse(metadata: str | None) -> Receipt | None:
-    """Read the receipt at the metadata's beginning; None where it is not ours (a console consumer's, a reset's)."""
+    """Read the receipt at the beginning of the metadata; None where the job did not write it (a reset, a console)."""
     found = _FORM.match(metadata or "")
     return None if found is None else Receipt(found[1], int(found[3]), found[4], found[2] or None)

@@ -1,4 +1,4 @@
-"""Name the topics and the settings without which the promise does not hold."""
+"""The topic's name, and the settings that the delivery guarantee depends on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MILLISECONDS_PER_DAY: Final = 24 * 60 * 60 * 1000
 
 
 def settings(replicas: int = REPLICAS) -> dict[str, str]:
-    """Return the topic's settings for a number of replicas; on one node every record has its only copy there."""
+    """Return the topic's settings for a number of replicas; with one, no more than one can be in sync."""
     return {
-        # Kafka refuses clocks an hour ahead under CreateTime, and its retention deletes those of 1970 at once.
+        # Under CreateTime Kafka refuses records an hour ahead, and its retention deletes those of 1970 at once.
         "message.timestamp.type": "LogAppendTime",
         "cleanup.policy": "delete",
         "retention.ms": str(RETENTION_DAYS_MIN * _MILLISECONDS_PER_DAY),

@@ -1,8 +1,8 @@
-"""What may stand in an event's data, wherever it comes from.
+"""The values that an event's data may hold, whatever the format that it came in.
 
-Numbers are finite and integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be UTF-8, and has at
-most 30 combining marks in a row.
-In JSON, bytes are `{"$bytes": "<base64url>"}`; so no map may have the key `$bytes` of its own.
+Numbers are finite, integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be encoded as UTF-8 and
+has at most 30 combining marks in a row. In JSON, bytes are `{"$bytes": "<base64url>"}`, so no map may have the key
+`$bytes`.
 """
 
 import re
@@ -14,35 +14,34 @@ from math import isfinite
 from contract.cbor import INTEGER_END, INTEGER_MIN
 
 DEPTH_MAX = 16
-"""Levels of maps and lists, an event's data being the first."""
+"""Levels of nested maps and lists; the data itself is the first."""
 VALUES_MAX = 4096
-"""Values in one event's data, at all depths, maps and lists among them."""
+"""Values in one event's data, at all levels, including maps and lists."""
 BYTES_KEY = "$bytes"
 MARKS_MAX = 30
-"""Combining marks in a row, as in the Stream-Safe Text Format (UAX 15): NFC sorts them, in time quadratic in their
-number."""
+"""Combining marks in a row, as in the Stream-Safe Text Format (UAX 15); NFC takes time quadratic in their number."""
 NFC_SHRINK_MAX = 4
-"""NFC makes a text at most so many times shorter: no character decomposes into more."""
+"""The factor by which NFC shortens a text at most, since no character decomposes into more characters."""
 _MARKS_OF_CLASS_0 = ("\u0f73", "\u0f75", "\u0f81")
-"""Characters of combining class 0 that decompose into nothing but marks."""
+"""Characters of combining class 0 that decompose into marks only."""
 _TWO_MARKS = "\u0f71\u0f72"
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class InvalidValue(ValueError):  # noqa: N818  # the name says what is wrong
-    """A value that cannot be kept; sending it again is of no use."""
+    """An event cannot hold the value; sending it again does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """Stand where a form could be read but says what no event can hold, so that only the event around it is refused."""
+    """A placeholder for a value that was decoded and that no event can hold; only the event around it is refused."""
 
     reason: str
 
 
 def check_data(data: object) -> None:
-    """Raise InvalidValue unless `data` is a map that every later step can encode."""
+    """Raise InvalidValue unless `data` is a map that all later steps can encode."""
     if type(data) is not dict:
         raise InvalidValue(data.reason if isinstance(data, Invalid) else "data is not a map")
     if _check_map(data, DEPTH_MAX) > VALUES_MAX:
@@ -50,7 +49,7 @@ def check_data(data: object) -> None:
 
 
 def check_text(text: str) -> None:
-    """Raise InvalidValue where text cannot be UTF-8 (a lone surrogate), or NFC would take too long."""
+    """Raise InvalidValue for text with a lone surrogate, which UTF-8 cannot encode, or with too many marks in a row."""
     if text.isascii():
         return
     try:
@@ -70,14 +69,14 @@ def decode_base64url(text: str) -> bytes:
 
 
 def _marks_in_a_row(text: str) -> int:
-    """Count the longest run of combining marks, in time linear in the text."""
+    """Return the length of the longest run of combining marks, in time linear in the text."""
     for mark in _MARKS_OF_CLASS_0:
         text = text.replace(mark, _TWO_MARKS)
     return max(map(len, bytes(map(unicodedata.combining, text)).split(b"\0")))
 
 
 def _check_map(entries: dict[object, object], depth: int) -> int:
-    """Check the entries and count their values; the dispatch is by exact type, since this runs for each event."""
+    """Check the entries and return the number of values; tests exact types, since this runs for each event."""
     if not depth:
         raise InvalidValue(f"data is nested deeper than {DEPTH_MAX} levels")
     count = len(entries)
@@ -116,7 +115,7 @@ def _check_list(items: list[object], depth: int) -> int:
 
 
 def _check_value(value: object, depth: int) -> int:
-    """Check one value and count the values inside it."""
+    """Check one value and return the number of values inside it."""
     kind = type(value)
     if kind is int:
         if not INTEGER_MIN <= value < INTEGER_END:  # type: ignore[operator]  # kind is its type

@@ -12,7 +12,7 @@ from agent.store.port import Candidate
 from contract import cbor
 from contract.event import Event
 from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
-from contract.record import ClockTrust, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail, read_data
 
 ZIGBEE2MQTT = "zigbee2mqtt"
 """The `via` whose `time` is Zigbee2MQTT's stamp and not the sensor's own."""
@@ -87,7 +87,6 @@ def _content(event: Event, fields: tuple[str, ...]) -> bytes:
 def _likeness(event: Event, tail: bytes) -> int:
     """Hash device, type, id, boot and data: what a copy under another identity would share.
 
-    The data is taken as it stands in the tail, whose last entries are data and units.
+    The data is taken as it stands in the tail.
     """
-    at = tail.find(b'"data":')
-    return hash((event.device, event.type, event.id, event.boot, tail[at:] if at >= 0 else b""))
+    return hash((event.device, event.type, event.id, event.boot, read_data(tail)))

@@ -23,7 +23,7 @@ from cloud.delta.table import DeltaTable
 from cloud.session import open_session
 from cloud.settings import KafkaSettings
 from cloud.stream.dedup import drop_duplicates
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.stream.source import read_topic
 from cloud.table.commits import Commit, to_json
 from cloud.table.rows import COLUMNS, decode
@@ -60,7 +60,7 @@ def main(way: str, servers: str, topic: str, folder: str, batch: str) -> None:
 def contend(spark: SparkSession, way: str, kafka: KafkaSettings, folder: str) -> None:
     """Read the topic to its end in one of the ways."""
     source = read_topic(spark, kafka, "earliest")
-    records = read_records(source, Spans())
+    records = read_records(source)
     if way == "dedup":
         records = drop_duplicates(records, WINDOW_SECONDS)
     rows = source if way == "raw" else decode(records)

@@ -1,8 +1,7 @@
-"""The account: what has become of each label, as frames in and frames out.
+"""The account of each label: functions from data frames to data frames.
 
-`records` are those of `audit_topic.read`; `rows` hold what the table says: gateway, epoch, sequence, fingerprint (hex),
-kafka_partition, kafka_offset; `quarantine` says which records are there, by place and content. Ranges have gateway,
-epoch, status, first, last, since.
+`records` are those of `auditing.topic`; `rows`, `quarantine` and `gateway_events` are those of the table's view. Frames
+of ranges have gateway, epoch, status, first, last, since.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ ACCEPTED, DUPLICATE, QUARANTINED, GAP = "accepted", "duplicate", "quarantined", 
 MISSING, PENDING, AMBIGUOUS = "missing", "pending", "ambiguous"
 UNWRITTEN, VANISHED = "unwritten", "vanished"
 COUNTED = (ACCEPTED, DUPLICATE, QUARANTINED, GAP, MISSING, PENDING)
-"""What is counted per epoch; the unwritten and the vanished count as missing."""
+"""The statuses counted per epoch, in which unwritten and vanished labels count as missing."""
 LABEL = ("gateway", "epoch", "sequence")
 EPOCH = ("gateway", "epoch")
 PLACE = ("kafka_partition", "kafka_offset")
@@ -25,7 +24,7 @@ RANGE = (*EPOCH, "status", "first", "last", "since")
 
 
 def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Add to each record its status, where the table has its fingerprint (`of_…`), and in how many rows (`copies`)."""
+    """Add to each record its status, the row with its fingerprint (`of_…`), and the number of such rows (`copies`)."""
     there = rows.groupBy("fingerprint").agg(
         F.count("*").alias("copies"),
         F.min(F.struct(*(F.col(name).alias(f"of_{name}") for name in (*LABEL, *PLACE)))).alias("of"),
@@ -44,7 +43,7 @@ def judge(records: DataFrame, rows: DataFrame, quarantine: DataFrame) -> DataFra
 
 
 def labels(judged: DataFrame) -> DataFrame:
-    """Return each label once, with the best that has become of its records."""
+    """Return each label once, with the best status of its records."""
     order = {ACCEPTED: 0, DUPLICATE: 1, QUARANTINED: 2, UNWRITTEN: 3}
     rank = F.coalesce(*(F.when(F.col("status") == name, F.lit(number)) for name, number in order.items()))
     best = F.element_at(F.array(*map(F.lit, order)), F.min(rank) + 1)
@@ -56,9 +55,9 @@ def labels(judged: DataFrame) -> DataFrame:
 
 
 def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> DataFrame:
-    """Return the labels that bear more than one fingerprint; what is in quarantine, or bears none, proves nothing."""
-    told = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))
-    own = told.select(*LABEL, "fingerprint", "appended")
+    """Return the labels with more than one fingerprint, without regard to records in quarantine."""
+    labelled = judged.filter(F.col("sequence").isNotNull() & F.col("status").isin(ACCEPTED, DUPLICATE, UNWRITTEN))
+    own = labelled.select(*LABEL, "fingerprint", "appended")
     known = rows.select(*LABEL, "fingerprint").unionByName(duplicates.select(*LABEL, "fingerprint"))
     touched = known.join(own.select(*LABEL).distinct(), on=list(LABEL), how="left_semi")
     return (
@@ -72,13 +71,13 @@ def ambiguous(judged: DataFrame, rows: DataFrame, duplicates: DataFrame) -> Data
 
 
 def ranges(labelled: DataFrame) -> DataFrame:
-    """Write labels as ranges of one sequence each; `merged` makes them long."""
+    """Return labels as ranges of one sequence each, for `merged`."""
     first = F.col("sequence")
     return labelled.select(*EPOCH, "status", first.alias("first"), first.alias("last"), "since")
 
 
 def merged(parts: DataFrame, by: tuple[str, ...] = (*EPOCH, "status")) -> DataFrame:
-    """Join ranges that touch or overlap; `since` is the earliest."""
+    """Merge ranges that are adjacent or overlap; `since` is the earliest."""
     order = Window.partitionBy(*by).orderBy("first", "last")
     before = F.max("last").over(order.rowsBetween(Window.unboundedPreceding, -1))
     starts = F.coalesce(F.col("first") > before + 1, F.lit(True)).cast("int")
@@ -93,15 +92,15 @@ def merged(parts: DataFrame, by: tuple[str, ...] = (*EPOCH, "status")) -> DataFr
 
 
 def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
-    """Take single labels out of ranges: what was missing and has come since."""
+    """Return ranges without single labels, such as those that have arrived meanwhile."""
     single = parts.select(*EPOCH, "status", F.explode(F.sequence("first", "last")).alias("sequence"), "since")
     return ranges(single.join(healed.select(*LABEL), on=list(LABEL), how="left_anti"))
 
 
 def vanished(covered: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return the labels that an audit has accepted, an earlier one too, and of which the table has no row now.
+    """Return the labels that this or an earlier audit has accepted, and of which the table has no row now.
 
-    Labels are named only in epochs whose count is short.
+    Only epochs with fewer rows than accepted labels are searched.
     """
     accepted = covered.filter(F.col("status") == ACCEPTED)
     sizes = accepted.groupBy(*EPOCH).agg(F.sum(F.col("last") - F.col("first") + 1).alias("size"))
@@ -112,7 +111,7 @@ def vanished(covered: DataFrame, rows: DataFrame) -> DataFrame:
 
 
 def with_vanished(covered: DataFrame, lost: DataFrame) -> DataFrame:
-    """Call labels vanished instead of accepted."""
+    """Return the ranges with vanished labels marked as such, instead of accepted."""
     labels_ = lost.withColumn("sequence", F.col("first"))
     touched = lost.select(*EPOCH).distinct()
     is_accepted = F.col("status") == ACCEPTED
@@ -122,10 +121,11 @@ def with_vanished(covered: DataFrame, lost: DataFrame) -> DataFrame:
     return merged(reduce(DataFrame.unionByName, (part.select(*RANGE) for part in parts)))
 
 
-def declared(said: DataFrame) -> DataFrame:
-    """Read the gaps that gateways have declared; `said` has gateway, type, data, received of their own events."""
+def declared(gateway_events: DataFrame) -> DataFrame:
+    """Return the ranges of the gaps that gateways have declared; `gateway_events` is that of the table's view."""
     label = F.from_json(F.col("data"), "labels array<array<string>>")["labels"]
-    one = said.filter(F.col("type") == "gateway.gap").select("gateway", F.explode(label).alias("label"), "received")
+    gaps = gateway_events.filter(F.col("type") == "gateway.gap")
+    one = gaps.select("gateway", F.explode(label).alias("label"), "received")
     return one.select(
         "gateway",
         F.get("label", F.lit(0)).alias("epoch"),
@@ -136,12 +136,12 @@ def declared(said: DataFrame) -> DataFrame:
     ).filter(F.col("first") <= F.col("last"))
 
 
-def endings(said: DataFrame) -> DataFrame:
-    """Return what later epochs say of each epoch: its last sequence, and how many say they follow it."""
-    told = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
+def endings(gateway_events: DataFrame) -> DataFrame:
+    """Return the last sequence of each epoch, and the number of its followers, as later epochs state them."""
+    data = F.from_json(F.col("data"), "previous_epoch string, previous_sequence bigint")
     return (
-        said.filter(F.col("type") == "gateway.started")
-        .select("gateway", told["previous_epoch"].alias("epoch"), told["previous_sequence"].alias("ends"), "received",
+        gateway_events.filter(F.col("type") == "gateway.started")
+        .select("gateway", data["previous_epoch"].alias("epoch"), data["previous_sequence"].alias("ends"), "received",
                 F.col("epoch").alias("next"))
         .filter(F.col("epoch").isNotNull())
         .groupBy(*EPOCH)
@@ -150,30 +150,30 @@ def endings(said: DataFrame) -> DataFrame:
 
 
 def holes(covered: DataFrame, ended: DataFrame) -> DataFrame:
-    """Return what is neither covered nor to come: before and between ranges, and after the last to the end told."""
+    """Return the labels not covered: before and between ranges, and after the last one up to the epoch's end."""
     seen = covered.groupBy(*EPOCH).agg(F.max("last").alias("seen"))
     beyond = (F.col("ends") + 1).alias("first"), (F.col("ends") + 1).alias("last")
     tails = ended.join(seen, on=list(EPOCH), how="left").filter(F.col("ends") > F.coalesce("seen", F.lit(0)))
-    told = tails.select(*EPOCH, *beyond, "since")
-    parts = merged(covered.select(*EPOCH, "first", "last", "since").unionByName(told), EPOCH)
+    ends = tails.select(*EPOCH, *beyond, "since")
+    parts = merged(covered.select(*EPOCH, "first", "last", "since").unionByName(ends), EPOCH)
     before = F.lag("last", 1, 0).over(Window.partitionBy(*EPOCH).orderBy("first"))
     between = parts.withColumn("before", before).filter(F.col("first") > F.col("before") + 1)
     return between.select(*EPOCH, (F.col("before") + 1).alias("first"), (F.col("first") - 1).alias("last"), "since")
 
 
 def overdue(open_: DataFrame, now: Column, grace_seconds: int) -> DataFrame:
-    """Call a hole missing once what follows it is older than the grace; until then it is pending."""
+    """Return holes as missing where what follows is older than the grace period, else as pending."""
     old = F.unix_seconds("since") <= F.unix_seconds(now) - grace_seconds
     return open_.withColumn("status", F.when(old, MISSING).otherwise(PENDING)).select(*RANGE)
 
 
 def states(all_ranges: DataFrame, ended: DataFrame) -> DataFrame:
-    """Judge each epoch: forked, complete, or open, with its counts."""
+    """Return each epoch's state (forked, complete or open), with its counts."""
     size = F.col("last") - F.col("first") + 1
     status = F.when(F.col("status").isin(UNWRITTEN, VANISHED), MISSING).otherwise(F.col("status"))
     counts = [F.coalesce(F.sum(F.when(status == name, size)), F.lit(0)).alias(name) for name in COUNTED]
     per = all_ranges.groupBy(*EPOCH).agg(*counts, F.max("last").alias("last")).join(ended, on=list(EPOCH), how="left")
-    # What goes on beyond the end that its successor saw, or has two successors, lives in two copies of one store.
+    # Labels beyond the end that the successor states, or a second successor, come from another copy of the store.
     forked = (F.col("followers") > 1) | (F.col("last") > F.col("ends"))
     whole = F.col("ends").isNotNull() & (F.col(MISSING) + F.col(PENDING) == 0)
     state = F.when(F.coalesce(forked, F.lit(False)), "forked").when(whole, "complete").otherwise("open")

@@ -1,4 +1,4 @@
-"""What an audit has found, in numbers and by name."""
+"""The findings of an audit: counts, and the labels and events that are wrong."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from cloud.auditing import account
 
 NAMED_MAX = 1000
-"""So many of each kind are named; the tables hold all."""
+"""The number of findings of each kind that are listed; the audit's tables have all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch's account; `counts` by status."""
+    """One epoch's state; `counts` is by status."""
 
     gateway: str
     epoch: str
@@ -26,7 +26,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A range of labels, and what is wrong with it."""
+    """A range of labels that are wrong, with their status."""
 
     gateway: str
     epoch: str
@@ -37,7 +37,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """A record that has its receipt, and is neither in the table nor in quarantine."""
+    """A receipted record that is neither in the table nor in quarantine."""
 
     partition: int
     offset: int
@@ -48,7 +48,7 @@ class Unwritten:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """One audit's outcome; lists are cut at NAMED_MAX, counts are not."""
+    """The outcome of an audit; lists have at most NAMED_MAX entries, counts are complete."""
 
     read: int
     gone: int
@@ -59,21 +59,21 @@ class Findings:
     unwritten: list[Unwritten]
     unwritten_records: int
     doubled: list[str]
-    """Fingerprints that the table holds more than once, among those read now."""
+    """Fingerprints that the table has more than once, among those read now."""
 
     @property
     def missing(self) -> int:
-        """How many labels are missing, unwritten, or vanished."""
+        """Return how many labels are missing, unwritten or vanished."""
         return sum(self.counts.get(status, 0) for status in (account.MISSING, account.UNWRITTEN, account.VANISHED))
 
     @property
     def is_whole(self) -> bool:
-        """Nothing is missing, unwritten, vanished, doubled or ambiguous."""
+        """Whether nothing is missing, unwritten, vanished, doubled or ambiguous."""
         return not (self.missing or self.unwritten_records or self.doubled or self.counts.get(account.AMBIGUOUS, 0))
 
 
 def find(judged: DataFrame, ranges: DataFrame, states: DataFrame, read: int, gone: int) -> Findings:
-    """Collect what people want to know."""
+    """Collect the findings from the audit's frames."""
     size = F.sum(F.col("last") - F.col("first") + 1).alias("labels")
     counts = {row["status"]: row["labels"] for row in ranges.groupBy("status").agg(size).collect()}
     bad = ranges.filter(F.col("status").isin(account.MISSING, account.UNWRITTEN, account.VANISHED, account.AMBIGUOUS))

@@ -1,4 +1,4 @@
-"""An audit's outcome for people: lines, and one page that needs nothing but itself."""
+"""The report of an audit, as text and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ td, th {{ border-bottom: 1px solid #d5dae3; padding: .25rem .75rem; text-align: 
 
 
 def lines(findings: Findings) -> Iterator[str]:
-    """Write it in a few lines."""
+    """Yield the lines of a short report."""
     yield verdict(findings)
     counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
     yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
     if findings.gone:
-        yield f"{findings.gone:,} offsets had left the topic before an audit read them: their copies are not listed"
+        yield f"{findings.gone:,} offsets were deleted before an audit read them: their copies are not listed"
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
     named += [
         f"unwritten: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} device {one.device} "
@@ -39,7 +39,7 @@ def lines(findings: Findings) -> Iterator[str]:
 
 
 def verdict(findings: Findings) -> str:
-    """Write it in one sentence."""
+    """Return the outcome as one sentence."""
     if findings.is_whole:
         return "Every label is accounted for."
     faults = {
@@ -52,9 +52,9 @@ def verdict(findings: Findings) -> str:
 
 
 def page(findings: Findings) -> str:
-    """Write the page."""
+    """Return the report as an HTML page."""
     parts = [
-        f"<p>{findings.read:,} offsets were read for this audit, {findings.gone:,} had left the topic before.</p>",
+        f"<p>{findings.read:,} offsets were read for this audit; {findings.gone:,} were deleted before.</p>",
         _table("Labels of all audits", ("status", "labels"), sorted(findings.counts.items())),
         _table(
             "Missing, unwritten, vanished, ambiguous",

@@ -14,8 +14,8 @@ from contract.topics import EVENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that the command line says."""
+class AuditSettings:
+    """The options of the audit's command line."""
 
     bootstrap_servers: str
     topic: str
@@ -30,8 +30,8 @@ class Settings:
     properties: dict[str, str]
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """Read the arguments; wrong usage ends the process with status 2 and says why."""
+def parse(arguments: Sequence[str]) -> AuditSettings:
+    """Read the arguments; wrong usage ends the process with status 2 and a message."""
     parser = argparse.ArgumentParser(prog="audit.py", description="Account for every label of the topic.")
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
@@ -40,22 +40,22 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
     add("--table", required=True, metavar="PATH", help="folder of the Delta table, or PostgreSQL table")
     add("--quarantine", metavar="PATH", help="default: <table>_quarantine")
-    add("--connection", type=Path, metavar="FILE", help="libpq's connection string, for --sink postgres")
-    add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; made when absent")
-    add("--report", metavar="FILE", help="write a page for people, HTML")
+    add("--connection", type=Path, metavar="FILE", help="file with libpq's connection string, for --sink postgres")
+    add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
+    add("--report", metavar="FILE", help="write a report as an HTML page")
     add(
         "--grace",
         type=seconds,
         default="1h",
         metavar="TIME",
-        help="how long a label may be late after a later one of its epoch; default: %(default)s",
+        help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
     )
     kafka_options.add_options(parser, "Kafka's Java client")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
-        parser.error("--connection FILE goes with --sink postgres, and --sink postgres with it")
+        parser.error("--connection FILE and --sink postgres require each other")
     table = given.table.rstrip("/")
-    return Settings(
+    return AuditSettings(
         bootstrap_servers=given.bootstrap_servers,
         topic=given.topic,
         group=given.group,

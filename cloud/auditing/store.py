@@ -1,14 +1,14 @@
-"""What one audit leaves for the next. Every step may run twice: one that died changes nothing for the next."""
+"""The tables in which an audit stores its results for the next one. All steps may be repeated after a crash."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import account
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 _RANGES = "gateway string, epoch string, status string, first bigint, last bigint, since timestamp, state string"
 _PLACES = "kafka_partition int, kafka_offset bigint"
@@ -19,19 +19,24 @@ _DUPLICATES = (
 _OFFSETS = "topic_id string, kafka_partition int, end bigint"
 
 
-class Read(Protocol):
-    """What an audit has read of the topic."""
+@dataclass(frozen=True, slots=True)
+class TopicSpan:
+    """The records of the topic that one audit reads; offsets by partition."""
+
+    topic_id: str
+    starts: dict[int, int]
+    ends: dict[int, int]
+    gone: int
+    """Offsets that the topic had lost before an audit read them."""
 
     @property
-    def topic_id(self) -> str: ...
-    @property
-    def starts(self) -> dict[int, int]: ...
-    @property
-    def ends(self) -> dict[int, int]: ...
+    def offsets(self) -> int:
+        """Return how many offsets the audit reads."""
+        return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
 
 class Store:
-    """The folder with the audit's tables."""
+    """The audit's tables, in one folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
@@ -40,34 +45,34 @@ class Store:
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name(name)} ({columns}) USING delta")
 
     def ends(self, topic_id: str) -> dict[int, int]:
-        """Return where the last audit of a topic ended."""
+        """Return the offsets at which the last audit of a topic ended, by partition."""
         rows = self._read("offsets").filter(F.col("topic_id") == topic_id).collect()
         return {row["kafka_partition"]: row["end"] for row in rows}
 
     def duplicates(self) -> DataFrame:
-        """Return the copies that are known."""
+        """Return the known copies."""
         return self._read("duplicates")
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
-        """Return what is accounted for, and what is unwritten and not among the labels that have come since.
+        """Return the ranges that are accounted for, and the unwritten ones without the healed labels.
 
-        What had vanished had been accepted; whether the table has it again is looked at anew.
+        Vanished ranges are returned as accepted, so that it is checked again whether the table has them.
         """
         all_ranges = self._read("ranges").drop("state")
         was = F.when(F.col("status") == account.VANISHED, account.ACCEPTED).otherwise(F.col("status"))
         all_ranges = all_ranges.withColumn("status", was)
-        # Holes are looked for anew each time.
+        # Missing and pending ranges are determined again in each audit.
         settled = (account.ACCEPTED, account.DUPLICATE, account.QUARANTINED, account.GAP, account.AMBIGUOUS)
         unwritten = all_ranges.filter(F.col("status") == account.UNWRITTEN)
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
-    def keep(self, ranges: DataFrame, judged: DataFrame, read: Read) -> None:
-        """Write the copies of this audit in place of what a dead one may have left of them; the offsets last."""
-        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(read)}")
-        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(read.topic_id))
+    def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
+        """Write the results of an audit, replacing copies that a crashed one has left; the offsets last."""
+        self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
+        copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
         self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")
         self._write(ranges.select(*self._read("ranges").columns), "ranges", "overwrite")
-        ends = [(read.topic_id, partition, end) for partition, end in read.ends.items()]
+        ends = [(span.topic_id, partition, end) for partition, end in span.ends.items()]
         self._write(self._spark.createDataFrame(ends, _OFFSETS), "offsets", "overwrite")
 
     def _read(self, name: str) -> DataFrame:
@@ -80,6 +85,6 @@ class Store:
         return f"delta.`{self._folder}/audit_{name}`"
 
 
-def _from(read: Read) -> str:
-    parts = [f"(kafka_partition = {partition} AND kafka_offset >= {start})" for partition, start in read.starts.items()]
-    return f"topic_id = '{read.topic_id}' AND ({' OR '.join(parts)})"
+def _from(span: TopicSpan) -> str:
+    parts = [f"(kafka_partition = {partition} AND kafka_offset >= {start})" for partition, start in span.starts.items()]
+    return f"topic_id = '{span.topic_id}' AND ({' OR '.join(parts)})"

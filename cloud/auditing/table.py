@@ -1,4 +1,4 @@
-"""The audit's own view of the table: labels, fingerprints and places, in Delta or in PostgreSQL."""
+"""The audit's view of the table in Delta or PostgreSQL: labels, fingerprints and offsets."""
 
 from __future__ import annotations
 
@@ -11,52 +11,58 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.auditing.settings import Settings
+from cloud.auditing.settings import AuditSettings
 from cloud.auditing.topic import CONTENT_SQL, content
 
-_OF_GATEWAYS = "gateway."
+GATEWAY_TYPES = "gateway."
 _PLACE = ("kafka_partition", "kafka_offset")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the table says."""
+class TableView:
+    """The table's content, as far as the audit needs it."""
 
     rows: DataFrame
     """gateway, epoch, sequence, fingerprint (hex), kafka_partition, kafka_offset, received."""
     quarantine: DataFrame
-    """topic_id, kafka_partition, kafka_offset, content (as `audit_topic.content` names it)."""
-    said: DataFrame
-    """What gateways say of themselves: gateway, epoch, type, data, received."""
+    """topic_id, kafka_partition, kafka_offset, content (as returned by `auditing.topic.content`)."""
+    gateway_events: DataFrame
+    """The gateways' own events: gateway, epoch, type, data, received."""
 
 
-def read_table(spark: SparkSession, settings: Settings) -> Told:
-    """Read the table as it stands now."""
+def read_table(spark: SparkSession, settings: AuditSettings) -> TableView:
+    """Return a view of the table's present state."""
     if settings.connection is not None:
         return _from_postgres(spark, settings, settings.connection)
     events = spark.read.format("delta").load(settings.table)
-    return Told(
+    return TableView(
         events.select(
             *("gateway", "epoch", "sequence"),
             F.lower(F.hex("fingerprint")).alias("fingerprint"),
             *(*_PLACE, "received"),
         ),
         spark.read.format("delta").load(settings.quarantine).select("topic_id", *_PLACE, content().alias("content")),
-        events.filter(F.startswith("type", F.lit(_OF_GATEWAYS))).select("gateway", "epoch", "type", "data", "received"),
+        events.filter(F.startswith("type", F.lit(GATEWAY_TYPES))).select(
+            "gateway", "epoch", "type", "data", "received"
+        ),
     )
 
 
-def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) -> Told:
-    """Copy what is needed into files of this machine, and read those: one pass over the table, and no other jar."""
+def _from_postgres(spark: SparkSession, settings: AuditSettings, connection: Path) -> TableView:
+    """Copy the columns into files of this machine, and read those: one pass over the table, and no JDBC driver."""
     from cloud.postgres.connection import connected, identifier, read_connection
 
     folder = Path(tempfile.mkdtemp(prefix="oncegate-audit-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it runs
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # Spark reads the files until it ends
     place = ", ".join(_PLACE)
     queries = {
         "rows": (f"gateway, epoch, sequence, encode(fingerprint, 'hex'), {place}, received", settings.table, ""),
         "quarantine": (f"topic_id, {place}, {CONTENT_SQL}", settings.quarantine, ""),
-        "said": ("gateway, epoch, type, data, received", settings.table, f"WHERE type LIKE '{_OF_GATEWAYS}%'"),
+        "gateway_events": (
+            "gateway, epoch, type, data, received",
+            settings.table,
+            f"WHERE type LIKE '{GATEWAY_TYPES}%'",
+        ),
     }
     with connected(read_connection(connection)) as opened:
         for name, (columns, table, where) in queries.items():
@@ -72,13 +78,13 @@ def _from_postgres(spark: SparkSession, settings: Settings, connection: Path) ->
     schemas = {
         "rows": f"gateway string, epoch string, sequence bigint, fingerprint string, {places}, received timestamp",
         "quarantine": f"topic_id string, {places}, content string",
-        "said": "gateway string, epoch string, type string, data string, received timestamp",
+        "gateway_events": "gateway string, epoch string, type string, data string, received timestamp",
     }
     frames = {
         name: spark.read.csv(f"file://{folder / name}", schema, multiLine=True, escape='"', timestampFormat=_MOMENT)
         for name, schema in schemas.items()
     }
-    return Told(frames["rows"], frames["quarantine"], frames["said"])
+    return TableView(frames["rows"], frames["quarantine"], frames["gateway_events"])
 
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss[.SSSSSS][.SSSSS][.SSSS][.SSS][.SS][.S]X"

@@ -1,4 +1,4 @@
-"""The audit's own view of the topic: what each record's headers say, read by name, and nothing of the job's code."""
+"""The audit's view of the topic: the headers of each record, read by name and without the job's code."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
 CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
-"""`content`, as PostgreSQL says it."""
+"""The same as `content`, as an expression of PostgreSQL."""
 _LABEL = ("^[0-9a-f]{16}$", "^[0-9]{20}$")
 
 
 class Topic:
-    """One topic and one group, asked by Kafka's own client."""
+    """A topic, accessed by Kafka's Java client."""
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, topic: str, properties: dict[str, str]) -> None:
         self._spark = spark
@@ -31,15 +31,15 @@ class Topic:
         self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
 
     def close(self) -> None:
-        """End the client."""
+        """Close the client."""
         self._client.close()
 
     def id(self) -> str:
-        """Return the topic's id, another one after it was made anew."""
+        """Return the topic's id, which is another one after the topic was recreated."""
         return str(self._describe().topicId().toString())
 
     def receipted(self, group: str) -> dict[int, int]:
-        """Return how far the receipts go, by partition."""
+        """Return the offsets that a group has committed, by partition."""
         found = self._wait(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
         return {
             entry.getKey().partition(): int(entry.getValue().offset())
@@ -48,7 +48,7 @@ class Topic:
         }
 
     def earliest(self) -> dict[int, int]:
-        """Return the first offset that each partition still has."""
+        """Return the earliest offset of each partition."""
         wanted = self._jvm.java.util.HashMap()
         places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
         for place in places.values():
@@ -57,7 +57,7 @@ class Topic:
         return {partition: int(answers.get(place).offset()) for partition, place in places.items()}
 
     def records(self, starts: dict[int, int], ends: dict[int, int]) -> DataFrame:
-        """Return what lies from the starts up to the ends: label, fingerprint, place; label null where it is none."""
+        """Return the records from `starts` up to `ends`; the label is null where it is malformed."""
         reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
         reader = reader.option("kafka.isolation.level", "read_committed")
@@ -80,7 +80,7 @@ class Topic:
 
 
 def read(topic: DataFrame) -> DataFrame:
-    """Take the headers of records by their names."""
+    """Return the records' labels, fingerprints, offsets, append times, devices and contents."""
     named = topic.select(
         _header("ce_gateway").alias("gateway"),
         _header("ce_epoch").alias("epoch"),
@@ -103,7 +103,7 @@ def read(topic: DataFrame) -> DataFrame:
 
 
 def content() -> Column:
-    """Return what tells a value from others at the same place: a log that was cut has other records there later."""
+    """Return a digest of the value, since a log that was truncated has other records at the same offsets later."""
     return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
 
 

@@ -1,1 +1,1 @@
-"""What a Bloom filter would have cost."""
+"""The comparison of Bloom filters with an exact index."""

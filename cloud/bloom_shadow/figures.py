@@ -1,4 +1,4 @@
-"""What one way to recognise copies costs over one recorded topic."""
+"""The figures of a method of detecting copies."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One way to recognise copies, over one recorded topic."""
+    """The costs and losses of a method of detecting copies, over one recorded topic."""
 
     way: str
     rate: float | None
-    """The false-positive rate that the filters were made for; None for the exact index."""
+    """The false-positive rate that the filters are designed for; None for the exact index."""
     bytes_per_key: float
     copies: int
-    """What it takes for copies."""
+    """Records taken for copies."""
     lost: int
     """Real events among them."""
     look_ups: int

@@ -1,4 +1,4 @@
-"""Bloom filters in the usual form, over fingerprints, which are hashes already: no other is needed."""
+"""Bloom filters over fingerprints, which need no further hashing."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ def hashes(keys: npt.NDArray[np.void]) -> Hashes:
 
 
 def shape(keys: int, rate: float) -> tuple[int, int]:
-    """Return bits and hash functions for some keys at a false-positive rate: m = -n ln p / (ln 2)^2, k = m/n ln 2."""
+    """Return the numbers of bits, m = -n ln p / (ln 2)^2, and of hash functions, k = m/n ln 2, for n keys at rate p."""
     bits = math.ceil(-keys * math.log(rate) / math.log(2) ** 2)
     return bits, max(1, round(bits / keys * math.log(2)))
 
 
 def bytes_per_key(rate: float) -> float:
-    """Return the memory per key that is remembered for sure: two filters stand for the keys of one filling."""
+    """Return the memory per key that is certain to be remembered: two filters for the capacity of one."""
     return shape(1_000_000, rate / GENERATIONS)[0] / 1_000_000 / 8 * GENERATIONS
 
 
-class Rotating:
-    """Two filters: one fills, the one before it still answers; so each key is remembered for one filling at least.
+class RotatingFilters:
+    """Two filters, of which one is filled while the one before it still answers.
 
-    Each is made for half the rate, since either may err.
+    So each key is remembered at least until another `keys_per_filter` keys have come. Each filter is designed for half
+    the rate, since either may give a false positive.
     """
 
     def __init__(self, keys_per_filter: int, rate: float) -> None:
@@ -43,21 +44,21 @@ class Rotating:
         self._now = np.zeros(self._bits, bool)
         self._filled = 0
 
-    def see(self, keys: Hashes) -> Bits:
-        """Return which keys it takes for known, one after the other, and remember all."""
+    def add(self, keys: Hashes) -> Bits:
+        """Add keys in order, and return for each whether it was taken for known."""
         first, second = keys
         answers = []
         at = 0
         while at < len(first):
             take = min(len(first) - at, self._capacity - self._filled)
-            answers.append(self._see((first[at : at + take], second[at : at + take])))
+            answers.append(self._add((first[at : at + take], second[at : at + take])))
             at += take
         return np.concatenate(answers) if answers else np.zeros(0, bool)
 
-    def _see(self, keys: Hashes) -> Bits:
+    def _add(self, keys: Hashes) -> Bits:
         places = self._places(keys)
         known_before = self._before[places].all(axis=1)
-        # A bit is set when a key comes if it was set before, or by an earlier key of these: so nothing is approximated.
+        # A key sees a bit as set if it was set before, or by an earlier one of these keys: as if added one by one.
         distinct, first_use, inverse = np.unique(places, return_index=True, return_inverse=True)
         first_user = first_use // self._functions
         is_set = self._now[places] | (first_user[inverse.reshape(places.shape)] < np.arange(len(places))[:, np.newaxis])

@@ -1,4 +1,4 @@
-"""The exact index that the filters are held against: a B-tree on disk, SQLite's."""
+"""The exact index that the filters are compared with: a B-tree of SQLite on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEEP = "INSERT OR IGNORE INTO seen VALUES (?)"
 
 
 class ExactIndex:
-    """Fingerprints in one table, one transaction for all: no flush is measured."""
+    """Fingerprints in one table, written in one transaction, so that flushes are not measured."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -35,12 +35,12 @@ class ExactIndex:
         self._connection.close()
         self._file.unlink(missing_ok=True)
 
-    def see(self, keys: npt.NDArray[np.void]) -> int:
-        """Look every key up, keep it, and count those that were known."""
-        return self.see_behind(keys, np.ones(len(keys), bool))
+    def add(self, keys: npt.NDArray[np.void]) -> int:
+        """Look up and add every key; return the number of those that were known."""
+        return self.add_behind_filter(keys, np.ones(len(keys), bool))
 
-    def see_behind(self, keys: npt.NDArray[np.void], hits: npt.NDArray[np.bool_]) -> int:
-        """Look up only what the filter has taken for known; keep all, and count those that were known."""
+    def add_behind_filter(self, keys: npt.NDArray[np.void], hits: npt.NDArray[np.bool_]) -> int:
+        """Look up only the filter's hits, and add all keys; return the number of those that were known."""
         execute = self._connection.execute
         known = 0
         for key, is_hit in zip(keys.tolist(), hits.tolist(), strict=True):
@@ -51,6 +51,6 @@ class ExactIndex:
         return known
 
     def bytes_per_key(self) -> float:
-        """Return the file's size by the keys that it holds."""
+        """Return the file's size divided by the number of keys."""
         (pages,), (size,) = (self._connection.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
         return float(pages * size / max(1, self._keys))

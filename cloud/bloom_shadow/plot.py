@@ -1,4 +1,4 @@
-"""The plot of a replay: what is lost, and what it costs, by the filters' false-positive rate."""
+"""The plot of a replay: losses and memory by the filters' false-positive rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cloud.bloom_shadow.figures import Figures
 
 
 def plot(figures: Sequence[Figures], records: int, file: Path) -> None:
-    """Draw two panels: real events lost, and bytes per key."""
+    """Write a plot with two panels: real events lost, and bytes per key."""
     alone = [one for one in figures if one.way == "bloom"]
     both = [one for one in figures if one.way == "bloom+exact"]
     exact = next(one for one in figures if one.way == "exact")

@@ -1,4 +1,4 @@
-"""The fingerprints of a whole topic, with their places."""
+"""The fingerprints of a whole topic, with partitions and offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Fingerprints in the order in which Kafka took them in, each with its partition and offset."""
+    """Fingerprints in the order of their append to Kafka, each with its partition and offset."""
 
     keys: npt.NDArray[np.void]
     partitions: npt.NDArray[np.int32]
@@ -24,7 +24,7 @@ class Recorded:
 
 
 def read_topic(bootstrap_servers: str, topic: str, properties: dict[str, str]) -> Recorded:
-    """Read what the topic holds now, never as a member of a group; records without a fingerprint are left out."""
+    """Read what the topic has now, without joining a group; records without a fingerprint are left out."""
     consumer = Consumer(
         {
             **properties,

@@ -1,1 +1,1 @@
-"""A Delta table as a sink."""
+"""The sink that is a Delta table."""

@@ -1,4 +1,4 @@
-"""Our commits in the log of a Delta table: whole by DESCRIBE HISTORY, and then on, file by file."""
+"""The job's commits in the log of a Delta table, read by DESCRIBE HISTORY and then file by file."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import CLAIM_ONLY, Commit, Kept, Removal, parse, parse_kept
 
 _PAGES = (1, 100, None)
-"""How many commits to look back for one of ours; None: all that the log still has."""
+"""The numbers of commits searched for one of the job, one after the other; None for the whole log."""
 _FOLLOWED_MAX = 100
-"""So many files are read one by one; of more, the history is looked up again."""
+"""The number of files that are read one by one; if there are more, the history is queried again."""
 _COLUMNS = ("version", "timestamp", "operation", "operationParameters", "operationMetrics", "userMetadata")
-_TAKE_ROWS = ("RESTORE", "DELETE", "TRUNCATE")
+_REMOVE_ROWS = ("RESTORE", "DELETE", "TRUNCATE")
 _KEEP_ROWS = ("UPDATE", "OPTIMIZE")
-"""Operations, as Delta names them; of those that are neither, their files tell."""
+"""Names of Delta's operations that remove rows, or never do; others are judged by the files that they remove."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A commit of ours in the table's log."""
+class LogEntry:
+    """A commit of the job in the table's log."""
 
     commit: Commit
     rows: int
     moment: float
-    """When it was written, in seconds since 1970 UTC."""
+    """The time of writing, in seconds since 1970 UTC."""
 
 
 class DeltaHistory:
-    """Which commit of ours is the highest."""
+    """Finds the job's highest commit, and removals of rows by others."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path
         self._seen: int | None = None
-        """The table's version up to which the log was read; None before it was."""
-        self._highest: Entry | None = None
+        """The table's version up to which the log was read; None at first."""
+        self._highest: LogEntry | None = None
         self._may_lack_rows = False
 
-    def last(self) -> Entry | None:
-        """Look the highest up; None where the log has none from its beginning on, StopError where it is cut off."""
+    def last(self) -> LogEntry | None:
+        """Return the highest commit, from the history; None where a complete log has none.
+
+        Raise StopError where the log has none, and no longer has its beginning.
+        """
         for limit in _PAGES:
             rows = self._newest(limit)
             found = [_read_row(row, commit) for row in rows if (commit := parse(row["userMetadata"]))]
@@ -57,13 +60,13 @@ class DeltaHistory:
                 self._seen, self._highest = rows[0]["version"], None
                 return None
         raise StopError(
-            f"table {self._path}: its log no longer reaches back to a commit of ours, so its offsets are lost"
+            f"table {self._path}: its log no longer has a commit of the job, so the table's offsets are lost"
         )
 
     def removal(self) -> Removal | None:
-        """Return the latest commit that took rows away behind our last one, or while that was being written.
+        """Return the latest removal of rows after the job's last commit, or while that was being written.
 
-        A job that finds one ends at once, so it is never further back; and a new checkpoint's claim has seen it.
+        Earlier ones need no search, since a job that finds one ends, and a new checkpoint's claim acknowledges it.
         """
         highest = self._highest or self.last()
         seen, ours = -1, 0
@@ -85,28 +88,28 @@ class DeltaHistory:
         return None
 
     def kept(self) -> Kept:
-        """Return what a commit that is written once more has to say, after `last`; the log may forget it."""
+        """Return what a commit that is written again has to preserve of the log; to be called after `last`."""
         return Kept(self._seen or 0, self.removal())
 
-    def find(self, commit: Commit) -> Entry | None:
-        """Return a commit's entry where it is the highest; None where it is absent, or another has come above it.
+    def find(self, commit: Commit) -> LogEntry | None:
+        """Return a commit's entry where it is the highest; None where it is absent, or another one is higher.
 
-        Reads what has been written since the last look: a look at the whole history takes Spark a fifth of a second.
+        Reads only the files written since the last call, as the history takes Spark a fifth of a second.
         """
         self._follow()
         if self._highest is None or not self._highest.commit.is_by_same(commit):
             self.last()
-            self._may_lack_rows = True  # what lies between was not looked at
+            self._may_lack_rows = True  # the versions between were not checked
         found = self._highest
         return found if found is not None and found.commit.is_by_same(commit) else None
 
     @property
     def may_lack_rows(self) -> bool:
-        """Whether somebody may have taken rows away between the last two looks."""
+        """Whether somebody may have removed rows between the last two calls of `find`."""
         return self._may_lack_rows
 
     def _follow(self) -> None:
-        """Read the files of later versions, for as long as there is one; their names and lines are Delta's protocol."""
+        """Read the files of later versions, whose names and contents are defined by Delta's protocol."""
         self._may_lack_rows = False
         for _ in range(_FOLLOWED_MAX):
             if self._seen is None or (text := self._file(self._seen + 1)) is None:
@@ -120,14 +123,14 @@ class DeltaHistory:
                 self._may_lack_rows = True
 
     def _removes_rows(self, info: Mapping[str, Any], version: int) -> bool:
-        told = _removes_rows(info)
-        return _removes_files(self._file(version) or "") if told is None else told
+        removes = _removes_rows(info)
+        return _removes_files(self._file(version) or "") if removes is None else removes
 
     def _file(self, version: int) -> str | None:
         return jvm.read_text(self._spark, f"{self._path}/_delta_log/{version:020d}.json")
 
     def _newest_first(self) -> Iterator[Row]:
-        """Yield what the log tells of its commits, a page at a time."""
+        """Yield the history's rows from the newest on, page by page."""
         below = None
         for limit in _PAGES[1:]:
             for row in self._newest(limit):
@@ -141,31 +144,31 @@ class DeltaHistory:
         return history.select(*_COLUMNS).orderBy(F.desc("version")).collect()
 
 
-def _highest(entries: list[Entry]) -> Entry:
+def _highest(entries: list[LogEntry]) -> LogEntry:
     return max(entries, key=lambda entry: entry.commit.version)
 
 
-def _read_row(row: Row, commit: Commit) -> Entry:
-    return Entry(commit, _rows(row["operationMetrics"]), row["timestamp"].timestamp())
+def _read_row(row: Row, commit: Commit) -> LogEntry:
+    return LogEntry(commit, _rows(row["operationMetrics"]), row["timestamp"].timestamp())
 
 
 def _actions(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a version's file, one in a line; commitInfo, which Spark writes first, tells whose it is."""
-    for line in text.split("\n"):  # JSON's strings may hold other ends of lines as they are
+    """Yield the actions of a version's file, one per line; Spark writes commitInfo first."""
+    for line in text.split("\n"):  # not splitlines(), since JSON's strings may contain other line separators
         if line.strip():
             yield json.loads(line)
 
 
-def _entry(info: dict[str, Any]) -> Entry | None:
+def _entry(info: dict[str, Any]) -> LogEntry | None:
     commit = parse(info.get("userMetadata"))
-    return None if commit is None else Entry(commit, _rows(info.get("operationMetrics")), info["timestamp"] / 1000)
+    return None if commit is None else LogEntry(commit, _rows(info.get("operationMetrics")), info["timestamp"] / 1000)
 
 
 def _removes_rows(info: Mapping[str, Any]) -> bool | None:
-    """Whether an operation takes rows out of the table; None where what is told of it does not say."""
+    """Whether an operation removes rows from the table; None where its description does not tell."""
     operation, parameters = info.get("operation") or "", info.get("operationParameters") or {}
     metrics = info.get("operationMetrics") or {}
-    if operation in _TAKE_ROWS or "REPLACE TABLE" in operation:
+    if operation in _REMOVE_ROWS or "REPLACE TABLE" in operation:
         return True
     if operation in _KEEP_ROWS:
         return False
@@ -177,7 +180,7 @@ def _removes_rows(info: Mapping[str, Any]) -> bool | None:
 
 
 def _removes_files(text: str) -> bool:
-    """Whether a version removes files, and not only lays their rows out anew."""
+    """Whether a version removes files without only rewriting their rows."""
     return any(action["remove"].get("dataChange", True) for action in _actions(text) if "remove" in action)
 
 

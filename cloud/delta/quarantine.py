@@ -1,4 +1,4 @@
-"""The quarantine: what can not be a row, raw and with its reason, so that nothing is ever dropped without a word."""
+"""The quarantine: records that cannot be rows, raw and with the reason, so that nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ SCHEMA = StructType(
 
 
 _OTHER_RECORDS = (
-    "batch {batch}: its records in quarantine are written, and it holds other records than before: the topic's log was "
-    "cut meanwhile and has grown again. Find out why; then start with a new checkpoint and --read-again: what the "
-    "table and its quarantine have stays once"
+    "batch {batch}: its records are in quarantine, and it has other records than before: the topic's log was truncated "
+    "and has grown again. Find out why; then start with a new checkpoint and --read-again; records in the table and "
+    "its quarantine are not written again"
 )
 
 
 def bad_records(survivors: DataFrame) -> DataFrame:
-    """Return those that are not well-formed."""
+    """Return the records that are not well-formed."""
     return survivors.filter(F.col("reason").isNotNull())
 
 
 def put(table: Table, records: DataFrame, commit: Commit) -> int:
-    """Write the records without those that the quarantine has already, and return how many.
+    """Write the records that the quarantine does not have, and return how many.
 
-    Raise StopError where a batch that was killed after this write brings other records: Delta takes no second write of
-    a batch.
+    Raise StopError where a batch that was interrupted after this write has other records now, since Delta ignores a
+    second write of a batch.
     """
     rows = records.select(
         F.lit(commit.topic_id).alias("topic_id"),
@@ -68,31 +68,31 @@ def put(table: Table, records: DataFrame, commit: Commit) -> int:
     if last is not None and last.is_by_same(commit):
         if not _without_those_of(table.rows(), rows).isEmpty():
             raise StopError(_OTHER_RECORDS.format(batch=commit.batch))
-        return 0  # killed between this write and the table's
+        return 0  # the job was interrupted between this write and the table's
     if last is not None and _overlaps(commit, last):
         rows = _without_those_of(table.rows(), rows)
     return table.append(rows, replace(commit, ends=_furthest(commit, last)))
 
 
 def _without_those_of(there: DataFrame, rows: DataFrame) -> DataFrame:
-    """Leave out records that the quarantine has, by place and content.
+    """Return the records that `there` does not have, by place and content.
 
-    With other bounds a batch may put another record here than one that was killed after this write. And where the log
-    was cut and has grown again, another record has the place of one that is here already.
+    After an interrupted batch, another one with other offsets may have some of its records. Where the log was truncated
+    and has grown again, another record has the place of one in quarantine.
     """
     same = [rows[name] == there[name] for name in _PLACE] + [rows[name].eqNullSafe(there[name]) for name in _SAID]
     return rows.join(there, on=same, how="left_anti")
 
 
 def _overlaps(commit: Commit, last: Commit) -> bool:
-    """Whether the quarantine may have a record of this batch."""
+    """Whether the quarantine may have records of this batch."""
     if last.topic_id != commit.topic_id:
         return True
     return any(commit.starts.get(partition, 0) < end for partition, end in last.ends.items())
 
 
 def _furthest(commit: Commit, last: Commit | None) -> Offsets:
-    """Return the ends below which the quarantine may have records; a batch that reads again lies below the last one."""
+    """Return the ends below which the quarantine may have records; a batch may end below the last one."""
     if last is None or last.topic_id != commit.topic_id:
         return commit.ends
     return {**last.ends, **{p: max(end, last.ends.get(p, end)) for p, end in commit.ends.items()}}

@@ -1,20 +1,19 @@
-"""A Delta table and its quarantine as a sink: look up what is late, then one append with its commit."""
+"""A Delta table and its quarantine as a sink: a look-up of late events, then one append with its commit."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.delta import quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
-from cloud.table import counts as census
+from cloud.runtime import jvm
 from cloud.table import id_reuse, lookup, rows
 from cloud.table.commits import Commit
+from cloud.table.counts import BatchCounts, count_rows
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.sink import Written
@@ -23,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 _PROPERTIES = {
     "delta.dataSkippingStatsColumns": "received,event_time",
-    # One takes a small batch's whole time. Delta's default, 10, is for commits that are rare.
+    # A checkpoint takes as long as a small batch. Delta's default of 10 is meant for rare commits.
     "delta.checkpointInterval": "50",
-    # Every commit lists the whole log. Delta's default, 30 days, is a million versions at a trigger of 2 s.
+    # Every commit lists the whole log. Delta's default of 30 days means a million versions at a trigger of 2 s.
     "delta.logRetentionDuration": "interval 6 hours",
 }
 TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)
@@ -36,14 +35,14 @@ _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The late events of one batch: those of the table, and those whose id was used before."""
+    """The late events of one batch: those that the table has, and those with reused ids."""
 
     found: lookup.Found | None
     reused: DataFrame | None
 
 
 class DeltaSink:
-    """A `Sink` of two folders."""
+    """A `Sink` of two Delta tables in folders."""
 
     def __init__(
         self, spark: SparkSession, table: Table, quarantine_table: Table, devices: Devices, retention_seconds: int
@@ -54,7 +53,7 @@ class DeltaSink:
         self._devices = devices
         self._retention_seconds = retention_seconds
         self._expects_fresh: bool | None = None
-        """The latest batch had neither late nor bad rows: a guess about the next one, for speed alone."""
+        """Whether to expect neither late nor bad rows, as in the latest batch; affects only the speed."""
 
     @property
     def id(self) -> str:
@@ -76,7 +75,7 @@ class DeltaSink:
         return written or self._write_with_look_up(survivors, commit, horizon)
 
     def _write_in_one_pass(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written | None:
-        """Write, or give None at the first row that is late or bad; then nothing is committed."""
+        """Write the batch; return None, with nothing committed, where a row is late or bad."""
         logger.info("batch=%d stage=write passes=1", commit.batch)
         is_plain = F.col("reason").isNull() & is_fresh(horizon)
         plain = survivors.filter(
@@ -84,20 +83,20 @@ class DeltaSink:
         )
         try:
             return Written(self._append(plain, commit))
-        except (PySparkException, Py4JJavaError) as error:
+        except jvm.FAILURES as error:
             if _LATE_OR_BAD not in str(error):
                 raise
             return None
 
     def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
-        """Quarantine, look up, write.
+        """Count, quarantine, look up and write, on a persisted batch.
 
-        Which of two copies is kept may differ between evaluations, should a persisted part be lost. That changes
-        nothing: where one of the copies is fresh, the table has none, and the append is one evaluation of its own.
+        The dedup may keep another of two copies in another evaluation, if a persisted part is lost. That does no harm:
+        where one of the copies is fresh, the table has none of them, and the append is a single evaluation.
         """
         judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
         try:
-            counts = census.count(judged, horizon)
+            counts = count_rows(judged, horizon)
             logger.info(
                 "batch=%d stage=read rows=%d late=%d bad=%d", commit.batch, counts.rows, counts.late, counts.bad
             )
@@ -116,13 +115,13 @@ class DeltaSink:
     def _append(self, survivors: DataFrame, commit: Commit) -> int:
         return self._table.append(rows.decode(survivors, self._devices.frame()), commit)
 
-    def _look_up(self, late: DataFrame, counts: census.Census, commit: Commit) -> Late:
+    def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
         if not counts.late:
             return Late(None, None)
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
         found = lookup.find(late, self._table.rows(), counts.search)
         logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
-        if counts.search.days is not None:  # every identity holds a time or a label
+        if counts.search.days is not None:  # every identity has a time or a label
             return Late(found, None)
         reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
         return Late(found, None if reused.isEmpty() else reused)
@@ -135,10 +134,10 @@ class DeltaSink:
 
 
 def open_delta(spark: SparkSession, table: str, quarantine_path: str, devices: Devices, retention: int) -> DeltaSink:
-    """Open the folders, made where they are not there."""
+    """Open both tables, which are created if absent."""
     if not excludes_writers(spark, table):
         logger.warning(
-            "table=%s excludes=one-process hint='start no second job on it, and stop this for maintenance'", table
+            "table=%s excludes=one-process hint='start no second job on it, and stop this one for maintenance'", table
         )
     tables = DeltaTable(spark, table, TABLE), DeltaTable(spark, quarantine_path, QUARANTINE)
     return DeltaSink(spark, *tables, devices, retention)

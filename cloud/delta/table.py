@@ -1,10 +1,10 @@
-"""A Delta table that is the truth about itself: rows and the offsets that they came from, in one commit."""
+"""A Delta table whose commits hold rows together with the offsets that they came from."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -14,50 +14,50 @@ from pyspark.sql.types import StructType
 
 from cloud.delta.history import DeltaHistory
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import Commit, to_json
 
 LOG_CLEANED_SECONDS = 1800.0
-"""How often a job removes what its table's log may forget."""
+"""The interval at which a job removes expired entries from its table's log."""
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
-"""Where Delta's own log store lets only the writers of one process exclude one another: of two commits under one
-version, the later replaces the earlier, and its rows are gone."""
+"""Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
+version the later replaces the earlier, whose rows are lost."""
 
 
 class Table(Protocol):
-    """Where rows go: a whole batch with its commit, or nothing of it."""
+    """A table that takes a whole batch with its commit, or nothing of it."""
 
     @property
     def id(self) -> str:
-        """The table's own id, another one after it was dropped and made anew."""
+        """Return the table's id; a table that is dropped and recreated has another."""
 
     def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there was none yet."""
+        """Return the latest commit of a job; None where there is none yet."""
 
     def append(self, rows: DataFrame, commit: Commit) -> int:
-        """Commit the rows and say how many.
+        """Commit the rows and return their number.
 
-        Raise StopError where another job has claimed the table since, or somebody has taken rows away.
+        Raise StopError where another job has claimed the table since, or somebody has removed rows.
         """
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody has taken rows away since this checkpoint's last commit."""
+        """Raise StopError where somebody has removed rows since this checkpoint's last commit."""
 
     def rows(self) -> DataFrame:
-        """Return what the table holds now; later commits do not change the frame."""
+        """Return the table's present rows; later commits do not change the frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a table is made when it is not there yet."""
+    """The form in which a table is created."""
 
     schema: StructType
     partitioned_by: Sequence[str]
     properties: dict[str, str]
     writer: str
-    """The txnAppId that all commits share: of two writers only one may go on."""
+    """The txnAppId of all commits, by which only one of two writers can continue."""
     keeps_rows: bool
-    """Whether rows that somebody takes away would never come back: the table's offsets say that it has them."""
+    """Whether rows that somebody removes are lost, since the table's offsets state that it has them."""
 
 
 class DeltaTable:
@@ -70,14 +70,12 @@ class DeltaTable:
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
         self._create()
-        detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
-        self._id: str = detail["id"]
-        self._set_properties(detail["properties"])
+        self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
         self._log_cleaned_at = time.monotonic()
 
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
-        """Whether there is a table."""
+        """Whether the folder has a Delta table."""
         log = jvm.hadoop_path(spark, f"{path}/_delta_log")
         return bool(jvm.file_system(spark, path).exists(log))
 
@@ -87,7 +85,7 @@ class DeltaTable:
 
     @property
     def path(self) -> str:
-        """The folder."""
+        """Return the folder."""
         return self._path
 
     def last_commit(self) -> Commit | None:
@@ -95,12 +93,12 @@ class DeltaTable:
         return last.commit if last else None
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody has taken rows away since this checkpoint's last commit."""
+        """Raise StopError where somebody has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
             raise StopError(
-                f"table {self._path}: version {removal.version}, a {removal.operation} by somebody else, has taken "
-                "rows away that were read and receipted. Start with a new checkpoint: with --read-again to get back "
-                "what the topic still has of them, or without it to leave them out"
+                f"table {self._path}: version {removal.version}, a {removal.operation} by somebody else, has removed "
+                "rows that were receipted. Start with a new checkpoint: with --read-again to restore those that the "
+                "topic still has, or without it to leave them out"
             )
 
     def rows(self) -> DataFrame:
@@ -115,11 +113,11 @@ class DeltaTable:
             .option("userMetadata", to_json(commit))
             .save(self._path)
         )
-        # Delta skips a write under an older or equal version without a word.
+        # Delta silently skips a write under an older or equal version.
         written = self._history.find(commit)
         if written is None:
             last = self._history.last()
-            raise StopError(f"table {self._path}: another job has claimed it since ({last}); this one ends for good")
+            raise StopError(f"table {self._path}: another job has claimed it since ({last}); this job ends for good")
         if self._history.may_lack_rows:
             self.check_rows()
         if time.monotonic() - self._log_cleaned_at > LOG_CLEANED_SECONDS:
@@ -127,10 +125,10 @@ class DeltaTable:
         return written.rows
 
     def clean_log(self) -> None:
-        """Remove from the log what is older than its retention.
+        """Remove entries from the log that are older than its retention.
 
-        Every commit lists the log's whole folder. Delta itself forgets whole days only, and a day of small batches
-        makes a commit slower by seconds.
+        Every commit lists the log's folder. Delta itself removes whole days only, and a day of small batches makes a
+        commit slower by seconds.
         """
         self._log_cleaned_at = time.monotonic()
         delta: Any = jvm.classes(self._spark).org.apache.spark.sql.delta
@@ -138,13 +136,13 @@ class DeltaTable:
         log = delta.DeltaLog.forTable(session._jsparkSession, jvm.hadoop_path(self._spark, self._path))
         snapshot = log.unsafeVolatileSnapshot()
         if log.enableExpiredLogCleanup(snapshot.metadata()):
-            retention = jvm.classes(self._spark).scala.Option.empty()  # the table's own
+            retention = jvm.classes(self._spark).scala.Option.empty()  # the table's own retention
             log.cleanUpExpiredLogs(snapshot, retention, delta.TruncationGranularity.MINUTE())
 
     def keep_last_commit(self, after_seconds: int) -> bool:
-        """Write the job's last commit once more, without rows, where it is so old; the log forgets what is older.
+        """Write the job's last commit again, without rows, where it is older than this; return whether it was.
 
-        A job may commit at the same time: of commits that were kept, and those around them, the highest counts.
+        The log forgets old commits. A job may commit at the same time: the highest commit counts.
         """
         last = self._history.last()
         if last is None or time.time() - last.moment < after_seconds:
@@ -153,7 +151,7 @@ class DeltaTable:
         (
             nothing.write.format("delta")
             .mode("append")
-            # Delta leaves out a commit that holds nothing at all. Not the job's writer: its next batch would conflict.
+            # Delta omits an empty commit without a transaction. With the job's txnAppId its next batch would conflict.
             .option("txnAppId", f"{self._layout.writer}-kept")
             .option("txnVersion", time.time_ns())
             .option("userMetadata", to_json(last.commit, self._history.kept()))
@@ -162,40 +160,27 @@ class DeltaTable:
         return True
 
     def compact(self) -> tuple[int, int]:
-        """Make few large files of many small ones, and count both."""
+        """Compact small files into larger ones; return the numbers of removed and of added files."""
         metrics = self._spark.sql(f"OPTIMIZE {self._name}").select("metrics").collect()[0]["metrics"]
         return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
 
     def vacuum(self, retain_seconds: int) -> None:
-        """Remove files that no commit since then refers to."""
+        """Remove files that no commit of the last `retain_seconds` refers to."""
         self._spark.sql(f"VACUUM {self._name} RETAIN {math.ceil(retain_seconds / 3600)} HOURS").collect()
 
-    def _set_properties(self, present: Mapping[str, str]) -> None:
-        """Set the properties of an existing table that nobody has set."""
-        missing = {name: value for name, value in self._layout.properties.items() if name not in present}
-        if missing:
-            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")
-
     def _create(self) -> None:
-        schema = self._layout.schema
-        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self._layout.schema)
         partitioned = (
             f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
         )
-        properties = f"TBLPROPERTIES ({_pairs(self._layout.properties)})" if self._layout.properties else ""
+        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in self._layout.properties.items())
+        properties = f"TBLPROPERTIES ({pairs})" if pairs else ""
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
-        has = set(self.rows().columns)
-        if new := [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in has]:
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({', '.join(new)})")
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:
-    """Whether of two processes that commit to a table at once one has to try again."""
+    """Whether concurrent commits of two processes to a table cannot replace each other."""
     scheme = urlsplit(path).scheme
     chosen = (f"spark.delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
     settings = spark.sparkContext.getConf()
     return scheme not in _SINGLE_DRIVER_SCHEMES or any(settings.contains(name) for name in chosen)
-
-
-def _pairs(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -1,4 +1,4 @@
-"""The consumer's table: results and offsets, in one transaction where the mode says so."""
+"""The consumer's table: results and offsets, in one transaction in mode `transaction`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Self
 
 from psycopg import sql
 
-from cloud.errors import StopError
+from cloud.errors import JobError, StopError
 from cloud.plain_consumer.values import Entry
 from cloud.postgres.connection import connected, identifier
 
@@ -36,7 +36,7 @@ _CALLS = """
     (fingerprint bytea PRIMARY KEY, body text, failures integer NOT NULL DEFAULT 0,
      due timestamptz NOT NULL DEFAULT now())
 """
-# Of a member that was thrown out `was` is no longer true.
+# For a member that the group has removed, `was` no longer matches.
 _MOVE = """
     INSERT INTO {offsets} AS o VALUES (%(group)s, %(topic)s, %(partition)s, %(next)s, %(topic_id)s)
     ON CONFLICT (grp, topic, partition) DO UPDATE SET next = excluded.next
@@ -51,8 +51,8 @@ _PUT_OFF = """
 """
 
 
-class Commit(StrEnum):
-    """When the offset is committed."""
+class CommitMode(StrEnum):
+    """The moment at which the offset is committed."""
 
     TRANSACTION = "transaction"
     BEFORE = "before"
@@ -61,21 +61,21 @@ class Commit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's offset, from where this member believes it to be to where it would be then."""
+    """A move of a partition's offset from `was`, its value as far as this member knows, to `next`."""
 
     partition: int
     was: int
     next: int
 
 
-class StaleError(Exception):
-    """Another member has moved the offset since: nothing of the transaction stands."""
+class StaleError(JobError):
+    """Another member has moved the offset; the transaction is rolled back."""
 
 
 class ConsumerTable:
-    """Rows, quarantine and offsets, over one connection."""
+    """Rows, quarantine, offsets and due calls, over one connection."""
 
-    def __init__(self, connection: str, table: str, group: str, topic: str, commit: Commit) -> None:
+    def __init__(self, connection: str, table: str, group: str, topic: str, commit: CommitMode) -> None:
         self._conninfo = connection
         self._of = {"group": group, "topic": topic}
         self._commit = commit
@@ -86,9 +86,9 @@ class ConsumerTable:
 
     def __enter__(self) -> Self:
         self._connection = self._open.enter_context(connected(self._conninfo))
-        key = ", PRIMARY KEY (fingerprint)" if self._commit is Commit.TRANSACTION else ""
+        key = ", PRIMARY KEY (fingerprint)" if self._commit is CommitMode.TRANSACTION else ""
         for statement in (_TABLE.replace("<key>", key), _QUARANTINE, _OFFSETS, _CALLS, _NEW):
-            self._connection.execute(self._say(statement))
+            self._connection.execute(self._sql(statement))
         return self
 
     def __exit__(
@@ -97,49 +97,49 @@ class ConsumerTable:
         self._open.__exit__(kind, error, trace)
 
     def next_offsets(self, partitions: Sequence[int], topic_id: str) -> dict[int, int]:
-        """Return where the table goes on; partitions of which it has nothing are left out.
+        """Return the table's next offsets; partitions without one are left out.
 
-        Raise StopError where the table has read another topic of this name: its offsets name other records.
+        Raise StopError where the table has read another topic of this name, since its offsets are of other records.
         """
-        found = self._connection.execute(self._say(_NEXT), self._of).fetchall()
+        found = self._connection.execute(self._sql(_NEXT), self._of).fetchall()
         if others := {was for _partition, _next, was in found} - {topic_id}:
             raise StopError(
                 f"topic {self._of['topic']}: the table has read the topic with the id {', '.join(sorted(others))}, "
-                f"this one has {topic_id}: it was made anew, and the table's offsets are not of it. To read it from "
-                f"its beginning, delete the rows of group {self._of['group']} from the table of offsets; an event that "
-                "the table has stays one row"
+                f"this one has {topic_id}: it was recreated, and the table's offsets do not apply to it. To read it "
+                f"from its beginning, delete the rows of group {self._of['group']} from the table of offsets; events "
+                "in the table are not written again"
             )
         return {partition: offset for partition, offset, _ in found if partition in partitions}
 
-    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, tell: bool) -> int:
-        """Write the entries, and in one transaction with them the moves and the calls to be made; count new rows."""
+    def write(self, entries: Sequence[Entry], moves: Sequence[Move], topic_id: str, *, calls: bool) -> int:
+        """Write entries, moves and, with `calls`, the calls to be made in one transaction; return the new rows."""
         with self._connection.transaction():
-            rows = self._insert(entries, tell=tell)
+            rows = self._insert(entries, calls=calls)
             logger.info("stage=result rows=%d", rows)
-            if self._commit is Commit.TRANSACTION:
+            if self._commit is CommitMode.TRANSACTION:
                 for move in moves:
                     self._move(move, topic_id)
         return rows
 
     def calls_due(self, limit: int) -> list[tuple[bytes, str]]:
-        """Return calls that are due, those that have waited longest first: fingerprint and body."""
-        return self._connection.execute(self._say(_DUE), (limit,)).fetchall()
+        """Return the fingerprint and body of due calls, the longest due first."""
+        return self._connection.execute(self._sql(_DUE), (limit,)).fetchall()
 
     def put_off(self, fingerprint: bytes, seconds_max: float) -> int:
-        """Put off a call that has failed, twice as long each time; count its failures."""
+        """Delay a call that has failed, twice as long each time; return the number of its failures."""
         given = {"fingerprint": fingerprint, "seconds_max": seconds_max}
-        row = self._connection.execute(self._say(_PUT_OFF), given).fetchone()
+        row = self._connection.execute(self._sql(_PUT_OFF), given).fetchone()
         return row[0] if row else 0
 
     def called(self, fingerprint: bytes) -> None:
-        """Forget a call that was answered."""
-        self._connection.execute(self._say("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
+        """Remove a call that was answered."""
+        self._connection.execute(self._sql("DELETE FROM {calls} WHERE fingerprint = %s"), (fingerprint,))
 
-    def _insert(self, entries: Sequence[Entry], *, tell: bool) -> int:
+    def _insert(self, entries: Sequence[Entry], *, calls: bool) -> int:
         good = [entry for entry in entries if entry.reason is None]
         bad = [entry for entry in entries if entry.reason is not None]
         with self._connection.cursor() as cursor:
-            with cursor.copy(self._say("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
+            with cursor.copy(self._sql("COPY {new} FROM STDIN (FORMAT binary)")) as copy:
                 copy.set_types(_TYPES)
                 for one in good:
                     copy.write_row(
@@ -147,21 +147,21 @@ class ConsumerTable:
                     )
             for one in bad:
                 cursor.execute(
-                    self._say("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
+                    self._sql("INSERT INTO {quarantine} VALUES (%s, %s, %s, %s)"),
                     (one.partition, one.offset, one.reason, one.value),
                 )
-            once = "ON CONFLICT DO NOTHING" if self._commit is Commit.TRANSACTION else ""
-            calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
+            once = "ON CONFLICT DO NOTHING" if self._commit is CommitMode.TRANSACTION else ""
+            insert_calls = "INSERT INTO {calls} SELECT fingerprint, data FROM inserted ON CONFLICT DO NOTHING"
             insert = f"INSERT INTO {{table}} ({_COLUMNS}) SELECT {_COLUMNS} FROM {{new}} {once}"
-            if tell:
-                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {calls}"
-            return cursor.execute(self._say(insert)).rowcount
+            if calls:
+                insert = f"WITH inserted AS ({insert} RETURNING fingerprint, data) {insert_calls}"
+            return cursor.execute(self._sql(insert)).rowcount
 
     def _move(self, move: Move, topic_id: str) -> None:
         given = {**self._of, "partition": move.partition, "next": move.next, "was": move.was, "topic_id": topic_id}
-        moved = self._connection.execute(self._say(_MOVE), given)
+        moved = self._connection.execute(self._sql(_MOVE), given)
         if moved.rowcount != 1:
-            raise StaleError(f"partition {move.partition}: it is no longer at {move.was}, another member has moved it")
+            raise StaleError(f"partition {move.partition}: another member has moved the offset from {move.was}")
 
-    def _say(self, text: str) -> sql.Composed:
+    def _sql(self, text: str) -> sql.Composed:
         return sql.SQL(text).format(**self._names)

@@ -1,4 +1,4 @@
-"""Which topic it is that bears our topic's name: Kafka's own id for it is another one after it was made anew."""
+"""Detects that the topic was deleted and recreated, by its topic id."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from cloud.errors import JobError
 
 REQUEST_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 40.0
-"""Longer than the client, whose own error says more, but whose limit lasts longer where the wall clock is set back."""
+"""Longer than the client's limit, which is late where the wall clock is set back; its own error says more."""
 _OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto.", "partition.", "group.")
-"""Properties that only a member of a group has; a client that asks would warn of them."""
+"""Prefixes of properties of group members, about which an admin client would warn."""
 
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
-class TopicWatch:
-    """Ask the brokers for the topic's id."""
+class TopicIdReader:
+    """Requests the topic's id from the brokers."""
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str], topic: str) -> None:
         given = {name: value for name, value in properties.items() if not name.startswith(_OF_MEMBERS)}
         self._admin = AdminClient({**given, "bootstrap.servers": bootstrap_servers})
         self._topic = topic
 
-    def id(self) -> str:
-        """Return the id as Kafka's tools show it, as of some moment after this call; raise JobError without a topic."""
+    def read(self) -> str:
+        """Return the topic's present id in the form of Kafka's tools; raise JobError where there is no topic."""
         described = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=REQUEST_SECONDS_MAX)
         try:
             return str(described[self._topic].result(ANSWER_SECONDS_MAX).topic_id).translate(_TO_URL_SAFE)

@@ -1,4 +1,4 @@
-"""A message of the topic as an entry of the consumer's table."""
+"""Decodes messages of the topic into entries for the consumer's table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FINGERPRINT_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record; where `reason` is given it is for quarantine."""
+    """One record, for the quarantine where it has a `reason`."""
 
     partition: int
     offset: int
@@ -31,34 +31,34 @@ class Entry:
 
 
 def read_message(message: Message) -> Entry:
-    """Read a record; one that is not ours, or broken, gets a reason instead of fields."""
+    """Return a record's entry; a malformed record gets a reason instead of fields."""
     partition, offset, value = message.partition() or 0, message.offset() or 0, message.value() or b""
     try:
-        return Entry(partition, offset, value, **_fields(_mark(message), value))
+        return Entry(partition, offset, value, **_fields(_header_fingerprint(message), value))
     except (ValueError, KeyError, TypeError) as error:
         return Entry(partition, offset, value, reason=f"{type(error).__name__}: {error}"[:200])
 
 
-def _mark(message: Message) -> bytes:
+def _header_fingerprint(message: Message) -> bytes:
     headers: Any = message.headers() or []
     return next((given for name, given in headers if name == "ce_id" and given is not None), b"")
 
 
-def _fields(mark: bytes, value: bytes) -> dict[str, Any]:
-    fingerprint = bytes.fromhex(mark.decode("ascii"))
-    if len(fingerprint) != FINGERPRINT_BYTES or not value.startswith(VALUE_PREFIX + mark + b'"'):
-        raise ValueError("the headers' fingerprint is not the value's")
-    told = json.loads(value)
+def _fields(fingerprint_hex: bytes, value: bytes) -> dict[str, Any]:
+    fingerprint = bytes.fromhex(fingerprint_hex.decode("ascii"))
+    if len(fingerprint) != FINGERPRINT_BYTES or not value.startswith(VALUE_PREFIX + fingerprint_hex + b'"'):
+        raise ValueError("the fingerprints of headers and value differ")
+    entries = json.loads(value)
     return {
         "fingerprint": fingerprint,
-        "device": _text(told["device"]),
-        "type": _text(told["type"]),
-        "id": _text(told["id"]) if "id" in told else None,
-        "time": int(told["time"]) if "time" in told else None,
-        "data": json.dumps(told["data"], ensure_ascii=False, separators=(",", ":")) if "data" in told else None,
+        "device": _text(entries["device"]),
+        "type": _text(entries["type"]),
+        "id": _text(entries["id"]) if "id" in entries else None,
+        "time": int(entries["time"]) if "time" in entries else None,
+        "data": json.dumps(entries["data"], ensure_ascii=False, separators=(",", ":")) if "data" in entries else None,
     }
 
 
 def _text(value: object) -> str:
-    """PostgreSQL has no NUL in a text."""
+    """Return a value as text for PostgreSQL, which does not support NUL."""
     return str(value).replace("\x00", "\ufffd").encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Side effects that repeat: a call for each new event, until it is answered, under one key."""
+"""Webhook calls for new events, repeated under one key until they are answered."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from cloud.plain_consumer.table import ConsumerTable
 CALLS_AT_ONCE = 100
 ANSWER_SECONDS_MAX = 10.0
 ROUND_SECONDS_MAX = 30.0
-"""After so long the consumer polls on: its group waits for max.poll.interval.ms."""
+"""The time after which the consumer polls again, well within max.poll.interval.ms."""
 WAIT_SECONDS_MAX = 300.0
-"""So long a call waits at most after it has failed again: 1, 2, 4 … seconds before that."""
+"""The maximum delay of a call that fails repeatedly; the delays before are 1, 2, 4 … seconds."""
 
 logger = logging.getLogger(__name__)
 
 
 class Webhook:
-    """Call a URL for each event that became a row.
+    """Calls a URL for each event that became a row.
 
-    What is to be called is written with the row, and forgotten after a 2xx. A death between the two calls once more:
-    no sender can do better, so the receiver has to know a call again by its Idempotency-Key, the fingerprint.
+    A call is stored in the row's transaction, and removed after a 2xx. A crash between the two repeats the call, so the
+    receiver has to recognise it by its Idempotency-Key, the fingerprint.
     """
 
     def __init__(self, url: str, table: ConsumerTable) -> None:
         self._url = url
         self._host = urlsplit(url).hostname
-        """What the log may say of the URL, which may hold a secret elsewhere."""
+        """The part of the URL for the log; the rest may contain a secret."""
         self._table = table
 
     def deliver(self, stop: threading.Event) -> None:
-        """Make the calls that are due; one that is refused waits, and holds no other up.
+        """Make the calls that are due; a call that is refused is delayed, and does not delay others.
 
-        Where there is no answer at all the rest is left for the next time: the receiver is away, and each try would
-        cost its time-out, which the group does not wait for.
+        Without any answer the other calls are left for the next round: the receiver is unreachable, and each attempt
+        would take a timeout while the group waits.
         """
         ends = time.monotonic() + ROUND_SECONDS_MAX
         for fingerprint, body in self._table.calls_due(CALLS_AT_ONCE):
@@ -48,7 +48,7 @@ class Webhook:
             key = fingerprint.hex()
             try:
                 self._call(key, body)
-            except (urllib.error.URLError, OSError, HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 failures = self._table.put_off(fingerprint, WAIT_SECONDS_MAX)
                 logger.warning("stage=put-off key=%s failures=%d host=%s error=%s", key, failures, self._host, error)
                 if not isinstance(error, urllib.error.HTTPError):

@@ -1,1 +1,1 @@
-"""A PostgreSQL table as a sink."""
+"""The sink that is a PostgreSQL table."""

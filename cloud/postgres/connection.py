@@ -1,4 +1,4 @@
-"""How the job reaches PostgreSQL: by a file, so that no password stands in arguments or in the environment."""
+"""The connection to PostgreSQL, from a file, so that no password is in arguments or environment."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cloud.errors import SinkError, StopError
-from contract.files import read_private
+from contract.files import PrivateFileError, read_private
 
 CONNECT_SECONDS_MAX = 30
 
 
 def read_connection(file: Path) -> str:
-    """Read libpq's connection string or URI from a file that nobody else can read.
+    """Return libpq's connection string from a file that only its owner can read; raise StopError for other files.
 
-    The password may stand there, or where libpq looks for it: `passfile=…`, ~/.pgpass, `service=…`.
+    The password may be there, or where libpq finds it: `passfile=…`, ~/.pgpass, `service=…`.
     """
     try:
         text = read_private(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise StopError(f"connection file {file}: {reason}") from error
+    except PrivateFileError as error:
+        raise StopError(f"connection file {file}: {error}") from error
     try:
         given = conninfo_to_dict(text)
     except psycopg.ProgrammingError as error:
@@ -36,9 +35,9 @@ def read_connection(file: Path) -> str:
 
 @contextmanager
 def connected(connection: str, *, autocommit: bool = True) -> Iterator[psycopg.Connection]:
-    """Open a connection, and turn what goes wrong on it into an error of ours.
+    """Open a connection; raise SinkError for every error of psycopg within the context.
 
-    A commit waits for the disk here, whatever the server's default: what is committed is receipted.
+    Commits wait for the disk, whatever the server's default, since committed events are receipted.
     """
     try:
         with psycopg.connect(connection, autocommit=True) as opened:
@@ -53,6 +52,6 @@ def connected(connection: str, *, autocommit: bool = True) -> Iterator[psycopg.C
 
 
 def identifier(name: str, suffix: str = "") -> sql.Identifier:
-    """Return a table's name, with its schema where there is one."""
+    """Return the identifier of a table, with its schema where given, and a suffix."""
     *schema, table = name.split(".")
     return sql.Identifier(*schema, table + suffix)

@@ -1,4 +1,4 @@
-"""Rows as the lines that PostgreSQL's COPY reads, text format, by Spark's native functions alone."""
+"""Rows in the text format of PostgreSQL's COPY, by native functions of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAGED: dict[str, DataType] = {
     "headers": StringType(),
     "value": BinaryType(),
 }
-"""What is staged of each survivor: its row, and what the quarantine would need."""
+"""The columns that are staged of each survivor: those of its row, and those that the quarantine needs."""
 
 _NULL = r"\N"
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -28,9 +28,9 @@ _MOMENT = "yyyy-MM-dd HH:mm:ss.SSSSSSxxx"
 
 
 def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
-    """Return the survivors as STAGED.
+    """Return the survivors with the columns STAGED.
 
-    PostgreSQL has no NUL in a text: it becomes U+FFFD, and the row keeps its raw bytes.
+    PostgreSQL does not support NUL in a text: it becomes U+FFFD, and the row keeps its raw bytes.
     """
     also = [name for name in STAGED if name not in rows.COLUMNS]
     whole = survivors.withColumn("headers", F.to_json("headers")).withColumn("fresh", F.col("fresh").cast("string"))
@@ -44,7 +44,7 @@ def staged(survivors: DataFrame, devices: DataFrame | None) -> DataFrame:
 
 
 def lines(frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
-    """Return each row as one line, its end included."""
+    """Return each row as one line, with its line feed."""
     return frame.select(F.concat(F.concat_ws("\t", *(_field(n, k) for n, k in columns.items())), F.lit("\n")))
 
 

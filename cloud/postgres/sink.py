@@ -1,6 +1,6 @@
-"""A PostgreSQL table as a sink: the executors COPY a batch into staging, one transaction makes it rows.
+"""A PostgreSQL table as a sink: the executors COPY a batch into a staging table, one transaction inserts its rows.
 
-The unique key on the fingerprint makes it exact, so nothing has to be looked up: fresh or late is a figure only.
+The unique key on the fingerprint excludes duplicates, so no look-up is needed; late events are only counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PostgresSink:
     def __init__(self, connection: str, table: str, quarantine: str, devices: Devices, retention_seconds: int) -> None:
         self._connection = connection
         self._table = table
-        self._say = Statements(table, quarantine)
+        self._sql = Statements(table, quarantine)
         self._devices = devices
         self._retention_seconds = retention_seconds
         self._id = self._open()
@@ -48,25 +48,25 @@ class PostgresSink:
 
     def last_commit(self) -> Commit | None:
         with connected(self._connection) as connection:
-            row = connection.execute(self._say(Statements.LAST), (self._id,)).fetchone()
+            row = connection.execute(self._sql(Statements.LAST), (self._id,)).fetchone()
         return parse(row[0]) if row else None
 
     def check_rows(self) -> None:
-        pass  # a server does not say who has deleted rows
+        pass  # PostgreSQL does not tell whether somebody has deleted rows
 
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:
-            if connection.execute(self._say(Statements.CLAIM), self._owner(commit)).rowcount == 0:
+            if connection.execute(self._sql(Statements.CLAIM), self._owner(commit)).rowcount == 0:
                 raise self._taken_over()
             for staging in self._left_staging(connection):
-                connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())  # of jobs that have ended, or must
+                connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())  # those of jobs that have ended, or will
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         staging = f"{_STAGING}{secrets.token_hex(_STAGING_BYTES)}"
         judged = survivors.withColumn("fresh", is_fresh(horizon))
-        # One connection all along: a server that went down would have emptied the staging table, and ended it.
+        # One connection for all: a server that restarts empties the staging table, and also ends the connection.
         with connected(self._connection) as connection:
-            connection.execute(self._say.create_staging(staging))
+            connection.execute(self._sql.create_staging(staging))
             logger.info("batch=%d stage=write passes=1", commit.batch)
             sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
             logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
@@ -74,41 +74,40 @@ class PostgresSink:
                 return self._take(connection, staging, sent, commit)
 
     def _copy(self, frame: DataFrame, staging: str, connection: psycopg.Connection) -> int:
-        """Make the executors copy; return how many lines those tasks that succeeded have sent."""
-        copier = _Copier(self._connection, self._say.copy(staging).as_string(connection))
+        """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
+        copier = _Copier(self._connection, self._sql.copy(staging).as_string(connection))
         return int(lines(frame, STAGED).rdd.mapPartitions(copier).sum())
 
     def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit) -> Written:
-        if connection.execute(self._say(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
+        if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
             raise self._taken_over()
-        counted = connection.execute(self._say(Statements.COUNT, staging)).fetchone()
+        counted = connection.execute(self._sql(Statements.COUNT, staging)).fetchone()
         there, good, late, bad = counted or (0, 0, 0, 0)
         if there < sent:
-            raise StopError(f"table {self._table}: {sent} rows were staged, {there} are there; nothing is committed")
+            raise StopError(f"table {self._table}: {sent} rows were sent, {there} are staged; nothing is committed")
         of = {"topic_id": commit.topic_id, "topic": commit.topic, "retention": self._retention_seconds}
-        rows = connection.execute(self._say(Statements.INSERT, staging)).rowcount
-        connection.execute(self._say(Statements.QUARANTINE_BAD, staging), of)
-        connection.execute(self._say(Statements.QUARANTINE_REUSED, staging), of)
-        connection.execute(self._say(Statements.DROP_STAGING, staging))
+        rows = connection.execute(self._sql(Statements.INSERT, staging)).rowcount
+        connection.execute(self._sql(Statements.QUARANTINE_BAD, staging), of)
+        connection.execute(self._sql(Statements.QUARANTINE_REUSED, staging), of)
+        connection.execute(self._sql(Statements.DROP_STAGING, staging))
         return Written(rows, late, bad, good - rows)
 
     def _open(self) -> str:
-        """Make what is not there, and give the table's id."""
+        """Create the tables that are absent, and return the id of the events' table."""
         with connected(self._connection) as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # two first starts at once
-            connection.execute(self._say(Statements.CREATE_OWNER))
-            connection.execute(self._say.create_quarantine)
-            regclass = self._say("{table}").as_string(connection)
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('oncegate'))")  # for two first starts at once
+            connection.execute(self._sql(Statements.CREATE_OWNER))
+            connection.execute(self._sql.create_quarantine)
+            regclass = self._sql("{table}").as_string(connection)
             if (row := connection.execute("SELECT to_regclass(%s)", (regclass,)).fetchone()) and row[0] is None:
-                connection.execute(self._say.create_table)
+                connection.execute(self._sql.create_table)
+                connection.execute(self._sql(Statements.CREATE_RECEIVED))
                 comment = f"{_COMMENT}{uuid.uuid4()}"
-                connection.execute(self._say(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
-            row = connection.execute(self._say(Statements.READ_ID), (regclass,)).fetchone()
+                connection.execute(self._sql(f"COMMENT ON TABLE {{table}} IS '{comment}'"))
+            row = connection.execute(self._sql(Statements.READ_ID), (regclass,)).fetchone()
             comment = (row[0] if row else None) or ""
             if not comment.startswith(_COMMENT):
-                raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): name another")
-            connection.execute(self._say.add_columns)
-            connection.execute(self._say(Statements.CREATE_RECEIVED))
+                raise StopError(f"table {self._table}: it is not of this job (no comment {_COMMENT}<id>): use another")
         return comment.removeprefix(_COMMENT)
 
     def _left_staging(self, connection: psycopg.Connection) -> list[str]:
@@ -117,22 +116,22 @@ class PostgresSink:
         return [row[0] for row in found]
 
     def _owner(self, commit: Commit) -> dict[str, Any]:
-        said = {"id": self._id, "version": commit.version, "said": to_json(commit)}
-        return {**said, "claim": commit.claim, "bits": BATCH_BITS}
+        row = {"id": self._id, "version": commit.version, "metadata": to_json(commit)}
+        return {**row, "claim": commit.claim, "bits": BATCH_BITS}
 
     def _taken_over(self) -> StopError:
-        return StopError(f"table {self._table}: another job has claimed it since; this one ends for good")
+        return StopError(f"table {self._table}: another job has claimed it since; this job ends for good")
 
 
 class _Copier:
-    """What an executor does with the lines of one partition; a task that fails leaves none behind."""
+    """Copies the lines of one partition in an executor; a task that fails leaves none."""
 
     def __init__(self, connection: str, statement: str) -> None:
         self._connection = connection
         self._statement = statement
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[int]:
-        """Copy, and give the number of lines."""
+        """Copy the lines, and yield their number."""
         sent = 0
         with (
             connected(self._connection, autocommit=False) as connection,
@@ -151,9 +150,9 @@ class _Copier:
 
 
 def open_postgres(connection: str, table: str, quarantine: str, devices: Devices, retention: int) -> PostgresSink:
-    """Open the tables, made where they are not there; refuse a server that does not flush."""
+    """Open the tables, which are created if absent; warn about a server that does not flush."""
     with postgres_connection.connected(connection) as opened:
         row = opened.execute("SHOW fsync").fetchone()
     if row and row[0] != "on":
-        logger.warning("PostgreSQL runs with fsync=off: a power cut there takes events that have their receipt")
+        logger.warning("PostgreSQL runs with fsync=off: a power failure of the server can lose receipted events")
     return PostgresSink(connection, table, quarantine, devices, retention)

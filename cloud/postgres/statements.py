@@ -1,4 +1,4 @@
-"""What the job says to PostgreSQL, each statement with its purpose."""
+"""The job's statements for PostgreSQL, each with its purpose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {
     "int": "integer",
     "date": "date",
 }
-"""Text, not json, for `data` and `units`: what JSON parsers take differs, and no event may be refused here."""
+"""`data` and `units` are text, not json, since PostgreSQL's parser might refuse an event that others accept."""
 
 _QUARANTINE = {
     "topic_id": "text NOT NULL",
@@ -36,13 +36,13 @@ _QUARANTINE = {
 
 
 def _accepted(row: str) -> str:
-    """Return when a row's event was accepted, as `reuse.accepted` does."""
+    """Return an expression for the time of acceptance of a row's event, equal to `id_reuse.accepted`."""
     good = f"CASE {row}.clock WHEN '{ClockTrust.TRUSTED}' THEN {row}.received END"
     return f"coalesce(least({good}, {row}.appended), {row}.received)"
 
 
 class Statements:
-    """The statements about one table, its quarantine, and the row that says whose it is."""
+    """The statements about a table, its quarantine, and the table of its owner."""
 
     def __init__(self, table: str, quarantine: str) -> None:
         self._names = {
@@ -54,25 +54,25 @@ class Statements:
         }
         self._table = table
 
-    # One row for each life of the table, which bears its id as its comment: dropped and made anew it has another one.
+    # One row per table id. The id is the table's comment, so that a recreated table has another one.
     CREATE_OWNER = (
-        "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, said text NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS {owner} (id text PRIMARY KEY, version bigint NOT NULL, metadata text NOT NULL)"
     )
-    # BRIN: a few pages, since rows come about in the order of their acceptance.
-    CREATE_RECEIVED = "CREATE INDEX IF NOT EXISTS {received} ON {table} USING brin (received)"
+    # BRIN takes a few pages, since rows arrive roughly in the order of their acceptance.
+    CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-    LAST = "SELECT said FROM {owner} WHERE id = %s"
+    LAST = "SELECT metadata FROM {owner} WHERE id = %s"
     CLAIM = """
-        INSERT INTO {owner} AS was (id, version, said) VALUES (%(id)s, %(version)s, %(said)s)
-        ON CONFLICT (id) DO UPDATE SET version = excluded.version, said = excluded.said
+        INSERT INTO {owner} AS was (id, version, metadata) VALUES (%(id)s, %(version)s, %(metadata)s)
+        ON CONFLICT (id) DO UPDATE SET version = excluded.version, metadata = excluded.metadata
         WHERE was.version < excluded.version
     """
-    # Of this claim and an earlier batch, or nothing: another job has taken over.
+    # Only from an earlier batch of the same claim: otherwise another job has taken over.
     ADVANCE = """
-        UPDATE {owner} SET version = %(version)s, said = %(said)s
+        UPDATE {owner} SET version = %(version)s, metadata = %(metadata)s
         WHERE id = %(id)s AND version < %(version)s AND version >> %(bits)s = %(claim)s
     """
-    # Where staging holds an event twice (a task that ran twice, an id that was used twice), the first accepted wins.
+    # Of equal fingerprints in staging (a repeated task, a reused id) the first accepted one is inserted.
     INSERT = f"""
         INSERT INTO {{table}} ({{columns}})
         SELECT DISTINCT ON (fingerprint) {{columns}} FROM {{staging}} s WHERE reason IS NULL
@@ -91,14 +91,14 @@ class Statements:
                                   appended, quarantined_at, digest)
         SELECT %(topic_id)s, %(topic)s, s.kafka_partition, s.kafka_offset,
     """
-    # Where the log was cut and has grown again, another record has the place of one that is there already.
+    # After a truncation of the log another record may have the place of one in quarantine.
     _DIGEST = "sha256(convert_to(json_build_array(s.kafka_key, s.value, s.headers)::text, 'UTF8'))"
     QUARANTINE_BAD = f"""
         {_INTO_QUARANTINE} s.reason, s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s WHERE s.reason IS NOT NULL
         ON CONFLICT DO NOTHING
     """
-    # After INSERT: the table has the first, so the others of the batch are held against it, too.
+    # After INSERT the table has the first one, so that others of the same batch are compared with it, too.
     QUARANTINE_REUSED = f"""
         {_INTO_QUARANTINE} '{ID_REUSED}', s.kafka_key, s.value, s.headers, s.appended, s.processed_at, {_DIGEST}
         FROM {{staging}} s JOIN {{table}} t USING (fingerprint)
@@ -113,33 +113,27 @@ class Statements:
     """
 
     def __call__(self, text: str, staging: str = "") -> sql.Composed:
-        """Put the names in."""
+        """Return a statement with the names filled in."""
         return sql.SQL(text).format(**self._names, staging=identifier(self._table, staging))
 
     @property
     def create_table(self) -> sql.Composed:
-        """Make the table: a plain one, since a key that is unique over all days cannot be partitioned by day."""
+        """Return the statement that creates the table, unpartitioned, since the key is unique over all days."""
         columns = ", ".join(f"{name} {_TYPES[kind.simpleString()]}" for name, kind in rows.COLUMNS.items())
         return self("CREATE TABLE {table} (" + columns + ", PRIMARY KEY (fingerprint))")
 
     @property
-    def add_columns(self) -> sql.Composed:
-        """Add to a table that was made by an older job what it lacks."""
-        added = ", ".join(f"ADD COLUMN IF NOT EXISTS {n} {_TYPES[k.simpleString()]}" for n, k in rows.COLUMNS.items())
-        return self("ALTER TABLE {table} " + added)
-
-    @property
     def create_quarantine(self) -> sql.Composed:
-        """Make the quarantine: each record of each topic once, by place and content."""
+        """Return the statement that creates the quarantine; its key is a record's topic, place and content."""
         columns = ", ".join(f"{name} {kind}" for name, kind in _QUARANTINE.items())
         key = "PRIMARY KEY (topic_id, kafka_partition, kafka_offset, digest)"
         return self("CREATE TABLE IF NOT EXISTS {quarantine} (" + columns + f", {key})")
 
     def create_staging(self, staging: str) -> sql.Composed:
-        """Make the table into which the executors copy one batch; it need not survive a crash."""
+        """Return the statement that creates the staging table of one batch, which need not survive a crash."""
         columns = ", ".join(f"{name} {_TYPES[kind.simpleString()]}" for name, kind in STAGED.items())
         return self("CREATE UNLOGGED TABLE {staging} (" + columns + ")", staging)
 
     def copy(self, staging: str) -> sql.Composed:
-        """Read lines into it."""
+        """Return the statement that copies lines into the staging table."""
         return self("COPY {staging} FROM STDIN", staging)

@@ -1,1 +1,1 @@
-"""The job's stream: from the topic to one batch after the other."""
+"""The job's stream: from the topic to batches, their commits and their receipts."""

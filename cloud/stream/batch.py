@@ -1,4 +1,4 @@
-"""One batch, from the survivors of the dedup to the table's commit and its receipts."""
+"""One batch: from the survivors of the dedup to the table's commit and the receipts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from cloud.errors import JobError, ReelectedError, StopError
 from cloud.stream import offsets
-from cloud.stream.checkpoint import Checkpoint, Planned
-from cloud.stream.observer import Watcher
+from cloud.stream.checkpoint import Checkpoint, PlannedBatch
+from cloud.stream.observer import Observer
 from cloud.stream.offsets import Standing
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchWriter:
-    """Write batches one after the other; called by Spark, each time it starts with the batch that is not done yet."""
+    """Writes batches, one after the other; Spark calls it, after a restart with the batch that is not done yet."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class BatchWriter:
         window_seconds: int,
         *,
         log: TopicLog,
-        watcher: Watcher,
+        observer: Observer,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
@@ -42,16 +42,16 @@ class BatchWriter:
         self._last = last
         self._window_seconds = window_seconds
         self._log = log
-        self._watcher = watcher
+        self._observer = observer
         self.busy = threading.Lock()
-        """Held while a batch is written."""
+        """Held while a batch is being written."""
         self.error: JobError | None = None
-        """What has ended the query; Spark passes on only its text."""
+        """The error that ended the query, of which Spark passes on only the text."""
         self._leader_epochs: Offsets = {}
-        """Under which leaders the query's consumers have read, from before the first record that they fetched."""
+        """The leader epochs under which the query's consumers read, taken before they fetched the first record."""
 
     def begin_query(self) -> None:
-        """Prepare for a query with new consumers, which hold no record of an earlier leader."""
+        """Prepare for a query with new consumers, which hold no records of an earlier leader."""
         self.error = None
         self._leader_epochs = {}
 
@@ -59,18 +59,19 @@ class BatchWriter:
         """Write one batch; a second call with the same batch changes nothing."""
         with self.busy:
             try:
-                self._do(survivors, batch)
+                self._write_or_skip(survivors, batch)
             except JobError as error:
                 self.error = error
                 raise
 
-    def _do(self, survivors: DataFrame, batch: int) -> None:
+    def _write_or_skip(self, survivors: DataFrame, batch: int) -> None:
         planned = self._checkpoint.planned(batch)
         planned = replace(planned, starts=offsets.complete_starts(planned.starts, planned.ends))
-        logger.info("batch=%d stage=planned offsets=%d", batch, _size(planned))
+        logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
         check_clock(planned)
         standing = offsets.compare(planned.starts, planned.ends, self._last)
-        # Before anything is read: what is read after this is the log's of these leaders, or the receipts' look differs.
+        # Before anything is read: either what is read now is from these leaders' log, or the check before the receipts
+        # finds other leaders.
         self._check_leaders(self._log.check(self._last, planned.ends))
         if standing is Standing.DONE:
             self._last = self._skip(survivors, planned)
@@ -78,12 +79,12 @@ class BatchWriter:
         else:
             self._last = self._write(survivors, planned, standing)
         if self._receipts.give(self._last):
-            self._watcher.receipted(batch)
+            self._observer.receipted(batch)
 
-    def _skip(self, survivors: DataFrame, planned: Planned) -> Commit:
-        """Show the state a batch that the table has, and commit what that tells of the clock, for later starts, too.
+    def _skip(self, survivors: DataFrame, planned: PlannedBatch) -> Commit:
+        """Bring a batch that the table has into the state, and commit a later birth where its append times show one.
 
-        Where the table has a commit of this very batch, that says it already.
+        No commit is needed where the table's last one is of this batch or a later one.
         """
         last = self._last.born_after(consume(survivors, self._horizon(planned, self._last, Standing.DONE)))
         commit = replace(last, batch=planned.batch)
@@ -95,63 +96,63 @@ class BatchWriter:
     def _check_leaders(self, epochs: Offsets) -> None:
         """Raise ReelectedError where the query's consumers may hold records that the log no longer has.
 
-        Executors keep what they fetched beyond a batch, for the next one, and Spark never asks whether it still stands.
+        Executors keep records that they fetched beyond a batch for the next one, and Spark does not check them again.
         """
         changed = {p: epoch for p, epoch in epochs.items() if self._leader_epochs.get(p, epoch) != epoch}
         if changed:
-            raise ReelectedError(f"leaders elected since the query began to read, by partition: {changed}")
+            raise ReelectedError(f"leaders elected since the query began to read, epochs by partition: {changed}")
         self._leader_epochs = {**self._leader_epochs, **epochs}
 
-    def _write(self, survivors: DataFrame, planned: Planned, standing: Standing) -> Commit:
+    def _write(self, survivors: DataFrame, planned: PlannedBatch, standing: Standing) -> Commit:
         commit = next_commit(self._last, planned, self._window_seconds, self._leader_epochs)
-        if commit.birth != self._last.birth:  # whatever an earlier state has seen was appended before now
+        if commit.birth != self._last.birth:  # an earlier state has seen only records appended before now
             commit = commit.born_after(self._log.latest_append())
         written = self._sink.write(survivors, commit, self._horizon(planned, commit, standing))
         logger.info("batch=%d stage=committed rows=%d", commit.batch, written.rows)
         if written.ahead is not None:
             logger.warning(
-                "batch=%d clock=behind seconds=%.1f hint='set the clock of the driver right, or that of the brokers'",
-                *(commit.batch, (written.ahead - planned.time) / 1000),
+                "batch=%d clock=behind seconds=%.1f hint='correct the clock of the driver, or those of the brokers'",
+                *(commit.batch, (written.ahead - planned.time_ms) / 1000),
             )
-        self._watcher.written(commit.batch, written)
+        self._observer.written(commit.batch, written)
         return commit.born_after(written.ahead)
 
-    def _horizon(self, planned: Planned, commit: Commit, standing: Standing) -> Horizon:
-        birth = commit.birth or planned.time
-        return Horizon(planned.time, birth, self._window_seconds, standing is Standing.OVERLAPS)
+    def _horizon(self, planned: PlannedBatch, commit: Commit, standing: Standing) -> Horizon:
+        birth = commit.birth or planned.time_ms
+        return Horizon(planned.time_ms, birth, self._window_seconds, standing is Standing.OVERLAPS)
 
 
-def check_clock(planned: Planned) -> None:
-    """Refuse a batch in which Spark drops everything: its time is not above the watermark."""
-    if planned.time <= planned.watermark:
+def check_clock(planned: PlannedBatch) -> None:
+    """Raise StopError for a batch whose time is not above the watermark, since Spark drops all of its records."""
+    if planned.time_ms <= planned.watermark_ms:
         raise StopError(
-            f"batch {planned.batch}: its time {planned.time} is not above the watermark {planned.watermark} (ms): the "
-            "driver's clock has gone back, and Spark has dropped events unseen. Nothing of this batch is in the table "
-            "or receipted. Set the clock right, and start again"
+            f"batch {planned.batch}: its time {planned.time_ms} is not above the watermark {planned.watermark_ms} ms. "
+            "The driver's clock has gone back, and Spark has dropped events. Nothing of this batch is in the table or "
+            "receipted. Correct the clock, and start again"
         )
 
 
-def next_commit(last: Commit, planned: Planned, window_seconds: int, epochs: Offsets) -> Commit:
-    """Return what the table will have read after this batch."""
+def next_commit(last: Commit, planned: PlannedBatch, window_seconds: int, epochs: Offsets) -> Commit:
+    """Return the commit of a batch, which states what the table has read after it."""
     is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
     return replace(
         last,
         batch=planned.batch,
         starts=planned.starts,
-        # Where a batch overlaps, the table may have read further in some partitions than the batch does.
+        # Where a batch overlaps, the table may have read further in some partitions.
         ends={**planned.ends, **{p: max(end, planned.ends[p]) for p, end in last.ends.items()}},
         first=offsets.merge_first(last.first, planned.starts),
-        birth=planned.time if is_born_anew else last.birth,
+        birth=planned.time_ms if is_born_anew else last.birth,
         window_seconds=window_seconds,
         epochs=epochs,
     )
 
 
 def consume(survivors: DataFrame, horizon: Horizon) -> int | None:
-    """Evaluate the batch for its state alone, and return what `Written.ahead` would be."""
+    """Evaluate the batch only for its effect on the state, and return the value for `Written.ahead`."""
     ahead: int | None = survivors.agg(latest_ahead(horizon)).collect()[0][0]
     return ahead
 
 
-def _size(planned: Planned) -> int:
+def _offset_count(planned: PlannedBatch) -> int:
     return sum(end - planned.starts[partition] for partition, end in planned.ends.items())

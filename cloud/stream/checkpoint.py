@@ -1,6 +1,6 @@
-"""The checkpoint's folder: Spark's own offset log, and our claim beside it.
+"""The checkpoint's folder: Spark's offset log and commit log, and the job's claim.
 
-Read and written through Hadoop's file systems, so that it may lie wherever Spark can put it.
+Accessed through Hadoop's file systems, so that it may be wherever Spark can write.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.table.commits import Offsets
 
 _CLAIM = "oncegate-claim.json"
 _FLUSH_FAILED = "oncegate-flush-failed"
 _VERSION = "v1"
-"""Of the logs of offsets and commits, in Spark 3 and 4.0; their lines are Spark's own, and no interface."""
+"""The version of both logs in Spark 3 and 4.0; their format is internal to Spark, not an interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which checkpoint this is, and under which number it has claimed the table."""
+    """A checkpoint's id, and the number under which it has claimed the table."""
 
     checkpoint: str
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """What Spark planned for a batch before it ran it; moments in milliseconds since 1970 UTC."""
+class PlannedBatch:
+    """Spark's plan of a batch, written before the batch runs; moments in milliseconds since 1970 UTC."""
 
     batch: int
-    time: int
-    watermark: int
+    time_ms: int
+    watermark_ms: int
     starts: Offsets
     ends: Offsets
 
@@ -50,13 +50,13 @@ class Checkpoint:
         self._folder = path
         self._files = jvm.file_system(spark, path)
 
-    def planned(self, batch: int) -> Planned:
-        """Read from the offset log what a batch holds."""
+    def planned(self, batch: int) -> PlannedBatch:
+        """Return the plan of a batch from the offset log; raise StopError where it is missing."""
         log = self._lines(f"offsets/{batch}")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: batch {batch} is not in the offset log")
         times = json.loads(log[0])
-        return Planned(
+        return PlannedBatch(
             batch, times["batchTimestampMs"], times["batchWatermarkMs"], self._starts(batch), self._offsets(log[1])
         )
 
@@ -65,45 +65,45 @@ class Checkpoint:
         return self._latest("offsets")
 
     def watermark(self) -> int:
-        """Return the watermark of the next batch, in milliseconds; what is planned before that time is dropped."""
+        """Return the watermark of the next batch, in milliseconds; Spark drops a batch planned before that time."""
         committed = self._latest("commits")
         if committed is None or (log := self._lines(f"commits/{committed}")) is None:
             return 0
         return int(json.loads(log[0])["nextBatchWatermarkMs"])
 
     def forget_batch_below_watermark(self) -> int | None:
-        """Remove the plan of a batch of which Spark would drop everything, for another plan at a right time.
+        """Remove the plan of a batch whose records Spark would all drop, so that it is planned again.
 
-        Return its id; None where there is no such plan. Nothing of such a batch is ever committed.
+        Return the batch's id; None where there is no such plan. No part of such a batch is ever committed.
         """
         batch = self.latest_batch()
         if batch is None or batch == self._latest("commits"):
             return None
         planned = self.planned(batch)
-        if planned.time > planned.watermark:
+        if planned.time_ms > planned.watermark_ms:
             return None
         self._files.delete(self._path(f"offsets/{batch}"), False)
         return batch
 
     def read_claim(self) -> Claim | None:
-        """Return this checkpoint's claim; None where it has made none."""
+        """Return this checkpoint's claim; None where there is none."""
         text = self._read(_CLAIM)
         return None if text is None else Claim(**json.loads(text))
 
     def mark_flush_failed(self, reason: str) -> None:
-        """Write down that a flush has failed, for every later start."""
+        """Record that a flush has failed, so that later starts stop."""
         self._write(self._path(_FLUSH_FAILED), reason)
 
     def check_flush(self) -> None:
-        """Raise StopError where a flush has failed, until somebody has looked."""
+        """Raise StopError where a flush has failed and nobody has removed the mark."""
         if (reason := self._read(_FLUSH_FAILED)) is not None:
             raise StopError(
-                f"{reason}. A flush that succeeds now would prove nothing: what was written since the last receipt may "
-                f"be lost. Check disk and table, then remove {self._folder}/{_FLUSH_FAILED}"
+                f"{reason}. A flush that succeeds now proves nothing: data written since the last receipt may be lost. "
+                f"Check disk and table, then remove {self._folder}/{_FLUSH_FAILED}"
             )
 
     def write_claim(self, claim: Claim) -> None:
-        """Write down what is about to be claimed, whole or not at all."""
+        """Write the claim atomically, before it is made in the table."""
         temporary = self._path(f"{_CLAIM}.{uuid.uuid4().hex}.tmp")
         self._files.mkdirs(self._path(""))
         self._write(temporary, json.dumps(asdict(claim)))
@@ -119,14 +119,14 @@ class Checkpoint:
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     def _starts(self, batch: int) -> Offsets:
-        """Return where a batch starts: where the one before it ends; partitions that are new to it are left out."""
+        """Return where a batch starts, which is where the one before ends; new partitions are left out."""
         log = self._lines(f"offsets/{batch - 1}" if batch else "sources/0/0")
         if log is None:
             raise StopError(f"checkpoint {self._folder}: the offsets before batch {batch} are missing")
         return self._offsets(log[1 if batch else 0])
 
     def _lines(self, name: str) -> list[str] | None:
-        """Return what stands below the version in one of Spark's own files; None where there is none."""
+        """Return the lines below the version in one of Spark's files; None where the file does not exist."""
         text = self._read(name)
         if text is None:
             return None
@@ -134,7 +134,7 @@ class Checkpoint:
         if version.lstrip("\x00") != _VERSION:
             raise StopError(
                 f"checkpoint {self._folder}: {name} has the version {version!r}, this job reads {_VERSION}: another "
-                "version of Spark has written it. Go on with that one, or start with a new checkpoint"
+                "version of Spark has written it. Continue with that version, or start with a new checkpoint"
             )
         return lines
 

@@ -1,4 +1,4 @@
-"""The claim: of two jobs on one table, the older one ends, and never claims again."""
+"""The claim of a table: of two jobs on one table the older one ends, and never claims it again."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ def is_first_start(checkpoint: Checkpoint, last: Commit | None) -> bool:
 
 
 def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *, read_again: bool = False) -> Commit:
-    """Make sure that the table is this checkpoint's, and return the table's last commit.
+    """Claim the table for this checkpoint where needed, and return the table's last commit.
 
-    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read.
+    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read. Raise
+    StopError where another checkpoint has the table, or the checkpoint is of another table.
     """
     last = sink.last_commit()
     own = checkpoint.read_claim()
     is_first, has_batches = is_first_start(checkpoint, last), checkpoint.latest_batch() is not None
     if own is None:
         if has_batches:
-            raise StopError("the checkpoint has batches, but no claim: it is not of this job; start with a new one")
+            raise StopError("the checkpoint has batches, but no claim: it is not of this job. Start with a new one")
         own = Claim(uuid.uuid4().hex, _next_number(last))
         checkpoint.write_claim(own)
     elif last is not None and _is_restored(own, last, checkpoint.latest_batch()):
-        # Batch ids come again: under the old claim Delta would skip them.
+        # The batch ids repeat, and Delta would skip them under the old claim.
         own = Claim(own.checkpoint, _next_number(last))
         checkpoint.write_claim(own)
     if last is None or own.number > last.claim:
         if is_first and has_batches:
             raise StopError(
                 f"the checkpoint has batches, and table {sink.id} has none of them: it is another one, or was deleted "
-                "and made anew. Spark would skip what it has read, and drop copies of what this table lacks. "
+                "and recreated. Spark would skip what it has read, and drop copies of events that this table lacks. "
                 "Start with a new checkpoint"
             )
         return _commit_claim(sink, own, last, topic, topic_id, keeps_offsets=not (is_first and read_again))
     if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
         raise StopError(
-            f"claim {last.claim} of checkpoint {last.checkpoint} has taken the table over from claim {own.number} of "
-            f"this checkpoint {own.checkpoint}: this one ends for good"
+            f"claim {last.claim} of checkpoint {last.checkpoint} has taken over the table from claim {own.number} of "
+            f"this checkpoint {own.checkpoint}: this job ends for good"
         )
     return last
 
@@ -55,7 +56,7 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
 def _commit_claim(
     sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
 ) -> Commit:
-    # The same checkpoint, restored, reads on with its state: it reads again whatever that has not seen.
+    # A restored checkpoint continues with its state, and reads again whatever that has not seen.
     same_state = last is not None and last.checkpoint == own.checkpoint
     read = last if keeps_offsets else None
     commit = Commit(
@@ -78,7 +79,7 @@ def _commit_claim(
 
 
 def _is_restored(own: Claim, last: Commit, latest_batch: int | None) -> bool:
-    """Detect a checkpoint that was restored from an older copy: the table has a later batch of it."""
+    """Whether the checkpoint was restored from an older copy: the table has a later batch of it."""
     is_owner = (own.checkpoint, own.number) == (last.checkpoint, last.claim)
     return is_owner and last.batch > (CLAIM_ONLY if latest_batch is None else latest_batch)
 

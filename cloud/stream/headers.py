@@ -1,4 +1,4 @@
-"""Take the headers of a record, each by its position, and by its name only where that fails."""
+"""Reads the headers of a record, each by its position, and by its name only where that fails."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -15,6 +15,6 @@ def header(name: str, headers: str = "headers") -> Column:
     by_name = F.get(F.filter(headers, lambda one: one["key"] == F.lit(name)), 0)
     found = F.when(at_position["key"] == F.lit(name), at_position["value"])
     if name == _BOUND:
-        # It may be absent: with so few headers it is, or else another one is missing, and the record no good.
+        # It may be absent. With so few headers it is, or another one is missing and the record is not well-formed.
         found = found.when(F.size(headers) < len(HEADERS), F.lit(None))
     return found.otherwise(by_name["value"]).cast("string")

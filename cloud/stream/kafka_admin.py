@@ -1,4 +1,4 @@
-"""Kafka's own clients, those that the connector brings along, for what Spark's reader can not ask or say."""
+"""Requests to Kafka that Spark's reader does not offer, by the Java clients that come with its connector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j 
 from pyspark.sql import SparkSession
 
 from cloud.errors import KafkaError, StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 from cloud.settings import KafkaSettings
 from cloud.table.commits import Offsets
 
@@ -21,14 +21,14 @@ _TRUNCATED = "LogTruncationException"
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a partition ends, and since which election its leader leads (None: a broker that does not say)."""
+    """The end of a partition, and its leader epoch (None where the broker does not tell)."""
 
     offset: int
     leader_epoch: int | None
 
 
 class KafkaAdmin:
-    """One AdminClient, closed with the job's process."""
+    """An AdminClient for one topic, which lives as long as the process."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaSettings) -> None:
         self._jvm = jvm.classes(spark)
@@ -42,10 +42,10 @@ class KafkaAdmin:
         self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
     def topic_id(self) -> str:
-        """Return the topic's id, another one after it was deleted and made anew."""
+        """Return the topic's id, which is another one after the topic was deleted and recreated."""
         return str(self._describe().topicId().toString())
 
-    def log(self) -> dict[int, tuple[int, int]]:
+    def offset_ranges(self) -> dict[int, tuple[int, int]]:
         """Return the earliest and the latest offset of each partition."""
         partitions = [info.partition() for info in self._describe().partitions()]
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
@@ -54,7 +54,7 @@ class KafkaAdmin:
         return {partition: (earliest[partition], latest[partition]) for partition in partitions}
 
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
-        """Return where partitions end now; raise KafkaError where that is not known."""
+        """Return the present ends of partitions; raise KafkaError where Kafka does not tell them."""
         wanted = list(partitions)
         latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
         answers = self._answers(wanted, latest)
@@ -66,22 +66,23 @@ class KafkaAdmin:
         return ends
 
     def latest_append(self) -> int:
-        """Return the latest time at which a broker has appended a record that the log still has, in milliseconds."""
+        """Return the latest append time of a record that the log still has, in milliseconds since 1970 UTC."""
         partitions = [info.partition() for info in self._describe().partitions()]
         answers = self._answers(partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
         return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
 
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
-        """Return those of the places that the log no longer has as it had them under that leader epoch, with the cause.
+        """Return the cause for each partition whose log was truncated below the place that was read.
 
-        A consumer asks (KIP-320): the leader says where in its log that epoch ends, which is exact.
+        A consumer that seeks with a leader epoch learns this from the leader, which knows where in its log the epoch
+        ends (KIP-320).
         """
         if not places:
             return {}
         bytes_reader = self._jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
         properties = self._jvm.java.util.Properties()
         properties.putAll(self._properties)
-        properties.put("auto.offset.reset", "none")  # else it would go on elsewhere without a word
+        properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
         consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_reader(), bytes_reader())
         try:
             asked = {partition: self._is_truncated(consumer, partition, place) for partition, place in places.items()}
@@ -92,7 +93,7 @@ class KafkaAdmin:
     def commit(
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
     ) -> None:
-        """Commit a group's offsets with what is to stand beside them; raise KafkaError."""
+        """Commit a group's offsets with metadata and leader epochs, by partition; raise KafkaError on failure."""
         wanted = self._jvm.java.util.HashMap()
         for partition, offset in offsets.items():
             place = self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
@@ -104,7 +105,7 @@ class KafkaAdmin:
         consumer.assign(self._jvm.java.util.List.of(where))
         limit = self._jvm.java.time.Duration.ofSeconds(ANSWER_SECONDS_MAX)
         try:
-            # A consumer that does not know the leader yet takes the place without asking anybody.
+            # A consumer that does not know the leader yet accepts the place without a request.
             consumer.endOffsets(consumer.assignment(), limit)
             consumer.seek(where, self._place(place, ""))
             consumer.position(where, limit)
@@ -121,9 +122,9 @@ class KafkaAdmin:
 
     def _describe(self) -> Any:
         names = self._jvm.java.util.List.of(self._topic)
-        said = f"topic {self._topic}: cannot be described"
+        what = f"topic {self._topic}: cannot be described"
         try:
-            return self._wait(self._client.describeTopics(names).allTopicNames(), said).get(self._topic)
+            return self._wait(self._client.describeTopics(names).allTopicNames(), what).get(self._topic)
         except KafkaError as error:
             if _NO_SUCH_TOPIC in str(error):
                 raise StopError(f"topic {self._topic}: it does not exist") from error

@@ -1,4 +1,4 @@
-"""The job's figures for Prometheus; docs/cloud.md says what each means."""
+"""The job's metrics for Prometheus; docs/cloud.md explains each."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _STATE_DISK_BYTES = "rocksdbSstFileSize"
 
 
 class Metrics:
-    """A `Watcher` whose notes can be read over HTTP."""
+    """An `Observer` that serves its counts over HTTP."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._receipted: dict[int, float] = {}
-        """When the receipts of the batches were given that Spark has not reported yet; seconds since 1970 UTC."""
+        """When a batch was receipted, in seconds since 1970 UTC, for batches that Spark has not reported yet."""
         self.input = self._counter("records_total", "Records read from the topic")
         self.rows = self._counter("rows_total", "Events that are new in the table")
         self.duplicates = self._counter("duplicates_total", "Copies dropped, by where the earlier one was", "by")
-        self.late = self._counter("late_total", "Events that were looked up, since the state cannot vouch for them")
-        self.late_share = self._gauge("late_share", "Late events by survivors of the dedup, in the latest batch")
+        self.late = self._counter("late_total", "Events that may be older than the dedup's state")
+        self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
         self.quarantined = self._counter("quarantined_total", "Records that are not well-formed")
-        self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped unseen; not 0 is an error")
-        self.input_rate = self._gauge("input_records_per_second", "Arrival in the latest batch")
-        self.processed_rate = self._gauge("processed_records_per_second", "Pace of the latest batch")
+        self.dropped = self._counter("dropped_by_watermark_total", "Rows that Spark dropped by their time: an error")
+        self.input_rate = self._gauge("input_records_per_second", "Rate of arrival in the latest batch")
+        self.processed_rate = self._gauge("processed_records_per_second", "Rate of processing in the latest batch")
         self.state_rows = self._gauge("state_rows", "Keys in the dedup's state, as RocksDB estimates them")
         self.state_disk = self._gauge("state_disk_bytes", "RocksDB's files on disk, at the latest snapshot")
-        self.lag = self._gauge("lag_records", "Records behind the end of the partition that is furthest behind")
-        self.batch_seconds = self._histogram("batch_seconds", "Time that a batch took")
-        self.receipt_age = self._histogram("receipt_age_seconds", "From a batch's oldest append to its receipt")
-        self.receipt_time = self._gauge("receipt_timestamp_seconds", "When receipts were given last")
+        self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
+        self.batch_seconds = self._histogram("batch_seconds", "Duration of a batch")
+        self.receipt_age = self._histogram("receipt_age_seconds", "Time from a batch's oldest append to its receipt")
+        self.receipt_time = self._gauge("receipt_timestamp_seconds", "Time of the latest receipts")
 
     def serve(self, host: str, port: int) -> None:
-        """Serve the figures on http://host:port/metrics for as long as the process lives."""
+        """Serve the metrics on http://host:port/metrics for as long as the process lives."""
         start_http_server(port, host, self.registry)
 
-    def written(self, batch: int, written: Written) -> None:  # what a Watcher is told
+    def written(self, batch: int, written: Written) -> None:  # the methods of an Observer
         self.rows.inc(written.rows)
         self.duplicates.labels("table").inc(written.found)
         self.late.inc(written.late)
@@ -86,6 +86,6 @@ class Metrics:
 
 
 def observed(records: DataFrame) -> DataFrame:
-    """Make Spark count the records of each batch on their way, and tell the oldest append."""
+    """Return the records, of which Spark counts each batch and reports the oldest append, in ms since 1970 UTC."""
     oldest = F.min(F.unix_millis("appended")).alias("oldest")
     return records.observe(_OBSERVATION, F.count(F.lit(1)).alias("records"), oldest)

@@ -1,4 +1,4 @@
-"""What is told of each batch to whoever watches the job."""
+"""The interface of those that observe the job's batches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from cloud.table.sink import Written
 
 
-class Watcher(Protocol):
-    """Be told; never stand in the way."""
+class Observer(Protocol):
+    """Receives notice of each batch; must neither fail nor block."""
 
     def written(self, batch: int, written: Written) -> None:
-        """Take note of a commit."""
+        """Receive the outcome of a batch after its commit."""
 
     def receipted(self, batch: int) -> None:
-        """Take note that the batch's receipts have been given, now."""
+        """Receive notice that the batch's receipts have just been committed."""
 
     def progressed(self, progress: StreamingQueryProgress) -> None:
-        """Take note of Spark's own figures, after the batch."""
+        """Receive Spark's report after the batch."""
 
 
-class Nobody:
-    """A `Watcher` that looks away."""
+class NullObserver:
+    """An `Observer` that ignores everything."""
 
     def written(self, batch: int, written: Written) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Where a batch stands against what the table has read already."""
+"""Compares a batch's offsets with those that the table has read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cloud.errors import StopError
 from cloud.table.commits import Commit, Offsets
 
 _EARLIEST = -2
-"""Kafka's own number for the earliest offset."""
+"""Spark's number for the earliest offset."""
 
 
 class Standing(Enum):
-    """What the table has of a batch."""
+    """How much of a batch the table has: nothing, a part, or all."""
 
     NEW = "new"
     OVERLAPS = "overlaps"
@@ -22,12 +22,12 @@ class Standing(Enum):
 
 
 def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
-    """Compare a batch with the table's last commit; a gap between them is an error, for nobody would ever read it."""
+    """Compare a batch with the table's last commit; raise StopError for a gap between them, which would stay unread."""
     for partition, end in last.ends.items():
         if (start := starts.get(partition)) is None or start > end:
             raise StopError(
                 f"partition {partition}: the batch starts at {start}, the table has read up to {end}; the checkpoint "
-                "is not of this table, or newer than it: start with a new checkpoint"
+                "is of another table, or newer than this one: start with a new checkpoint"
             )
     if last.ends and all(end <= last.ends.get(partition, -1) for partition, end in ends.items()):
         return Standing.DONE
@@ -37,19 +37,19 @@ def compare(starts: Offsets, ends: Offsets, last: Commit) -> Standing:
 
 
 def complete_starts(starts: Offsets, ends: Offsets) -> Offsets:
-    """Return a start for every partition; Spark reads one that is new from 0, and fails where 0 is gone."""
+    """Return a start for every partition; Spark reads a new one from offset 0, and fails where that is gone."""
     return {partition: starts.get(partition, 0) for partition in ends}
 
 
 def merge_first(first: Offsets, starts: Offsets) -> Offsets:
-    """Keep where the table began to read each partition; a partition that is new begins where the batch does."""
+    """Return the first offset that the table has read of each partition; for a new one, that is the batch's start."""
     return {**starts, **first}
 
 
 def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> str:
-    """Return where a new checkpoint starts: where the table's last commit ended, or at the earliest offset.
+    """Return Spark's option for where a new checkpoint starts: the end of the table's last commit, or the earliest.
 
-    `log` gives the earliest and the latest offset of each partition.
+    `log` has the earliest and the latest offset of each partition.
     """
     if last is None or not last.ends:
         return "earliest"
@@ -57,9 +57,9 @@ def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[in
 
 
 def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> None:
-    """Refuse a topic that is another one than the table has read, or has deleted what the table has not read yet.
+    """Raise StopError where the topic is not the one that the table has read, or has deleted unread records.
 
-    Whether it still has what was read only the partitions' leaders can tell (`topic_log`).
+    Whether the log was truncated is the subject of `topic_log`, since only the partitions' leaders know it.
     """
     if last is None or not last.ends:
         return
@@ -71,12 +71,12 @@ def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, 
             raise StopError(
                 f"topic {topic}, partition {partition}: its retention has deleted offsets {end} to {earliest - 1}, "
                 "which the table has not read. Find out why the job was behind; then start with a new checkpoint and "
-                "--read-again: it goes on at what the topic has, and what the table has stays once"
+                "--read-again, which reads what the topic has; events in the table are not written again"
             )
 
 
 def another_topic(topic: str, known: str, now: str) -> str:
-    """Return what to say where the topic is not the one that the table has read."""
+    """Return the message for a topic that is not the one that the table has read."""
     return (
         f"the table has read the topic with the id {known}, topic {topic} has the id {now}: it is another one, or was "
         "deleted and recreated. Start with a new table and a new checkpoint, and name this table by --succeeds"

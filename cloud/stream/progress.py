@@ -1,4 +1,4 @@
-"""One line per trigger for people: what came in, what was dropped as a duplicate, how long it took, what waits."""
+"""Spark's report of each batch, as a log line and for the observer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from cloud.stream.observer import Watcher
+from cloud.stream.observer import Observer
 
 logger = logging.getLogger(__name__)
 
@@ -21,17 +21,17 @@ _DUPLICATES = "numDroppedDuplicateRows"
 
 
 class ProgressLines(StreamingQueryListener):
-    """Log Spark's own figures after each batch, and hand them on."""
+    """Logs Spark's report after each batch, and passes it to the observer."""
 
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s started", event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         progress = event.progress
-        self._watcher.progressed(progress)
+        self._observer.progressed(progress)
         if progress.numInputRows:
             logger.info("%s", line(progress))
 
@@ -43,7 +43,7 @@ class ProgressLines(StreamingQueryListener):
 
 
 def line(progress: StreamingQueryProgress) -> str:
-    """Write the figures of one batch; rows are counted once per evaluation of the batch."""
+    """Return the log line of one batch; rows are counted once per evaluation of the batch."""
     return (
         f"batch={progress.batchId} stage=done rows_in={progress.numInputRows} duplicates={duplicates(progress)} "
         f"dropped_by_watermark={dropped_by_watermark(progress)} seconds={progress.batchDuration / 1000:.1f} "
@@ -52,16 +52,16 @@ def line(progress: StreamingQueryProgress) -> str:
 
 
 def duplicates(progress: StreamingQueryProgress) -> int:
-    """Count what the state has dropped."""
+    """Return the number of records that the state has dropped as duplicates."""
     return sum(int(state.customMetrics.get(_DUPLICATES, 0)) for state in progress.stateOperators)
 
 
 def dropped_by_watermark(progress: StreamingQueryProgress) -> int:
-    """Count what Spark has dropped unseen; it must be none."""
+    """Return the number of rows that Spark has dropped because of the watermark; it must be 0."""
     return sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
 
 
 def lag(progress: StreamingQueryProgress) -> int:
-    """Return how many records the partition that is furthest behind still holds."""
+    """Return the number of unread records of the partition with the most of them."""
     behind = [int(source.metrics.get("maxOffsetsBehindLatest", "0")) for source in progress.sources if source.metrics]
     return max(behind, default=0)

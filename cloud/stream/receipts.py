@@ -1,6 +1,6 @@
-"""Receipts: what the table's last commit says it has, as the offsets of a Kafka group.
+"""Receipts: the end offsets of the table's last commit, committed as the offsets of a Kafka group.
 
-Before each of them the topic is looked at once more: a batch may have been read from another one meanwhile.
+The topic is checked before each commit, since it may have been recreated or truncated while a batch was read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import threading
 from collections.abc import Callable
 
 from cloud.errors import KafkaError
-from cloud.platform import disk
+from cloud.runtime import disk
 from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit
 from contract.receipt import Receipt
 
 REPEAT_SECONDS = 3600.0
-"""Kafka forgets a group's offsets after days; an idle topic must not look unread."""
+"""Repeated, since Kafka forgets a group's offsets after days and an idle topic must not look unread."""
 RETRY_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 class Receipts:
-    """Commit the receipts of the table's last commit to Kafka, again and again until Kafka has them."""
+    """Commits the receipts of the table's last commit to Kafka, until Kafka has them and at least hourly."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Receipts:
         self._due_at = 0.0
 
     def give(self, commit: Commit) -> bool:
-        """Commit the receipts of a commit that stands in the table; a failure is logged and tried again by `repeat`.
+        """Commit the receipts of a commit of the table; `repeat` tries again after a failure, which is logged.
 
         Return whether Kafka has them. Raise StopError where the topic is no longer the one that the table has read.
         """
@@ -55,7 +55,7 @@ class Receipts:
             return self._give(commit)
 
     def repeat(self) -> None:
-        """Commit the latest receipts once more where that is due."""
+        """Commit the latest receipts again where that is due."""
         with self._lock:
             if self._commit is not None and self._clock() >= self._due_at:
                 self._give(self._commit)
@@ -63,7 +63,7 @@ class Receipts:
     def _give(self, commit: Commit) -> bool:
         if not commit.ends:
             return False
-        disk.flush(self._folders)  # a failure ends the job: what is not on the disk gets no receipt
+        disk.flush(self._folders)  # a failure ends the job: nothing is receipted before it is on disk
         metadata = {
             partition: str(Receipt(commit.table, commit.first[partition], commit.topic_id, self._succeeds))
             for partition in commit.ends

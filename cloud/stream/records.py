@@ -1,11 +1,9 @@
-"""Records: the headers as columns, and whether a record is well-formed, by cheap native checks.
+"""Records: the headers as columns, and whether a record is well-formed, by native functions of Spark.
 
-The value is not decoded here. A record that is not well-formed keeps its reason and its headers, and gets a dedup
-key of its own: it must not claim the fingerprint of its good twin. So does one that may be equal to an earlier event
-and yet another (`reuse.py`).
+The value is not decoded here. A record that is not well-formed gets a reason, keeps its headers, and has a dedup key of
+its own, so that it is no copy of a good record with the same fingerprint. The key of an event whose id may be reused
+contains the span of its acceptance (`id_reuse`).
 """
-
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +12,8 @@ from cloud.stream.headers import header
 from cloud.table import id_reuse
 from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, ClockTrust, Shared
 
+RETENTION_SECONDS = 7 * 86_400
+"""The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
 _MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 _MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
@@ -41,14 +41,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """How long the gateways remember, in seconds."""
-
-    retention_seconds: int = 7 * 86_400
-
-
-def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
+def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -> DataFrame:
     """Return the records as COLUMNS; `reason` is null for those that are well-formed."""
     named = topic.select(
         F.col("value"),
@@ -72,18 +65,18 @@ def read_records(topic: DataFrame, spans: Spans) -> DataFrame:
         header("ce_bound").alias("bound_text"),
         _moment("ce_bound").alias("bound"),
     )
-    keyed = _keyed(named.withColumn("reason", _reason()), spans)
-    # Spark writes a batch's time into the code that it makes of the columns. Beyond a coalesce that changes nothing the
-    # code is another, and short: what is above is compiled once, and not in every batch.
+    keyed = _keyed(named.withColumn("reason", _reason()), retention_seconds)
+    # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
+    # the short one after it is compiled in every batch.
     seen = F.current_timestamp().alias("seen")
     return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
 
 
-def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
+def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
     bad = F.col("reason").isNotNull()
     place = F.concat_ws("/", F.lit("bad"), "kafka_partition", "kafka_offset").cast("binary")
     fingerprint = F.unhex("id")
-    spanned = F.concat(fingerprint, id_reuse.span(spans.retention_seconds))
+    spanned = F.concat(fingerprint, id_reuse.span(retention_seconds))
     return judged.select(
         F.when(bad, place).when(id_reuse.is_without_time(), spanned).otherwise(fingerprint).alias("key"),
         "reason",
@@ -106,7 +99,7 @@ def _keyed(judged: DataFrame, spans: Spans) -> DataFrame:
 
 
 def _reason() -> Column:
-    """Return the first check that a record fails."""
+    """Return the name of the first check that a record fails; null for none."""
     checks = {
         "headers": _headers_are_ours(),
         "fingerprint": F.col("id").rlike("^[0-9a-f]{32}$"),
@@ -125,7 +118,7 @@ def _reason() -> Column:
 
 
 def _is_moment(name: str) -> Column:
-    """Whether a moment is of the years that every database has."""
+    """Whether a moment is within the years 1 to 9999, which every database supports."""
     first, last = (F.lit(year).cast("timestamp") for year in _MOMENTS)
     return F.col(name).between(first, last)
 
@@ -146,11 +139,11 @@ def _value_is_whole() -> Column:
 
 
 def _after(prefix: str, text: Column) -> Column:
-    """Cut a prefix off; of bytes, since Spark counts a text's characters before it takes a part of it."""
+    """Return a text without its prefix; by bytes, since Spark counts a text's characters before it takes a part."""
     return F.substring(text.cast("binary"), len(prefix.encode()) + 1, 1 << 30).cast("string")
 
 
 def _moment(name: str) -> Column:
-    """Read RFC 3339 with milliseconds, as records hold it, and nothing else that a cast would take."""
+    """Return a header's RFC 3339 time with milliseconds; null for other forms, some of which a cast would accept."""
     text = header(name)
     return F.when((F.octet_length(text) == _MOMENT_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: finish the batch, then end."""
+"""SIGTERM and SIGINT: the job finishes its batch, then ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 from pyspark.sql import SparkSession
 
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +17,13 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether somebody has asked the job to end, through the driver's Python or through the JVM around it."""
+    """Whether the job has been asked to end, by a signal to the Python driver or to its JVM."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
 
     def listen(self, spark: SparkSession) -> None:
-        """Take the signals of both processes; the JVM by itself would end in the middle of a batch."""
+        """Handle the signals of both processes; by default the JVM would end in the middle of a batch."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         jvm.accept_callbacks(spark)
@@ -32,11 +32,11 @@ class StopRequest:
             misc.Signal.handle(misc.Signal(number.name.removeprefix("SIG")), _JvmHandler(self))
 
     def ask(self) -> None:
-        """Ask the job to end after its batch."""
+        """Request the end of the job after its batch."""
         self._asked.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most, and tell whether the job shall end."""
+        """Wait for a request, at most `seconds`; return whether there is one."""
         return self._asked.wait(seconds)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
@@ -50,10 +50,10 @@ class _JvmHandler:
         self._request = request
 
     def handle(self, _signal: object) -> None:
-        """Pass the request on; py4j calls this by the name that Java's interface gives it."""
+        """Pass on the request; the name is that of the method in Java's interface."""
         self._request.ask()
 
     class Java:
-        """What py4j has to know."""
+        """The Java interface, as py4j expects it."""
 
         implements = ("sun.misc.SignalHandler",)

@@ -1,21 +1,21 @@
-"""The topic as a stream: what Kafka holds of each record, untouched."""
+"""The topic as a stream of unchanged records."""
 
 from pyspark.sql import DataFrame, SparkSession
 
 from cloud.settings import KafkaSettings
 
 _FETCH: dict[str, str | int] = {
-    # Spark asks for the log's two ends after every poll, and forgets what was fetched ahead: few large ones are faster.
+    # Spark asks for both ends of the log after every poll, and discards prefetched records: few large polls are faster.
     "max.poll.records": 20_000,
     "max.partition.fetch.bytes": 4 << 20,
-    # A fetch at the log's end, of which there is one under way after every batch, delays the next by up to this.
+    # After every batch a fetch waits at the log's end, and delays the next one by up to this.
     "fetch.max.wait.ms": 100,
 }
-"""For the consumers; the user's own stand above them."""
+"""Defaults for the consumers; the user's properties override them."""
 
 
 def read_topic(spark: SparkSession, kafka: KafkaSettings, starting_offsets: str) -> DataFrame:
-    """Read committed records only, and fail where the topic has lost some."""
+    """Return the stream of committed records, which fails where the topic has lost unread ones."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)

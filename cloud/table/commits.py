@@ -1,4 +1,4 @@
-"""What every commit of the table says of itself: whose it is, and how far the table has read the topic."""
+"""The metadata of a commit of the table: its owner, and how far the table has read the topic."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ class Commit:
     topic_id: str
     starts: Offsets
     ends: Offsets
-    """Where each partition is to be read on: all below, down to `first`, is in the table or in quarantine."""
+    """Offsets at which reading continues: the table or the quarantine has all records from `first` up to here."""
     first: Offsets
     birth: int | None = None
-    """Since when this checkpoint's state has seen every record, at a time that is not too early; None before that."""
+    """Since when this checkpoint's state has seen every record, with a time that is not too early; None if never."""
     window_seconds: int | None = None
     epochs: Offsets = field(default_factory=dict)
-    """The leader epochs under which the log held all up to `ends`; without partitions whose broker does not say."""
+    """The leader epochs under which the log had all records up to `ends`, of partitions where they are known."""
 
     @property
     def version(self) -> int:
-        """The txnVersion: grows with each claim and with each batch; the claim itself stands below its batches."""
+        """Return the txnVersion, which grows with each claim and each batch; a claim's own is below its batches'."""
         return self.claim << BATCH_BITS | (self.batch + 1)
 
     def born_after(self, moment: int | None) -> Commit:
-        """Return the commit with a birth that is no earlier than a moment."""
+        """Return the commit with a birth not earlier than `moment`; unchanged for None."""
         return self if moment is None else replace(self, birth=max(moment, self.birth or moment))
 
     def is_by_same(self, other: Commit) -> bool:
-        """Whether both are the same commit of the same owner."""
+        """Whether both describe the same batch under the same claim."""
         return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A commit of somebody else that took rows away."""
+    """A commit by somebody else that removed rows."""
 
     version: int
     operation: str
@@ -61,22 +61,22 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What Delta's log may have forgotten where a job's last commit stands once more."""
+    """What maintenance adds to the job's last commit when it writes it again, since Delta's log may forget it."""
 
     version: int
-    """The table's version up to which rows taken away since the job's commit were looked for."""
+    """The table's version up to which removals since the job's commit were searched for."""
     removal: Removal | None
-    """What was found."""
+    """The removal that was found."""
 
 
 def to_json(commit: Commit, kept: Kept | None = None) -> str:
-    """Write the userMetadata; `kept`: once more, by maintenance."""
+    """Return the userMetadata; with `kept`, that of a commit that maintenance writes again."""
     fields = {"oncegate": FORMAT, **asdict(commit), **({_KEPT: asdict(kept)} if kept else {})}
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
 def parse_kept(metadata: str | None) -> Kept | None:
-    """Read what maintenance adds to a commit that it writes once more; the job's own may stand beside it."""
+    """Read what maintenance has added to a commit; None for a commit that the job itself has written."""
     if f'"{_KEPT}":' not in (metadata or "") or parse(metadata) is None:
         return None
     kept = json.loads(metadata or "")[_KEPT]
@@ -84,7 +84,7 @@ def parse_kept(metadata: str | None) -> Kept | None:
 
 
 def parse(metadata: str | None) -> Commit | None:
-    """Read the userMetadata; None where the commit is not ours (maintenance, somebody's statement)."""
+    """Read the userMetadata; None where neither job nor maintenance wrote it (OPTIMIZE, somebody's statement)."""
     try:
         fields = json.loads(metadata or "null")
     except ValueError:

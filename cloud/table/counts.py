@@ -1,4 +1,4 @@
-"""The census of a batch: how many rows of each kind survived the dedup, and where copies of the late ones can be."""
+"""The counts of a batch: how many rows of each kind survived the dedup, and where copies of late ones can be."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from contract.record import Shared
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
-    """Counts of one batch."""
+class BatchCounts:
+    """Counts of one batch's survivors."""
 
     rows: int
     bad: int
     late: int
     has_equals: bool
-    """Equal fingerprints have passed the dedup, under keys of different spans."""
+    """Whether equal fingerprints have passed the dedup, under keys of different spans."""
     search: Search
-    """Where the copies of the late events can be."""
+    """The part of the table where copies of the late events can be."""
     ahead: int | None
     """As in `Written`."""
 
 
-def count(judged: DataFrame, horizon: Horizon) -> Census:
-    """Count in one pass."""
+def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
+    """Count the survivors in one pass; `judged` are they with the column `fresh`."""
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
     anywhere = late & is_without_time()
@@ -48,7 +48,7 @@ def count(judged: DataFrame, horizon: Horizon) -> Census:
     ).collect()[0]
     spans = (_read_span(row, name) for name in ("event_time", "received"))
     search = Search(row["late"]) if row["anywhere"] else Search(row["late"], tuple(row["days"]), *spans)
-    return Census(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], search, row["ahead"])
+    return BatchCounts(row["rows"], row["bad"], row["late"], row["anywhere"] > row["different"], search, row["ahead"])
 
 
 def _span(which: Column, name: str) -> tuple[Column, Column]:

@@ -1,4 +1,4 @@
-"""What people say of the devices: a file that is joined to the rows, after the dedup."""
+"""Descriptions of devices: a file that is joined to the rows after the dedup."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ from collections import Counter
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
 
 from cloud.errors import StopError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 COLUMNS = {"device_name": "name", "site": "site", "tags": "tags"}
-"""The table's columns and the file's; all text, an array as text with commas."""
+"""The table's columns by those of the file; all are text, an array is joined with commas."""
 DEVICES_MAX = 1_000_000
-"""More are refused: the file is broadcast to every executor with each batch."""
+"""The limit, since the file is broadcast to every executor with each batch."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What tells a changed file: its time of change in milliseconds, and its bytes."""
+    """What identifies a version of the file: its modification time in milliseconds, and its size in bytes."""
 
     modified: int
     size: int
 
 
 class Devices:
-    """The file, read at the start and again when it has changed."""
+    """The devices, read at the start and again when the file has changed."""
 
     def __init__(self, spark: SparkSession, path: str | None) -> None:
-        """Read the file; one that cannot be read ends the job."""
+        """Read the file; raise StopError where it cannot be read."""
         self._spark = spark
         self._path = path
         self._stamp: _Stamp | None = None
@@ -44,9 +43,9 @@ class Devices:
             self._stamp, self._frame = self._look(path), self._read(path)
 
     def frame(self) -> DataFrame | None:
-        """Return the devices as they stand now: device and COLUMNS, each device once; None without a file.
+        """Return the present devices: the columns device and COLUMNS, each device once; None without a file.
 
-        A changed file that cannot be read is said once, and the devices of before stay.
+        A changed file that cannot be read is logged once, and the earlier devices stay in use.
         """
         if self._path is None:
             return None
@@ -56,7 +55,7 @@ class Devices:
                 self._stamp = stamp
                 self._frame = self._read(self._path)
         except StopError as error:
-            logger.warning("%s; the devices of before stay", error)
+            logger.warning("%s; the earlier devices stay in use", error)
         return self._frame
 
     def _look(self, path: str) -> _Stamp:
@@ -69,26 +68,26 @@ class Devices:
     def _read(self, path: str) -> DataFrame:
         try:
             found = read(self._spark, path).limit(DEVICES_MAX + 1).collect()
-        except (PySparkException, Py4JJavaError) as error:
+        except jvm.FAILURES as error:
             raise StopError(f"devices {path}: cannot be read: {str(error).splitlines()[0]}") from error
         if len(found) > DEVICES_MAX:
             raise StopError(f"devices {path}: more than {DEVICES_MAX} devices")
         device, times = Counter(row["device"] for row in found).most_common(1)[0] if found else ("", 1)
         if times > 1:
-            raise StopError(f"devices {path}: {device} stands there {times} times")
+            raise StopError(f"devices {path}: {device} is listed {times} times")
         logger.info("devices=%d file=%s", len(found), path)
         schema = ", ".join(f"{name} string" for name in ("device", *COLUMNS))
         return self._spark.createDataFrame(found, schema)
 
 
 def read(spark: SparkSession, path: str) -> DataFrame:
-    """Read the file: Parquet by its name, else CSV with a head; other columns are left out, missing ones are null."""
+    """Read Parquet (by the file's name) or CSV with a header; other columns are ignored, missing ones are null."""
     if path.endswith(".parquet"):
         found = spark.read.parquet(path)
     else:
         found = spark.read.csv(path, header=True, inferSchema=False, multiLine=True, escape='"', enforceSchema=False)
     if "device" not in found.columns:
-        raise StopError(f"devices {path}: has no column device, but {', '.join(found.columns)}")
+        raise StopError(f"devices {path}: no column device among {', '.join(found.columns)}")
     text = {
         field.name: F.array_join(field.name, ",") if isinstance(field.dataType, ArrayType) else F.col(field.name)
         for field in found.schema
@@ -99,7 +98,7 @@ def read(spark: SparkSession, path: str) -> DataFrame:
 
 
 def join(rows: DataFrame, devices: DataFrame | None) -> DataFrame:
-    """Add COLUMNS to rows that have a device; nulls where it is not listed, or nothing is."""
+    """Add COLUMNS to the rows; null where the device is not listed."""
     if devices is None:
         return rows.withColumns({name: F.lit(None).cast("string") for name in COLUMNS})
     return rows.join(F.broadcast(devices), on="device", how="left")

@@ -1,4 +1,4 @@
-"""Fresh or late: whether the state must have seen every earlier copy of an event."""
+"""Fresh or late: whether the state is certain to have seen every earlier copy of an event."""
 
 from __future__ import annotations
 
@@ -12,56 +12,57 @@ from contract.record import ClockTrust, Shared
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What one batch's state can see; moments in milliseconds since 1970 UTC."""
+    """The limits of what one batch's state has seen; moments in milliseconds since 1970 UTC."""
 
-    batch_time: int
-    birth: int
-    """Time of the first batch of this state, or of the first with a window as large as now."""
+    batch_time_ms: int
+    birth_ms: int
+    """Time of the state's first batch, or of the first one with a window as large as now."""
     window_seconds: int
     overlaps: bool = False
-    """The table has some of the batch already: everything is late."""
+    """Whether the table has a part of the batch already; everything is late then."""
 
     @property
-    def skew(self) -> int:
-        """How far ahead a clock that counts as good may be."""
+    def skew_ms(self) -> int:
+        """Return by how many milliseconds a trusted clock may be ahead."""
         return self.window_seconds * 1000 // 4
 
     @property
-    def latest(self) -> int:
-        """The end of what a batch of this time can have seen, with a clock that is not wrong by more than a skew."""
-        return self.batch_time + self.skew
+    def latest_ms(self) -> int:
+        """Return the latest moment of a record in this batch, if no clock is wrong by more than the skew."""
+        return self.batch_time_ms + self.skew_ms
 
     @property
     def can_be_fresh(self) -> bool:
-        """Whether events of this very moment are fresh: the state is old enough."""
-        return not self.overlaps and self.batch_time >= self.birth + self.skew
+        """Whether the state is old enough for events of this moment to be fresh."""
+        return not self.overlaps and self.batch_time_ms >= self.birth_ms + self.skew_ms
 
 
 def is_fresh(horizon: Horizon) -> Column:
-    """Return whether events are fresh, never null; an id without a time may have been used before (`reuse.py`): late.
+    """Return whether events are fresh, never null.
 
-    A time that is ahead of its own acceptance vouches for nothing: a copy may come when it is no longer ahead.
+    An event without a time is late, since its id may have been used before (`id_reuse`). So is one whose time is ahead
+    of its acceptance: a copy may come when the time is no longer ahead.
     """
     if horizon.overlaps:
         return F.lit(False)
-    skew = horizon.skew
+    skew = horizon.skew_ms
     bounds = (
-        horizon.birth + skew,
+        horizon.birth_ms + skew,
         skew,
-        horizon.latest,
-        horizon.batch_time - horizon.window_seconds * 1000 + skew,
-        horizon.latest,
+        horizon.latest_ms,
+        horizon.batch_time_ms - horizon.window_seconds * 1000 + skew,
+        horizon.latest_ms,
         skew,
     )
-    # Numbers would be written into the code that Spark makes of this, to be compiled anew in each batch. An array is
-    # not, as long as it stays one: the index has to look as if it came from the row. By get(), since the code that
-    # Spark 4 makes of array[index] does not ask whether the index is null.
+    # Spark writes literal numbers into the generated code, which would be compiled again in each batch. It does not do
+    # so with an array, unless it can fold the index: so the index is computed from the row. get() is used because the
+    # code that Spark 4 generates for array[index] does not check whether the index is null.
     array = f"array({', '.join(f'{bound}L' for bound in bounds)})"
     born, ahead, latest, oldest, newest, early = (
         f"get({array}, octet_length(clock) * 0 + {at})" for at in range(len(bounds))
     )
-    # Nor may a second part stand twice (`unix_millis(bound)` does): their order in the code would change by chance.
-    # As text: one call into the Java machine instead of a hundred.
+    # No other subexpression may occur twice besides `unix_millis(bound)`: their order in the code would vary.
+    # As text, this takes one call into the JVM instead of a hundred.
     return F.expr(
         f"""coalesce(
             clock = '{ClockTrust.TRUSTED}'
@@ -76,10 +77,10 @@ def is_fresh(horizon: Horizon) -> Column:
 
 
 def latest_ahead(horizon: Horizon) -> Column:
-    """Return Kafka's latest append time beyond what this batch can have seen, in milliseconds; null without one.
+    """Return the latest append time after `Horizon.latest_ms`, in milliseconds; null without one.
 
-    The driver's clock is behind then, or a broker's is ahead. The state has entered these records with too early a
-    time and forgets them too early, so nothing that may have a copy among them is fresh later on (`birth`).
+    The driver's clock is behind then, or a broker's is ahead. The state has these records under too early a time and
+    forgets them too early, so later events that may have a copy among them are not fresh (`birth_ms`).
     """
     appended = F.unix_millis("appended")
-    return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest), appended))
+    return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest_ms), appended))

@@ -1,11 +1,11 @@
-"""Ids that were used before: events whose identity holds no time, equal in all, and yet not one event.
+"""Reused ids: different events whose identities are equal, since they hold no time and a counter has wrapped.
 
-A counter wraps. Where two such events were accepted further apart than gateways remember, no gateway took them for
-copies, and neither do we: the first is in the table, the other in quarantine, none is lost. So the state must not hold
-one against the other, however old its memory is: their key has the span of acceptance. And since the earlier one may
-be of any age, each is looked up in the table, even where a resend horizon bounds the age of its copies.
+Where two such events were accepted further apart than gateways remember, no gateway took them for copies, and neither
+does the job: the first is in the table, the other in quarantine, none is lost. So the state must never drop one as a
+copy of the other: the dedup key contains the span of acceptance. And since the earlier one may be of any age, each is
+looked up in the table, even where a resend horizon bounds the age of its copies.
 
-When an event was accepted only a gateway with a good clock can say; for the others, when the broker has appended it.
+The time of acceptance is the gateway's where its clock is trusted, else the broker's time of append.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _LABEL = ("epoch", "sequence")
 
 
 def accepted() -> Column:
-    """Return when an event was accepted, as far as a good clock tells: never later than the broker has appended it."""
+    """Return an event's time of acceptance by a trusted clock, which is not later than its append by the broker."""
     good = F.when(F.col("clock") == ClockTrust.TRUSTED.value, F.col("received"))
     return F.coalesce(F.least(good, F.col("appended")), F.col("received"))
 
 
 def span(retention_seconds: int) -> Column:
-    """Return the span of one retention in which a record was accepted, in SPAN_BYTES; copies are of one or the next."""
+    """Return the number of the retention period of acceptance, in SPAN_BYTES; copies differ by one at most."""
     number = F.floor(F.unix_seconds(accepted()) / retention_seconds).cast("bigint")
     return F.unhex(F.lpad(F.hex(number), 2 * SPAN_BYTES, "0"))
 
 
 def is_without_time() -> Column:
-    """Whether the identity holds an id, and neither a time nor a label that would tell it from a later one."""
+    """Whether the identity has an id, and neither a time nor a label that distinguishes it from a later one."""
     return F.col("shared") == Shared.NONE.value
 
 
 def first_of_each(good: DataFrame) -> DataFrame:
-    """Keep the first accepted of equal fingerprints within a batch."""
+    """Return the first accepted of equal fingerprints within a batch."""
     return _ranked(good).filter(F.col("rank") == 1).drop("rank", "copies", "accepted")
 
 
 def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has_equals: bool) -> DataFrame:
-    """Return late events whose fingerprint the table has of another event, or an earlier one of the batch has.
+    """Return late events whose fingerprint belongs to another event, in the table or earlier in the batch.
 
-    `has_equals`: there are equal fingerprints within the batch.
+    `found` are the rows of the table with their fingerprints; `has_equals` tells of equal ones within the batch.
     """
     without_time = late.filter(is_without_time()).withColumn("accepted", accepted())
     earlier = _as_earlier(found)

@@ -1,4 +1,4 @@
-"""The look-up: which late events the table has already."""
+"""The look-up of late events in the table."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from cloud.table import id_reuse
 from cloud.table.rows import DAY_OUTSIDE
 
 DAYS_MAX = 1000
-"""So many days are named to the table; of more, all are read."""
+"""The number of days up to which a look-up is limited to them; with more it reads all days."""
 NAMED_MAX = 100
-"""So many events are named to the table, whose files tell without being read whether they may have them."""
+"""The number of events up to which a look-up names them, so that statistics and Bloom filters skip files."""
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where the table has the copies of a batch's late events, if it has any."""
+    """The part of the table where copies of a batch's late events can be."""
 
     count: int
-    """Of late events."""
+    """The number of late events."""
     days: Collection[date] | None = None
-    """The days that all copies share; None: any."""
+    """The days of all copies; None for any."""
     event_times: Span | None = None
-    """First and last of the times that are part of an identity, in microseconds since 1970 UTC."""
+    """First and last time that is part of an identity, in microseconds since 1970 UTC."""
     received: Span | None = None
-    """First and last acceptance where the label is."""
+    """First and last acceptance of events whose label is part of the identity, in the same unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows of late events in the table, collected: fingerprint, epoch, sequence, accepted."""
+    """The table's rows with fingerprints of late events: fingerprint, epoch, sequence, accepted; materialized."""
 
     rows: DataFrame
     count: int
 
 
 def find(late: DataFrame, table: DataFrame, search: Search) -> Found:
-    """Look the late events up where their copies can be."""
+    """Return the table's rows with the fingerprints of late events, searching where their copies can be."""
     rows = sought(late, table, search).localCheckpoint(eager=True)
     return Found(rows, rows.count())
 
 
 def sought(late: DataFrame, table: DataFrame, search: Search) -> DataFrame:
-    """Return the rows of late events; statistics and Bloom filters leave out files and row groups that have none."""
+    """Return the query of `find`, in which statistics and Bloom filters exclude files and row groups."""
     if search.days is not None:
         table = table.filter(_moments(search))
         if len(search.days) <= DAYS_MAX:
@@ -73,7 +73,7 @@ def _moments(search: Search) -> Column:
 
 
 def without_found(survivors: DataFrame, found: Found | None) -> DataFrame:
-    """Leave out what the table has."""
+    """Return the survivors that the table does not have."""
     if found is None or found.count == 0:
         return survivors
     return survivors.join(F.broadcast(found.rows.select("fingerprint")), on="fingerprint", how="left_anti")

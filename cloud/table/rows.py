@@ -1,4 +1,4 @@
-"""Rows: what the table keeps of an event."""
+"""The rows of the table."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from cloud.table import devices
 from contract.event import TIME_MAX, TIME_MIN
-from contract.record import Shared
+from contract.record import DATA_PATTERN, DATA_START, VIA_START, Shared
 
 COLUMNS: dict[str, DataType] = {
     "fingerprint": BinaryType(),
@@ -49,61 +49,52 @@ COLUMNS: dict[str, DataType] = {
     "raw": BinaryType(),
     "day": DateType(),
 }
-"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded.
-
-A table that was made without one of them gets it at the next start."""
+"""`id` and `boot` as text; `data` and `units` as JSON; `raw`: the value, only where it could not be decoded."""
 SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 
 PARTITIONED_BY = ("day",)
 YEARS = (2000, 2100)
 DAY_OUTSIDE = date(1970, 1, 1)
-"""The one partition of all moments that are none of YEARS, or far from the record's append."""
+"""The common partition of all moments outside YEARS, or far from the record's append."""
 PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
-"""How far from its append a day may be to be a partition. A sensor may name any time, and each partition is a folder
-with files of its own."""
+"""The distance from the append within which a day has its own partition. A sensor may send any time, and each
+partition is a folder with its own files."""
 
 _VALUE = """
     device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
     data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
 """
-# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value. That is
-# exact: inside a JSON string every quote is escaped, so `,"via":"` and what follows can only be the value's own keys,
-# and units is flat, so that what ends in exactly one closing brace is the value's own end. Possessive: no deep stack.
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-_DATA = (
-    rf'(?s),"via":"[^"\\]*+","data":(\{{.*?\}})'
-    rf'(?:,"units":\{{(?:{_TEXT}:{_TEXT},?)*+\}})?+(?:,"possible_duplicate_of":"[0-9a-f]*+")?+\}}\z'
-)
-_VIA, _BEFORE_DATA = ',"via":"', '","data":{'
+# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value.
+_VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 
 def day_of() -> Column:
-    """Return the UTC day of the time where it is in the identity, else of acceptance: the same for all copies."""
+    """Return the UTC day of the time where that is in the identity, else of acceptance: the same for all copies."""
     moment = F.coalesce(_identity_time(), F.col("received"))
     return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE))
 
 
 def partition_of() -> Column:
-    """Return the partition: the day, or DAY_OUTSIDE. A copy that comes much later may be in either."""
+    """Return the partition: the day, or DAY_OUTSIDE; a copy that arrives much later may be in the other one."""
     age_days = F.datediff(F.to_date("appended"), day_of())
     return F.when(age_days.between(-AHEAD_DAYS_MAX, PAST_DAYS_MAX), day_of()).otherwise(F.lit(DAY_OUTSIDE))
 
 
 def decode(survivors: DataFrame, known: DataFrame | None = None, also: Sequence[str] = ()) -> DataFrame:
-    """Decode the values of the survivors into rows of SCHEMA; one that fails keeps its raw bytes, and no data.
+    """Return the survivors as rows of SCHEMA; a value that cannot be decoded keeps its raw bytes, and has no data.
 
-    `known` are the devices to be joined; `also` names columns of the survivors that stay beside those of SCHEMA.
+    `known` are the devices to be joined; `also` names columns of the survivors to be added to those of SCHEMA.
     """
     decoded = survivors.select("*", *_decoded())
     return devices.join(decoded.select(*_own_columns(), *also), known).select(*COLUMNS, *also)
 
 
-# Columns are made once: they are 2,200 calls into the Java machine, which took a third of a second in every batch.
+# Columns are created once: they are 2,200 calls into the JVM, which took a third of a second in every batch.
 @cache
 def _decoded() -> list[Column]:
-    """Return what is read out of the value, in an order in which each may use those before it.
+    """Return the columns that are read from the value, in an order in which each may use those before it.
 
-    An expression that stands in several others is computed anew for each of them; one with a name of its own is not.
+    Spark computes an expression again for each other one that contains it, but a named column only once.
     """
     columns = {
         "text": F.col("value").cast("string"),
@@ -116,7 +107,7 @@ def _decoded() -> list[Column]:
 
 @cache
 def _own_columns() -> list[Column]:
-    """Return all of SCHEMA but what comes from the devices."""
+    """Return the columns of SCHEMA except those of the devices."""
     columns = {**_columns(), "data": _data(), "raw": F.when(_failed(), F.col("value"))}
     return [columns[name].cast(kind).alias(name) for name, kind in COLUMNS.items() if name in columns]
 
@@ -130,7 +121,7 @@ def _columns() -> dict[str, Column]:
     return {
         **{name: F.col(f"parsed.{name}") for name in from_value},
         **{name: F.col(name) for name in from_record},
-        # What the value does not tell, key and headers may.
+        # Key and headers stand in for what a value lacks.
         "device": F.coalesce(F.col("parsed.device"), F.col("kafka_key").cast("string")),
         "event_time": F.coalesce(F.timestamp_millis(F.when(_has_time(), F.col("parsed.time"))), _identity_time()),
         "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),
@@ -143,7 +134,7 @@ def _identity_time() -> Column:
 
 
 def _data() -> Column:
-    """Return the exact text where the value is laid out as ours; another layout gives equal JSON."""
+    """Return the exact text of `data` where the value has the agent's layout, else equal JSON."""
     return (
         F.when(_failed() | F.col("parsed.data").isNull(), F.lit(None))
         .when(F.col("data_text") != "", F.col("data_text"))
@@ -152,9 +143,9 @@ def _data() -> Column:
 
 
 def _data_text() -> dict[str, Column]:
-    """Return the text of `data`; where nothing follows it, as is usual, far cheaper than by the regular expression.
+    """Return the text of `data`; where nothing follows it, as is usual, at far less cost than a regular expression.
 
-    By places in bytes: Spark counts a text's characters anew for each part that is taken of it.
+    Positions are in bytes, since Spark counts a text's characters again for each part that is taken of it.
     """
     tail, via_bytes = F.col("tail"), F.col("via_bytes")
     before = F.lit(len(_BEFORE_DATA))
@@ -166,7 +157,7 @@ def _data_text() -> dict[str, Column]:
         "via_at": F.octet_length(F.substring_index("text", _VIA, 1)) + len(_VIA) + 1,
         "tail": F.substr("value", F.col("via_at")).cast("string"),  # empty where there is no _VIA
         "via_bytes": F.octet_length(F.substring_index(tail, '"', 1)),
-        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract("text", _DATA, 1)),
+        "data_text": F.coalesce(F.when(is_last, at_the_end), F.regexp_extract("text", DATA_PATTERN, 1)),
     }
 
 
@@ -175,7 +166,7 @@ def _bytes(text: Column) -> Column:
 
 
 def _failed() -> Column:
-    """Whether a value is no JSON, lacks what every value has, or names a time that is none."""
+    """Whether a value is not JSON, lacks a required entry, or has a time outside the years 1 to 9999."""
     required = [F.col(f"parsed.{name}").isNull() for name in ("device", "type", "received", "via")]
     failed = F.col("parsed._corrupt").isNotNull() | F.coalesce(~_has_time(), F.lit(False))
     for missing in required:
@@ -184,5 +175,5 @@ def _failed() -> Column:
 
 
 def _has_time() -> Column:
-    """Whether the value's time is one that events have; null without one. Spark fails where it is far beyond."""
+    """Whether the value's time is within the years 1 to 9999, null without one; Spark fails on some other times."""
     return F.col("parsed.time").between(TIME_MIN, TIME_MAX)

@@ -1,4 +1,4 @@
-"""Where the batches end: a table that is the truth about itself."""
+"""The sink of the batches: a table that records in its own commits what it has read."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from cloud.table.freshness import Horizon
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one batch's survivors, in rows."""
+    """The outcome of one batch, in rows."""
 
     rows: int
-    """New in the table."""
+    """Rows that are new in the table."""
     late: int = 0
     bad: int = 0
-    """Not well-formed: in quarantine."""
+    """Rows that are not well-formed and went to quarantine."""
     found: int = 0
-    """The table had them already."""
+    """Late rows that the table had already."""
     ahead: int | None = None
-    """Kafka's latest append time beyond what the driver's clock allows: the commit's birth is no earlier."""
+    """As returned by `latest_ahead`, in milliseconds; the commit's birth is not earlier."""
 
 
 class Sink(Protocol):
-    """Take whole batches: rows, quarantine and the commit that says where they came from, or nothing of it."""
+    """A table that takes whole batches: rows, quarantine and the commit with their offsets, or nothing."""
 
     @property
     def id(self) -> str:
-        """The table's own id, another one after it was dropped and made anew."""
+        """Return the table's id; a table that is dropped and recreated has another."""
 
     def last_commit(self) -> Commit | None:
-        """Return the latest commit of a job; None where there was none yet."""
+        """Return the latest commit of a job; None where there is none yet."""
 
     def check_rows(self) -> None:
-        """Raise StopError where somebody has taken rows away since this checkpoint's last commit, and it shows."""
+        """Raise StopError where somebody is known to have removed rows since this checkpoint's last commit."""
 
     def claim(self, commit: Commit) -> None:
-        """Commit no row, only what a commit says; raise StopError where a younger claim stands there."""
+        """Write a commit without rows; raise StopError where the table has a younger claim."""
 
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Commit one batch, each event once; raise StopError where another job has claimed the table since."""

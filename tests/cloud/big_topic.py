@@ -10,7 +10,7 @@ EPOCH = "00000000000000e1"
 
 
 def events(spark: SparkSession, count: int) -> DataFrame:
-    """Give number, fingerprint (hex), gateway and sequence of so many events."""
+    """Return number, fingerprint (hex), gateway and sequence of `count` events."""
     number = F.col("id")
     return spark.range(count).select(
         number.alias("number"),
@@ -35,7 +35,7 @@ def send(told: DataFrame, bootstrap_servers: str, topic: str) -> None:
 
 
 def rows(told: DataFrame) -> DataFrame:
-    """Give what a table would say of them."""
+    """Return the rows of a table that has the events."""
     return told.select(
         F.unhex("fingerprint").alias("fingerprint"),
         F.lit("reading").alias("type"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,8 @@ def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFi
         maintenance.parse(["--table", "t", *wrong])
     assert ended.value.code == 2
     assert wrong[0] in capsys.readouterr().err
+
+
+def test_nothing_beside_the_programs_hides_a_module_of_the_standard_library() -> None:
+    # spark-submit puts the programs' folder first on the path.
+    assert {path.stem for path in CLOUD.iterdir()} & sys.stdlib_module_names == set()

@@ -241,7 +241,7 @@ def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> N
 
 
 def lagging(count: int) -> tuple[list[Record], list[Record]]:
-    """Give two partitions with as many records each: one tells of the last ten hours, the other of the last one."""
+    """Return two partitions of equal size: one with the last ten hours' records, the other with the last hour's."""
     told = []
     for number, hours in enumerate((10, 1)):
         gateway, span = Gateway(f"gw-{number}", f"00000000000000a{number}"), hours * HOUR
@@ -257,14 +257,14 @@ def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
 ) -> None:
     """The same topic through the naive way, beside the same way on processing time."""
     from cloud.settings import KafkaSettings
-    from cloud.stream.records import Spans, read_records
+    from cloud.stream.records import read_records
     from cloud.stream.source import read_topic
 
     slow, quick = lagging(EVENTS)
     cloud.send(slow, 0)
     cloud.send(quick, 1)
     kafka = KafkaSettings(cloud.bootstrap_servers, cloud.topic, "-", 1100, {})
-    records = read_records(read_topic(spark, kafka, "earliest"), Spans())
+    records = read_records(read_topic(spark, kafka, "earliest"))
     deduplicated = records.withWatermark(time, "10 minutes").dropDuplicatesWithinWatermark(["key"]).select("key")
     query = (
         deduplicated.writeStream.format("parquet")

@@ -205,7 +205,7 @@ def test_of_two_jobs_the_older_ends_and_never_claims_again(cloud: CloudSide) -> 
 
     cloud.checkpoint = older_checkpoint
     assert cloud.wait_for_end(cloud.start()) == 1
-    assert "has taken the table over" in cloud.jobs[-1].log()
+    assert "has taken over the table" in cloud.jobs[-1].log()
 
 
 @pytest.mark.heavy
@@ -315,7 +315,7 @@ def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: Cl
 
 
 def plant_watermark(checkpoint: Path, milliseconds: int) -> int:
-    """Let the checkpoint remember a batch at another time, as a clock a day ahead would have left it.
+    """Write another time into the checkpoint's last batch, as under a clock that was a day ahead.
 
     Return the watermark that it had.
     """

@@ -14,7 +14,7 @@ FIELDS = ("device", "type", "id", "boot", "time", "data", "units")
 
 
 def entries_of(event: Event) -> dict[str, Value]:
-    """Give the map with an event's names, absent fields left out."""
+    """Return the map with an event's names, absent fields left out."""
     return {name: value for name in FIELDS if (value := getattr(event, name)) is not None}
 
 

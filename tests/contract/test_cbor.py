@@ -100,7 +100,7 @@ def test_what_has_no_type_is_a_type_error(value: object) -> None:
 
 
 def _reduced(value: object) -> object:
-    """Give what the encoding keeps of a value."""
+    """Return a value as it is after encoding and decoding."""
     if isinstance(value, Mapping):
         return {unicodedata.normalize("NFC", key): _reduced(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -37,7 +37,7 @@ def test_a_file_to_which_others_have_rights_is_refused(tmp_path: Path, mode: int
     [
         ("a=b\nhidden\n", r":2: expected name=value"),
         ("=hidden\n", r":1: expected name=value"),
-        (b"hidden=\xff", "no UTF-8 text"),
+        (b"hidden=\xff", "not UTF-8 text"),
         ("a=hidden\n" * (SECRET_BYTES_MAX // 8), "larger than 65536 bytes"),
     ],
 )

@@ -1,4 +1,5 @@
 import json
+import re
 import tracemalloc
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
@@ -8,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.decode.json import read
+from agent.store.gateway_events import started
 from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
 from contract.fingerprint import fingerprint
 from contract.moment import rfc3339
 from contract.record import (
+    DATA_PATTERN,
     HEADERS,
     SOURCE_CHARACTERS_KEPT,
     SOURCES_KEPT,
@@ -23,6 +26,10 @@ from contract.record import (
     encode_source,
     encode_tail,
     encode_value,
+    json_text,
+    read_data,
+    read_header_fields,
+    read_started,
 )
 from tests.contract.forms import entries_of
 from tests.contract.strategies import events
@@ -84,6 +91,33 @@ def test_value_is_json_that_begins_with_the_fingerprint_and_holds_the_event(even
     if not event.units:
         expected.pop("units", None)
     assert {field: read_back.get(field) for field in expected} == expected
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(events, any_text, st.integers(TIME_MIN, TIME_MAX), st.integers(), st.sampled_from(["coap", "mqtt", "gateway"]))
+def test_a_value_is_read_back_as_it_was_written(event: Event, text: str, received: int, offset: int, via: str) -> None:
+    event = event._replace(device=text, offset_ms=offset)
+    tail = encode_tail(event, received, via)
+    assert read_header_fields(tail) == (text, event.type, event.time, received, via)
+    data = None if event.data is None else json_text(event.data)
+    units = f',"units":{json_text(event.units)}' if event.units else ""
+    assert read_data(tail).decode() == ("" if data is None else f'"data":{data}{units}')
+    found = re.search(DATA_PATTERN, encode_value(bytes(16), "gw-1", LABEL, tail).decode())
+    assert (found and found[1]) == data
+    assert read_started(tail) is None
+
+
+@given(any_text, st.none() | st.builds(Label, st.just("00c0ffee00c0ffef"), st.integers(0, 1 << 63)))
+def test_the_first_event_of_an_epoch_is_read_back_as_it_was_written(gateway: str, previous: Label | None) -> None:
+    candidate = started(gateway, LABEL.epoch, previous, RECEIVED, ClockTrust.TRUSTED)
+    assert read_started(candidate.tail) == (LABEL.epoch, previous)
+
+
+def test_a_device_whose_name_holds_another_field_deceives_nobody() -> None:
+    event = Event('x","type":"forged', type="reading", time=5)
+    assert read_header_fields(encode_tail(event, 1, "coap")) == ('x","type":"forged', "reading", 5, 1, "coap")
 
 
 @pytest.mark.parametrize(

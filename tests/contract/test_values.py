@@ -12,7 +12,7 @@ from tests.contract.strategies import maps, values
 
 
 def nested(levels: int, inner: Value = 1) -> dict[str, Value]:
-    """Give data whose innermost list is at this level, the data itself being the first."""
+    """Return data whose innermost list is at this level, the data itself being the first."""
     for _ in range(levels - 1):
         inner = [inner]
     return {"x": inner}

@@ -8,7 +8,6 @@ those that SQLite would read; what its log holds besides fills holes only.
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -27,17 +26,13 @@ from agent.store.schema import database, gaps, tables
 from agent.store.schema.checksum import is_whole
 from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import Opening
+from contract.record import read_started
 
 log = logging.getLogger(__name__)
 
 EVENTS_MAX = 1 << 20
 """More than any commit holds."""
 _EPOCH_BYTES = 8
-_STARTED = re.compile(
-    rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"'
-    rb'(?:.*"previous_epoch":"([0-9a-f]{16})","previous_sequence":([0-9]+))?'
-)
-"""An epoch's first event, which names the epoch and where the one before it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +154,10 @@ def _epochs_told(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """Yield the epochs that events tell of, each with its first position."""
     for _, events in _commits(connection):
         for event in events:
-            started = _STARTED.match(event.tail)
-            if started:
-                yield event.position, started[1].decode()
-                if started[2]:
-                    yield event.position - int(started[3]), started[2].decode()
+            if started := read_started(event.tail):
+                yield event.position, started.epoch
+                if started.previous:
+                    yield event.position - started.previous.sequence, started.previous.epoch
 
 
 def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,6 +25,7 @@ from agent.store.read.events import Epochs, check_commit
 from agent.store.read.states import NEW, PROCESSED, States
 from agent.store.recovery.inspect import inspect_files
 from agent.store.schema import database, gaps, tables
+from contract.record import read_started
 
 FINDINGS_MAX = 1_000
 """Of each check; the rest is more of the same."""
@@ -37,7 +37,6 @@ LOOKS = 3
 
 Commit = tuple[int, int, bytes]
 T = TypeVar("T")
-_STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.started","id":"([0-9a-f]{16})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +150,11 @@ class _Look:
             names = {first: opening.epoch for first, opening in openings}
             epochs = Epochs(list(names.items()))
             for event in _events(commits):
-                started = _STARTED.match(event.tail)
+                started = read_started(event.tail)
                 if not epochs.covers(event.position):
                     yield f"event at position {event.position}: no epoch gives it a label"
-                elif started and names.get(event.position) != started[1].decode():
-                    yield f"event at position {event.position}: it begins epoch {started[1].decode()}, which has no row"
+                elif started and names.get(event.position) != started.epoch:
+                    yield f"event at position {event.position}: it begins epoch {started.epoch}, which has no row"
 
     def fingerprints(self) -> Iterator[str]:
         """Hold the remembered fingerprints against those of the events."""

@@ -22,7 +22,7 @@ from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable
 from cloud.settings import KafkaSettings
 from cloud.stream.kafka_admin import KafkaAdmin
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.table.rows import decode
 from contract.event import Event, gateway_device
 from contract.receipt import Receipt
@@ -107,7 +107,7 @@ class Side:
     def send(self, records: Sequence[Record], *, leave_out: Sequence[int] = (), copies: Sequence[int] = ()) -> None:
         """Send, and write those into the table that are neither left out nor copies, by their place."""
         send(self.servers, self.topic, records, 0)
-        read = read_records(topic_of(self.spark, records), Spans())
+        read = read_records(topic_of(self.spark, records))
         not_written = list(leave_out) + list(copies)
         rows = decode(read.filter(~F.col("kafka_offset").isin(not_written) & F.col("reason").isNull()))
         rows = rows.withColumn("kafka_offset", F.col("kafka_offset") + self.sent)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloud import bloom
-from cloud.bloom_shadow.filter import Rotating, hashes, shape
+from cloud.bloom_shadow.filter import RotatingFilters, hashes, shape
 from cloud.bloom_shadow.index import ExactIndex
 from cloud.bloom_shadow.topic import Recorded
 from simulators.services.kafka import Broker
@@ -50,23 +50,23 @@ class Textbook:
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=200), st.integers(1, 40), st.sampled_from([0.5, 0.1, 0.01]))
 def test_the_vectors_say_what_the_textbook_says(drawn: list[int], capacity: int, rate: float) -> None:
     chosen = keys(61)[np.array(drawn)]
-    filters, textbook = Rotating(capacity, rate), Textbook(capacity, rate)
+    filters, textbook = RotatingFilters(capacity, rate), Textbook(capacity, rate)
     cut = len(chosen) // 2
-    answers = np.concatenate([filters.see(hashes(chosen[:cut])), filters.see(hashes(chosen[cut:]))])
+    answers = np.concatenate([filters.add(hashes(chosen[:cut])), filters.add(hashes(chosen[cut:]))])
     assert answers.tolist() == [textbook.see(key.tobytes()) for key in chosen]
 
 
 def test_a_key_is_remembered_for_a_filling() -> None:
     chosen = keys(300)
-    filters = Rotating(100, 1e-6)
-    filters.see(hashes(chosen[:150]))
-    assert filters.see(hashes(chosen[50:150])).all()
+    filters = RotatingFilters(100, 1e-6)
+    filters.add(hashes(chosen[:150]))
+    assert filters.add(hashes(chosen[50:150])).all()
 
 
 def test_the_rate_is_about_what_was_asked_for() -> None:
-    filters = Rotating(20_000, 1e-2)
-    filters.see(hashes(keys(39_999, seed=1)))
-    wrong = filters.see(hashes(keys(1000, seed=3)))
+    filters = RotatingFilters(20_000, 1e-2)
+    filters.add(hashes(keys(39_999, seed=1)))
+    wrong = filters.add(hashes(keys(1000, seed=3)))
     assert 0.001 < wrong.mean() < 0.02
 
 
@@ -84,7 +84,7 @@ def test_the_replay_names_the_real_events_that_the_filters_alone_lose(tmp_path: 
     assert of["bloom", 1e-2].lost > of["bloom", 1e-9].lost == 0
     assert all(place < 4000 for _, place in lost)
 
-    bloom.leave(recorded, figures, lost, tmp_path)
+    bloom.write_results(recorded, figures, lost, tmp_path)
     rows = list(csv.DictReader((tmp_path / "lost.csv").open()))
     assert len(rows) == len(lost)
     assert rows[0]["fingerprint"] == real[int(rows[0]["offset"])].tobytes().hex()
@@ -96,7 +96,7 @@ def test_the_replay_names_the_real_events_that_the_filters_alone_lose(tmp_path: 
 def test_the_exact_index_is_exact(tmp_path: Path) -> None:
     chosen = keys(100)
     with ExactIndex(tmp_path / "x.db") as index:
-        assert index.see(np.concatenate([chosen, chosen[:30]])) == 30
+        assert index.add(np.concatenate([chosen, chosen[:30]])) == 30
         assert 16 < index.bytes_per_key() < 200
 
 

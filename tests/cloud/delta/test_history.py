@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Path:
-    """Give a table that our first commit has just been written to."""
+    """Return the folder of a table with one commit of the job."""
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     table.append(spark.createDataFrame([], TABLE.schema), COMMIT)
     return tmp_path / "events"

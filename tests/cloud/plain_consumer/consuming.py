@@ -66,7 +66,7 @@ class ConsumerSide:
 
     @contextmanager
     def locked(self, suffix: str) -> Iterator[None]:
-        """Hold whoever wants to write into one of the tables."""
+        """Block all writes to one of the tables."""
         with psycopg.connect(self.server.connection) as connection:
             connection.execute(f"LOCK {self.name}{suffix} IN SHARE MODE".encode())
             yield

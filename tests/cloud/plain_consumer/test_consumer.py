@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from cloud import consumer
 from cloud.errors import KafkaError
-from cloud.plain_consumer.table import Commit
-from cloud.platform.unbounded_calls import within
+from cloud.plain_consumer.table import CommitMode
+from cloud.runtime.unbounded_calls import within
 from tests.cloud.gateway import Gateway, readings, without_header
 from tests.cloud.plain_consumer.consuming import WAIT_SECONDS_MAX, ConsumerSide
 
@@ -156,7 +156,7 @@ def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
     admin.delete_records([place])[place].result(WAIT_SECONDS_MAX)
 
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "no longer has what the table has not read" in side.members[-1].log()
+    assert "no longer has records that the table has not read" in side.members[-1].log()
     assert side.ids() == list(range(10))
 
 
@@ -184,7 +184,7 @@ def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
     side.send(gateway.records(readings(30, start=10)))
 
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "made anew" in side.members[-1].log()
+    assert "recreated" in side.members[-1].log()
     assert side.ids() == list(range(10))
 
     # What the message says to do.
@@ -206,7 +206,7 @@ def test_a_topic_made_anew_under_a_running_member_stops_it(side: ConsumerSide) -
     assert running.wait(WAIT_SECONDS_MAX) == 1
     assert side.ids() == list(range(10))
     assert side.start().wait(WAIT_SECONDS_MAX) == 1
-    assert "made anew" in side.members[-1].log()
+    assert "recreated" in side.members[-1].log()
 
 
 @pytest.mark.parametrize("wrong", [("--table", "a b"), ("--commit", "never"), ("--commit", "auto", "--webhook", "x")])
@@ -219,4 +219,4 @@ def test_wrong_usage_is_refused(wrong: tuple[str, ...], capsys: pytest.CaptureFi
 
 def test_the_default_is_the_transaction() -> None:
     given = consumer.parse(["--bootstrap-servers", "k:1", "--connection", "c", "--table", "t"])
-    assert given.commit is Commit.TRANSACTION
+    assert given.commit is CommitMode.TRANSACTION

@@ -37,7 +37,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 @contextmanager
 def receiver(answer: Callable[[str], int]) -> Iterator[tuple[str, Counter[str]]]:
-    """Give a URL, and the calls that came in."""
+    """Yield a URL, and the calls that arrived there."""
     keys: Counter[str] = Counter()
     kind = type("Asked", (Receiver,), {"keys": keys, "answer": staticmethod(answer)})
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:

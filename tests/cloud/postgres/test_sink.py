@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from cloud.errors import SinkError, StopError
 from cloud.postgres.connection import connected, read_connection
 from cloud.postgres.sink import PostgresSink, open_postgres
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
@@ -53,7 +53,7 @@ class Side:
         return open_postgres(self.server.connection, name, f"{name}_q", Devices(self.spark, None), RETENTION)
 
     def write(self, records: list[Record], *, twice: bool = False) -> Written:
-        survivors = read_records(topic(self.spark, records), Spans())
+        survivors = read_records(topic(self.spark, records))
         commit = replace(CLAIM, batch=self.batch, ends={0: len(records)})
         self.batch += 1
         return self.sink.write(survivors.unionByName(survivors) if twice else survivors, commit, ALL_LATE)

@@ -13,9 +13,9 @@ from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
 from cloud.delta.table import DeltaTable
 from cloud.stream.batch import BatchWriter
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.observer import Nobody
+from cloud.stream.observer import NullObserver
 from cloud.stream.receipts import Receipts
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import CLAIM_ONLY, Commit, Offsets
 from cloud.table.devices import Devices
@@ -29,14 +29,14 @@ TOPIC = "events"
 
 
 class NoReceipts:
-    """Stands for a group that takes no offsets."""
+    """Receipts of which Kafka takes none."""
 
     def give(self, _commit: Commit) -> bool:
         return False
 
 
 class WholeLog:
-    """Stands for a topic in which nothing was lost."""
+    """A topic whose log is complete."""
 
     def check(self, read: Commit, _ends: Offsets) -> Offsets:
         return read.epochs
@@ -65,12 +65,12 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
     sink.claim(Commit("t", "c", 2, CLAIM_ONLY, TOPIC, "id", {0: 0}, {0: 3}, {0: 0}, birth, 3600))
     plan(tmp_path / "checkpoint", 0, NOW - 2 * HOUR, 3)
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"), TOPIC)
-    records = read_records(topic(spark, Gateway().records(readings(3), NOW), appended=NOW), Spans())
+    records = read_records(topic(spark, Gateway().records(readings(3), NOW), appended=NOW))
     last = sink.last_commit()
     assert last is not None
     kafka = cast("Receipts", NoReceipts())
 
-    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), watcher=Nobody())
+    writer = BatchWriter(checkpoint, sink, kafka, last, 3600, log=cast("TopicLog", WholeLog()), observer=NullObserver())
     for _ in range(2):  # a second call changes nothing
         writer(records, 0)
         known = sink_of(spark, tmp_path).last_commit()

@@ -38,7 +38,7 @@ def plan(folder: Path, batch: int, time: int, watermark: int) -> None:
 
 
 def nothing() -> None:
-    """Stand for receipts that nobody has given yet."""
+    """Repeat no receipts."""
 
 
 class Clock:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud import job
-from cloud.settings import Settings, parse
+from cloud.settings import JobSettings, parse
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.shutdown import StopRequest
 from cloud.table.sink import Written
@@ -34,14 +34,14 @@ class Side:
         arguments = ("--bootstrap-servers", broker.bootstrap_servers, "--topic", self.topic, "--group", self.topic)
         folders = ("--table", str(folder / "events"), "--checkpoint", str(folder / "checkpoint"))
         rules = ("--trigger", "1s", "--max-offsets-per-trigger", str(TRIGGER_OFFSETS))
-        self.settings: Settings = job.qualify(spark, parse([*arguments, *folders, *rules]))
+        self.settings: JobSettings = job.qualify(spark, parse([*arguments, *folders, *rules]))
 
     def send(self, gateway: Gateway, count: int, start: int) -> None:
         send(self.broker.bootstrap_servers, self.topic, gateway.records(readings(count, start=start)), 0)
 
-    def run(self, watcher: AfterBatches) -> None:
+    def run(self, observer: AfterBatches) -> None:
         checkpoint = Checkpoint(self.spark, self.settings.checkpoint, self.topic)
-        job.go_on(self.spark, self.settings, checkpoint, watcher, watcher.stop)
+        job.run_on_checkpoint(self.spark, self.settings, checkpoint, observer, observer.stop)
 
     def ids(self) -> list[int]:
         return sorted(int(row["id"]) for row in self.rows())
@@ -51,14 +51,14 @@ class Side:
 
 
 class AfterBatches:
-    """A `Watcher` that does something once after the first receipt, and ends the job with its last batch."""
+    """A `Observer` that does something once after the first receipt, and ends the job with its last batch."""
 
     def __init__(self, last_batch: int) -> None:
         self.stop = StopRequest()
         self.last_batch = last_batch
 
     def after_first(self) -> None:
-        """Do what comes between two batches."""
+        """Run between two batches."""
 
     def written(self, batch: int, written: Written) -> None:
         pass

@@ -10,7 +10,7 @@ from cloud.settings import parse as parse_settings
 from cloud.settings import seconds
 from cloud.stream import offsets
 from cloud.stream.batch import check_clock, next_commit
-from cloud.stream.checkpoint import Planned
+from cloud.stream.checkpoint import PlannedBatch
 from cloud.stream.offsets import Standing, compare
 from cloud.stream.receipts import Receipts
 from cloud.table.commits import Commit, parse, to_json
@@ -30,7 +30,7 @@ LAST = Commit(
     window_seconds=60,
     epochs={0: 3},
 )
-PLANNED = Planned(batch=7, time=5000, watermark=0, starts={0: 10, 1: 20}, ends={0: 12, 1: 20})
+PLANNED = PlannedBatch(batch=7, time_ms=5000, watermark_ms=0, starts={0: 10, 1: 20}, ends={0: 12, 1: 20})
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_window_that_grows_is_a_new_birth(window_seconds: int, birth: int) -> 
 
 
 def test_a_batch_time_at_the_watermark_stops() -> None:
-    check_clock(replace(PLANNED, watermark=4999))
+    check_clock(replace(PLANNED, watermark_ms=4999))
     with pytest.raises(StopError, match="clock has gone back"):
-        check_clock(replace(PLANNED, watermark=5000))
+        check_clock(replace(PLANNED, watermark_ms=5000))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cloud.stream.records import COLUMNS, Spans, read_records
+from cloud.stream.records import COLUMNS, read_records
 from contract.event import Event
 from contract.record import HEADERS
 from tests.cloud.gateway import Gateway, Record, without_header
@@ -30,7 +30,7 @@ def with_header(name: str, value: bytes) -> Record:
 
 def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
     record = good()
-    frame = read_records(topic(spark, [record]), Spans())
+    frame = read_records(topic(spark, [record]))
     row = frame.collect()[0]
     assert tuple(frame.columns) == COLUMNS
     assert row["reason"] is None
@@ -41,7 +41,7 @@ def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
 
 
 def test_an_unknown_bound_is_null_and_no_fault(spark: SparkSession) -> None:
-    row = read_records(topic(spark, [Gateway().record(UNBOUND)]), Spans()).collect()[0]
+    row = read_records(topic(spark, [Gateway().record(UNBOUND)])).collect()[0]
     assert (row["reason"], row["bound"]) == (None, None)
 
 
@@ -51,20 +51,20 @@ def test_equal_ids_accepted_a_retention_apart_have_keys_of_their_own_however_you
     week, gateway = 7 * 86_400_000, Gateway(horizon=60_000)
     moments = (4 * week, 4 * week + 1, 5 * week + 1)
     frame = topic(spark, [gateway.record(UNBOUND, moment) for moment in moments], appended=5 * week + 1)
-    first, copy, reused = (bytes(row["key"]) for row in read_records(frame, Spans()).orderBy("kafka_offset").collect())
+    first, copy, reused = (bytes(row["key"]) for row in read_records(frame).orderBy("kafka_offset").collect())
     assert first == copy != reused
 
 
 def test_a_moment_of_kafka_that_databases_lack_is_null_and_no_fault(spark: SparkSession) -> None:
     frame = topic(spark, [good()]).withColumn("timestamp", F.expr("timestamp'+12026-01-01T00:00:00Z'"))
-    row = read_records(frame, Spans()).selectExpr("reason", "appended is null as gone").collect()[0]
+    row = read_records(frame).selectExpr("reason", "appended is null as gone").collect()[0]
     assert (row["reason"], row["gone"]) == (None, True)
 
 
 def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: SparkSession) -> None:
     record = good()
     shuffled = replace(record, headers=[("x", b"1"), *reversed(record.headers), ("traceparent", b"2")])
-    straight, turned = read_records(topic(spark, [record, shuffled]), Spans()).collect()
+    straight, turned = read_records(topic(spark, [record, shuffled])).collect()
     assert turned["reason"] is None
     names = set(COLUMNS) - {"kafka_offset", "seen"}
     assert {name: straight[name] for name in names} == {name: turned[name] for name in names}
@@ -73,7 +73,7 @@ def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: Spar
 def test_years_from_1_to_9999_are_moments(spark: SparkSession) -> None:
     times = (-62_135_596_800_000, -1, 0, 253_402_300_799_999)
     records = Gateway().records(TIMED._replace(time=time) for time in times)
-    rows = read_records(topic(spark, records), Spans()).selectExpr("reason", "unix_millis(bound) as bound").collect()
+    rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
     assert [(row["reason"], row["bound"]) for row in rows] == [(None, time) for time in times]
 
 
@@ -101,7 +101,7 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
 
 
 def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())]), Spans()).collect()
+    rows = read_records(topic(spark, [good(), *(make() for make, _ in BAD.values())])).collect()
     assert {name: row["reason"] for name, row in zip(BAD, rows[1:], strict=True)} == {
         name: reason for name, (_, reason) in BAD.items()
     }
@@ -110,7 +110,7 @@ def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) 
 
 
 def test_each_missing_header_but_the_bound_is_a_reason(spark: SparkSession) -> None:
-    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS]), Spans()).collect()
+    rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
     assert [name for name, row in zip(HEADERS, rows, strict=True) if row["reason"] is None] == ["ce_bound"]
 
 
@@ -118,4 +118,4 @@ def test_a_null_value_is_a_reason(spark: SparkSession) -> None:
     frame = topic(spark, [good()]).selectExpr(
         "key", "cast(null as binary) as value", "partition", "offset", "timestamp", "headers"
     )
-    assert read_records(frame, Spans()).collect()[0]["reason"] == "value"
+    assert read_records(frame).collect()[0]["reason"] == "value"

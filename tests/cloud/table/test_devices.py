@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.errors import StopError
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.table.devices import Devices
 from cloud.table.rows import decode
 from contract.event import Event
@@ -22,7 +22,7 @@ CSV = f'device,name,site,tags,floor\n{KITCHEN},"Kitchen, ""north""",house,"warm,
 
 def enriched(spark: SparkSession, devices: Devices) -> list[tuple[str, str | None, str | None, str | None]]:
     records = Gateway().records([Event(KITCHEN, id=1), Event(CELLAR, id=2)])
-    rows = decode(read_records(topic(spark, records), Spans()), devices.frame()).orderBy("sequence").collect()
+    rows = decode(read_records(topic(spark, records)), devices.frame()).orderBy("sequence").collect()
     return [(row["device"], row["device_name"], row["site"], row["tags"]) for row in rows]
 
 
@@ -57,8 +57,8 @@ def test_without_a_file_the_columns_are_null(spark: SparkSession) -> None:
     ("text", "message"),
     [
         (None, "does not exist"),
-        ("name,site\nx,y\n", "no column device, but name, site"),
-        (f"device\n{CELLAR}\n{KITCHEN}\n{CELLAR}\n", f"{CELLAR} stands there 2 times"),
+        ("name,site\nx,y\n", "no column device among name, site"),
+        (f"device\n{CELLAR}\n{KITCHEN}\n{CELLAR}\n", f"{CELLAR} is listed 2 times"),
     ],
 )
 def test_a_file_that_cannot_serve_is_refused_at_the_start(

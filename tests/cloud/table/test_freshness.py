@@ -73,7 +73,7 @@ def test_fresh_is_what_the_state_must_have_seen(spark: SparkSession) -> None:
 
 def test_what_may_be_older_than_the_state_is_late(spark: SparkSession) -> None:
     young = Horizon(BATCH_TIME, BATCH_TIME - 15 * MINUTE, HORIZON.window_seconds)
-    edge = young.birth + young.skew
+    edge = young.birth_ms + young.skew_ms
     assert judge(spark, young, [Case(bound=edge), Case(bound=edge - 1)]) == [True, False]
 
 
@@ -92,4 +92,4 @@ def test_spark_compiles_the_same_code_in_every_batch(spark: SparkSession) -> Non
         return [line for line in text.splitlines() if line.startswith("/* ")]
 
     assert code(HORIZON)
-    assert code(HORIZON) == code(replace(HORIZON, batch_time=BATCH_TIME + MINUTE, birth=BIRTH + MINUTE))
+    assert code(HORIZON) == code(replace(HORIZON, batch_time_ms=BATCH_TIME + MINUTE, birth_ms=BIRTH + MINUTE))

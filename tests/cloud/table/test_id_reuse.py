@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.table import id_reuse, lookup
 from cloud.table.commits import Commit
 from cloud.table.rows import decode
@@ -29,7 +29,7 @@ COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
 
 
 def read(spark: SparkSession, record: Record, appended: int, offset: int = 0) -> DataFrame:
-    records = read_records(topic(spark, [record], appended, offset), Spans(RETENTION_SECONDS))
+    records = read_records(topic(spark, [record], appended, offset), RETENTION_SECONDS)
     return records.withColumn("fresh", F.lit(False))
 
 

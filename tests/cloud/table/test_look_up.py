@@ -16,10 +16,10 @@ from cloud.delta import quarantine
 from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import StopError
-from cloud.stream.records import Spans, read_records
-from cloud.table import counts as census
+from cloud.stream.records import read_records
 from cloud.table import id_reuse, lookup
 from cloud.table.commits import CLAIM_ONLY, Commit, Kept, to_json
+from cloud.table.counts import count_rows
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
 from cloud.table.lookup import Search
@@ -39,7 +39,7 @@ ALL_LATE = Horizon(ACCEPTED + 30 * DAY, ACCEPTED, 3600, overlaps=True)
 
 
 def late(spark: SparkSession, records: list[Record]) -> DataFrame:
-    return read_records(topic(spark, records), Spans()).withColumn("fresh", F.lit(False))
+    return read_records(topic(spark, records)).withColumn("fresh", F.lit(False))
 
 
 def table_of(spark: SparkSession, folder: Path, records: list[Record]) -> DeltaTable:
@@ -56,7 +56,7 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
     gateway = Gateway()
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2), ACCEPTED))
     survivors = late(spark, gateway.records(counters(2, 3), ACCEPTED + 5 * DAY))
-    counts = census.count(survivors, ALL_LATE)
+    counts = count_rows(survivors, ALL_LATE)
     found = lookup.find(survivors, table.rows(), counts.search)
     assert (counts.rows, counts.late, counts.bad, counts.search, found.count) == (2, 2, 0, Search(2), 1)
     assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
@@ -66,7 +66,7 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
     events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
     survivors = late(spark, Gateway("gw-2").records([*events, Event(DEVICE, data={"n": 1})], ACCEPTED + 9 * DAY))
-    counts = census.count(survivors, ALL_LATE)
+    counts = count_rows(survivors, ALL_LATE)
     assert counts.search.days is not None
     assert set(counts.search.days) == {date(2023, 11, 14), date(2023, 11, 23)}
     assert lookup.find(survivors, table.rows(), counts.search).count == 2
@@ -79,9 +79,9 @@ def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
     events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     for end in (first, later):
-        records = read_records(topic(spark, Gateway().records(events, ACCEPTED), ACCEPTED + end), Spans())
+        records = read_records(topic(spark, Gateway().records(events, ACCEPTED), ACCEPTED + end))
         survivors = records.withColumn("fresh", F.lit(False))
-        found = lookup.find(survivors, table.rows(), census.count(survivors, ALL_LATE).search)
+        found = lookup.find(survivors, table.rows(), count_rows(survivors, ALL_LATE).search)
         assert found.count == (0 if end == first else 2)
         table.append(decode(survivors), replace(COMMIT, batch=int(end != first)))
     assert table.rows().select("day").distinct().count() == 2
@@ -94,7 +94,7 @@ def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, t
         gateway.records([Event(DEVICE, time=moment if is_timed else None, data={"n": 1})], moment)
         for moment in range(ACCEPTED, ACCEPTED + 5 * 60_000, 60_000)
     ]
-    frames = [read_records(topic(spark, batch, ACCEPTED), Spans()) for batch in batches]
+    frames = [read_records(topic(spark, batch, ACCEPTED)) for batch in batches]
     for number, frame in enumerate(frames):
         before = set((tmp_path / "events").glob("day=*/*.parquet"))
         table.append(decode(frame), replace(COMMIT, batch=number))
@@ -102,7 +102,7 @@ def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, t
             for file in set((tmp_path / "events").glob("day=*/*.parquet")) - before:
                 file.unlink()
     survivors = frames[3].withColumn("fresh", F.lit(False))
-    assert lookup.find(survivors, table.rows(), census.count(survivors, ALL_LATE).search).count == 1
+    assert lookup.find(survivors, table.rows(), count_rows(survivors, ALL_LATE).search).count == 1
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -119,7 +119,7 @@ def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
     if is_there:
         table.append(decode(late(spark, records)), replace(COMMIT, batch=2))
     survivors = late(spark, records)
-    rows = lookup.sought(survivors, table.rows(), census.count(survivors, ALL_LATE).search)
+    rows = lookup.sought(survivors, table.rows(), count_rows(survivors, ALL_LATE).search)
     assert rows.count() == is_there
     assert rows_read(rows) == is_there
 
@@ -163,9 +163,9 @@ def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spar
         gateway.record(counters(1)[0], ACCEPTED + 8 * DAY),  # wrapped
         gateway.record(counters(1)[0], now),  # wrapped again, and not old
     ]
-    read = read_records(topic(spark, backlog, appended=now), Spans()).withColumn("fresh", F.lit(False))
+    read = read_records(topic(spark, backlog, appended=now)).withColumn("fresh", F.lit(False))
     survivors = read.dropDuplicates(["key"])
-    counts = census.count(survivors, ALL_LATE)
+    counts = count_rows(survivors, ALL_LATE)
     assert counts.has_equals
     nothing = read.limit(0).withColumn("accepted", id_reuse.accepted())
     reused = id_reuse.reused_ids(survivors, nothing, 7 * 86400, has_equals=True)
@@ -180,10 +180,10 @@ def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
     sink, gateway = sink_of(spark, tmp_path), Gateway(horizon=horizon)
     times = [ACCEPTED, ACCEPTED + 60_000, ACCEPTED + 8 * DAY, ACCEPTED + 16 * DAY]
     backlog = [gateway.record(counters(1)[0], time) for time in times]
-    read = read_records(topic(spark, backlog, appended=ACCEPTED + 20 * DAY), Spans()).dropDuplicates(["key"])
+    read = read_records(topic(spark, backlog, appended=ACCEPTED + 20 * DAY)).dropDuplicates(["key"])
     sink.write(read, COMMIT, Horizon(ACCEPTED + 20 * DAY, ACCEPTED, 3600))
     fresh = ACCEPTED + 24 * DAY
-    later = read_records(topic(spark, [gateway.record(counters(1)[0], fresh)], appended=fresh, first=9), Spans())
+    later = read_records(topic(spark, [gateway.record(counters(1)[0], fresh)], appended=fresh, first=9))
     sink.write(later, replace(COMMIT, batch=1, starts={0: 9}, ends={0: 10}), Horizon(fresh, ACCEPTED, 3600))
     assert [row["received"].timestamp() * 1000 for row in sink._table.rows().collect()] == [ACCEPTED]
     reused = sink._quarantine_table.rows().orderBy("appended", "kafka_offset").collect()
@@ -245,7 +245,7 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     bad = replace(Gateway().record(counters(5)[0], ACCEPTED), headers=[])
     gateway = Gateway()
     first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
-    read = read_records(topic(spark, [bad, wrapped, first]), Spans())
+    read = read_records(topic(spark, [bad, wrapped, first]))
     # Killed after the quarantine's commit: the table never got the rest of offsets 0 and 1.
     quarantined = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
     killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
@@ -328,11 +328,10 @@ def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark:
     assert table.append(nothing, replace(COMMIT, batch=7)) == 0
 
 
-def test_a_table_made_without_a_property_gets_it_and_keeps_what_its_owner_has_set(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp_path: Path) -> None:
     folder = str(tmp_path / "events")
-    DeltaTable(spark, folder, replace(TABLE, properties={"delta.checkpointInterval": "7"}))
+    DeltaTable(spark, folder, TABLE)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
     DeltaTable(spark, folder, TABLE)
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
     assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
@@ -370,7 +369,7 @@ def test_what_a_slow_clock_let_into_the_state_is_looked_up_once_the_clock_is_rig
     told = [event._replace(time=now) for event in counters(1, 2)]
 
     def write(gateway: Gateway, commit: Commit, time: int, appended: int) -> Commit:
-        records = read_records(topic(spark, gateway.records(told, now), appended=appended), Spans())
+        records = read_records(topic(spark, gateway.records(told, now), appended=appended))
         sink.write(records, commit, Horizon(time, commit.birth or time, 3600))
         last = sink.last_commit()
         assert last is not None

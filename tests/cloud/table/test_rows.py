@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from cloud.stream.records import Spans, read_records
+from cloud.stream.records import read_records
 from cloud.table.rows import SCHEMA, decode
 from contract.event import Event
 from contract.record import json_text
@@ -34,7 +34,7 @@ units = st.none() | st.dictionaries(names | st.just("units"), st.text(max_size=6
 
 
 def decoded(spark: SparkSession, records: list[Record], appended: int | None = None) -> list[Row]:
-    frame = decode(read_records(topic(spark, records, appended), Spans()))
+    frame = decode(read_records(topic(spark, records, appended)))
     assert frame.schema.names == SCHEMA.names
     return frame.orderBy("kafka_offset").collect()
 

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.kafka.record import encode, read_front
+from agent.forward.kafka.record import encode
 from agent.store.port import StoredEvent
 from contract.event import Event, Label
 from contract.record import ClockTrust, Shared, encode_tail
@@ -26,13 +26,6 @@ EVENTS = st.builds(
 )
 
 
-@given(event=EVENTS, received=st.integers(0, 2**45), via=st.sampled_from(["coap", "mqtt", "gateway"]))
-def test_the_front_is_read_back_as_it_was_written(event: Event, received: int, via: str) -> None:
-    front = read_front(encode_tail(event, received, via))
-
-    assert front == (event.device, event.type, event.time, received, via)
-
-
 @given(event=EVENTS)
 def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
     record = encode(stored(7, event), "gw-1")
@@ -43,12 +36,6 @@ def test_value_and_headers_tell_of_the_same_event(event: Event) -> None:
     assert value["device"] == event.device
     assert value["fingerprint"].encode() == headers["ce_id"]
     assert (value["epoch"].encode(), value["sequence"]) == (headers["ce_epoch"], int(headers["ce_sequence"]))
-
-
-def test_a_device_whose_name_holds_another_field_does_not_deceive_the_front() -> None:
-    event = Event('x","type":"forged', type="reading", time=5)
-
-    assert read_front(encode_tail(event, 1, "coap")) == ('x","type":"forged', "reading", 5, 1, "coap")
 
 
 def test_the_record_is_the_one_of_the_design() -> None:

@@ -1,4 +1,4 @@
-"""Calls of librdkafka that have no time limit of their own, and during which Python runs no signal handler."""
+"""A time limit for calls of librdkafka that have none, and during which Python runs no signal handler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Answer = TypeVar("_Answer")
 
 
 def within(seconds: float, call: Callable[[], _Answer], what: str) -> _Answer:
-    """Call, and return the answer or raise what the call raised; raise KafkaError where it takes too long.
+    """Run a call in a thread, and return its result or raise its exception; raise KafkaError after `seconds`.
 
-    A commit waits for ever for a broker that is connected and does not answer (librdkafka issue 3740). The thread of
-    such a call is left behind.
+    A commit waits without limit for a connected broker that does not answer (librdkafka issue 3740). The thread of
+    such a call is abandoned.
     """
     answer: Future[_Answer] = Future()
 

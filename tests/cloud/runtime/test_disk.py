@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError, StopError
-from cloud.platform import disk
+from cloud.runtime import disk
 from cloud.stream.checkpoint import Checkpoint
 
 

@@ -1,43 +1,48 @@
-"""The JVM beneath Spark: the only door to what PySpark does not offer."""
+"""Access to the JVM of Spark, for what PySpark does not offer."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+FAILURES = (PySparkException, Py4JJavaError)
+"""The exceptions that a failed call of Spark raises, from Python or from the JVM."""
+
 
 def classes(spark: SparkSession) -> Any:
-    """Return access to Java's classes by their full names."""
+    """Return py4j's view of the JVM, by which Java classes are found by their full names."""
     gateway: Any = spark.sparkContext
     return gateway._jvm
 
 
 def accept_callbacks(spark: SparkSession) -> None:
-    """Make this process reachable for Java's classes that call it; Spark does so with its first stream."""
+    """Start the callback server, so that the JVM can call this process; Spark does so with its first stream."""
     context: Any = spark.sparkContext
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark gives it no types
 
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:
-    """Return a path of Hadoop's file systems."""
+    """Return a Hadoop `Path`."""
     return classes(spark).org.apache.hadoop.fs.Path(path)
 
 
 def qualify(spark: SparkSession, path: str) -> str:
-    """Write a path as a whole URI: a relative one would mean another folder to another part of Spark."""
+    """Return a path as a full URI; parts of Spark resolve a relative path differently."""
     return str(file_system(spark, path).makeQualified(hadoop_path(spark, path)).toUri().toString())
 
 
 def file_system(spark: SparkSession, path: str) -> Any:
-    """Return the file system that holds a path, by Spark's own settings."""
+    """Return the Hadoop file system of a path, with Spark's settings."""
     context: Any = spark.sparkContext
     return hadoop_path(spark, path).getFileSystem(context._jsc.hadoopConfiguration())
 
 
 def read_text(spark: SparkSession, path: str) -> str | None:
-    """Return the text of a small file; None where there is none."""
+    """Return the text of a small file; None where it does not exist."""
     files, place = file_system(spark, path), hadoop_path(spark, path)
     if not files.exists(place):
         return None

@@ -1,4 +1,4 @@
-"""Flush local folders to the disk: neither Delta nor Spark's checkpoint ever calls fsync."""
+"""Flush local folders to disk, since neither Delta nor Spark's checkpoint calls fsync."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from cloud.errors import FlushError
-from cloud.platform import jvm
+from cloud.runtime import jvm
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def local_folders(spark: SparkSession, paths: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the paths that lie on a local file system; others have promises of their own."""
+    """Return the paths that are on a local file system; others have their own durability guarantees."""
     uris = [urlsplit(jvm.qualify(spark, path)) for path in paths]
     return tuple(unquote(uri.path) for uri in uris if uri.scheme == "file")
 
 
 def flush(folders: Iterable[str]) -> None:
-    """Flush the file systems that hold the folders, syncfs(2); all that was written before is on the disk after.
+    """Flush the file systems that hold the folders by syncfs(2); raise FlushError on failure.
 
-    Raise FlushError where that fails. Linux reports such an error once, and takes the pages for written then.
+    Linux reports a write error once, and treats the pages as written afterwards.
     """
     for folder in folders:
         try:

@@ -1,1 +1,0 @@
-"""What lies beneath: the JVM, Spark's session, disks."""
