@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+HASHES = 8
+"""How many bits of a filter each fingerprint sets."""
 PLANE_FILTERS = 8
 _Word = Literal["I", "H", "B"]
 _WORD_FORMATS: Mapping[int, _Word] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
@@ -29,10 +31,9 @@ class _Plane(NamedTuple):
 
 
 class Slices:
-    """Filters with as many bits and hashes each; a filter is known by its segment's number."""
+    """Filters of one size; each is known by its segment's number."""
 
-    def __init__(self, hashes: int, bits: int) -> None:
-        self._hashes = hashes
+    def __init__(self, bits: int) -> None:
         self._bits_given = bits
         self._bits = bits
         """In memory: the half of it once they are folded."""
@@ -94,7 +95,7 @@ class Slices:
 
     def candidates(self, place: int, step: int) -> Iterator[int]:
         """Yield the segments whose filters let a fingerprint through."""
-        bits, hashes, first = self._bits, range(self._hashes), 0
+        bits, hashes, first = self._bits, range(HASHES), 0
         for words in self._groups:
             passed, at = -1, place
             for _ in hashes:

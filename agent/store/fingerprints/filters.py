@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from agent.store.fingerprints.filter_slices import Slices
+from agent.store.fingerprints.filter_slices import HASHES, Slices
 
 BITS = 24
 """For each fingerprint; with HASHES of them one look-up of 24,000 is for nothing, in a folded filter one of 320."""
-HASHES = 8
-_HASHES_BEFORE = 5
-"""Of a filter on flash that does not say how many it has."""
 _WORDS = Struct("<QQ")
 """A fingerprint's first place in a filter, and the step to the next: it is a hash already, and needs no other."""
 
@@ -37,8 +34,8 @@ class Bloom:
                 place += step | 1
 
     def content(self) -> bytes:
-        """Return it as it lies on flash: the number of hashes, then the bits."""
-        return bytes((HASHES,)) + self._bits
+        """Return the filter's bits, as they are stored."""
+        return bytes(self._bits)
 
 
 class Filters:
@@ -46,23 +43,20 @@ class Filters:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._slices: dict[tuple[int, int], Slices] = {}
-        """By hashes and bits: those of one kind lie side by side."""
+        self._slices: dict[int, Slices] = {}
+        """By size in bits: filters of one size lie side by side."""
         self._unfiltered: set[int] = set()
 
     def bytes_held(self) -> int:
         """Count the bytes in memory."""
         return sum(slices.bytes_held() for slices in self._slices.values())
 
-    def add(self, number: int, content: bytes) -> None:
-        """Add a segment's filter as it lies on flash; where there is no room, the oldest segment does without."""
-        # One of an even length does not say how many hashes it has.
-        hashes, bits = (content[0], content[1:]) if len(content) % 2 else (_HASHES_BEFORE, content)
-        slices = self._slices.setdefault((hashes, len(bits) * 8), Slices(hashes, len(bits) * 8))
+    def add(self, number: int, bits: bytes) -> None:
+        """Add a segment's stored filter; where memory is short, the oldest segments go without one."""
+        slices = self._slices.setdefault(len(bits) * 8, Slices(len(bits) * 8))
         if self._lacks(slices.growth()):
-            for kind, others in self._slices.items():
-                if kind[0] == HASHES:  # those of before are small already
-                    others.fold()
+            for others in self._slices.values():
+                others.fold()
         while self._lacks(slices.growth()):
             filtered = [number for slices in self._slices.values() for number in slices]
             if not filtered:
@@ -94,5 +88,5 @@ class Filters:
 
 
 def filter_bytes(events_max: int) -> int:
-    """Return the size of a segment's filter that is not folded, an even number."""
+    """Return the size of a segment's filter that is not folded: an even number, since folding halves it."""
     return -(-events_max * BITS // 16) * 2

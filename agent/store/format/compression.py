@@ -1,8 +1,7 @@
 """Compressed commits: flash wears out by the bytes written, and events of one time are much alike.
 
 A commit of a few events or more is cut into blocks. Each has its events' heads as they are, checksums and fingerprints,
-and their tails deflated together; so a damaged bit costs a block's events at most, and a row of a few events, or of
-the first release, is what it was.
+and their tails deflated together; so a damaged bit costs a block's events at most. A smaller commit is stored as it is.
 """
 
 from __future__ import annotations

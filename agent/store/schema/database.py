@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Protocol
 
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import use_mark
 from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
-
-log = logging.getLogger(__name__)
 
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
@@ -69,7 +65,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
-    _let_shrink(connection, path)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -82,7 +77,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     except sqlite3.DatabaseError:
         return connection  # damaged: whoever reads on will say so
-    if version < len(_migrations()):
+    if version < len(migrations()):
         connection.close()
         raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
     return connection
@@ -179,30 +174,20 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != (_APPLICATION + version if version else 0):
         raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
-    migrations = _migrations()
-    if version > len(migrations):
+    steps = migrations()
+    if version > len(steps):
         raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one knows {len(migrations)}); install that one"
+            f"{path}: schema {version} is of a newer release (this one knows {len(steps)}); install that one"
         )
-    for number, migration in enumerate(migrations[version:], version + 1):
+    for number, statements in enumerate(steps[version:], version + 1):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{migration.read_text()}\nPRAGMA user_version = {number};\n"
+            f"BEGIN IMMEDIATE;\n{statements}\nPRAGMA user_version = {number};\n"
             f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
         )
 
 
-def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
-    """Make a file of the first release one that can shrink; that takes its size in room once more, so it may wait."""
-    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
-        return
-    log.warning("store=rewriting file=%s effect=%r", path, "from now on it gives room back to the file system")
-    try:
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError as error:
-        log.warning("store=rewriting failed=%r effect=%r", str(error), "tried again at the next opening")
-
-
-def _migrations() -> list[Traversable]:
-    """Return the steps from an empty file to this release's schema."""
+def migrations() -> list[str]:
+    """Return the SQL of each step from an empty file to this release's schema; a step never changes once released."""
     folder = files("agent.store.schema").joinpath("migrations")
-    return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    steps = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [step.read_text() for step in steps]

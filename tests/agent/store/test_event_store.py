@@ -10,7 +10,6 @@ from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, Submission
-from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
@@ -210,16 +209,6 @@ async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
         image = crash_image(tmp_path / "first", tmp_path / "second")
     async with make_store(image, clock) as store:
         assert (store.fact("receipts.table"), store.fact("unknown")) == ("t1", None)
-
-
-async def test_a_newer_schema_is_refused_with_a_way_out(tmp_path: Path, clock: HandClock) -> None:
-    connection = database.open_for_service(tmp_path / FILE_NAME)
-    connection.execute("PRAGMA user_version = 99")
-    connection.execute(f"PRAGMA application_id = {0x4F670000 + 99}")
-    connection.close()
-    with pytest.raises(StoreError, match="newer release"):
-        async with make_store(tmp_path, clock):
-            pass
 
 
 async def test_the_writer_logs_nothing_per_event(
