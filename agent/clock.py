@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TRUST_SECONDS = 1.0
@@ -20,19 +20,19 @@ _TIME_ERROR = 5
 class Clock(Protocol):
     """Everything that the agent knows of time; moments are milliseconds."""
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC, right or wrong."""
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         """Milliseconds that never go back while the process lives."""
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         """Milliseconds since the machine was booted, sleep included."""
 
     def boot(self) -> str:
         """Name this boot of the machine."""
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         """Tell whether the wall clock is known to be right."""
 
 
@@ -41,27 +41,27 @@ class SystemClock:
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._always = trusted
-        self._trust = Trust.TRUSTED if trusted else Trust.UNTRUSTED
+        self._trust = ClockTrust.TRUSTED if trusted else ClockTrust.UNTRUSTED
         self._asked: float | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
     def boot(self) -> str:
         return _BOOT_ID.read_text().strip()
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         now = time.monotonic()
         if not self._always and (self._asked is None or now - self._asked > _TRUST_SECONDS):
             self._asked = now
-            self._trust = Trust.TRUSTED if self._synchronised() else Trust.UNTRUSTED
+            self._trust = ClockTrust.TRUSTED if self._synchronised() else ClockTrust.UNTRUSTED
         return self._trust
 
     def _synchronised(self) -> bool:

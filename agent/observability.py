@@ -83,12 +83,12 @@ class Live:
         self._watch = watch
         self._words = words
         self._links = links
-        self._started = clock.wall()
+        self._started = clock.wall_ms()
 
     def document(self, status: Callable[[], Status]) -> dict[str, object]:
         """Return all but the feed as a JSON document; blocks."""
         return {
-            "now": self._clock.wall(),
+            "now": self._clock.wall_ms(),
             "started": self._started,
             "version": version("oncegate"),
             "clock": self._clock.trust().value,

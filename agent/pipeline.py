@@ -16,7 +16,7 @@ from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Watch
 from agent.telemetry.counters import Tally
 from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS = 5
 _BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
@@ -45,7 +45,7 @@ class Pipeline:
 
     def trusted_time(self) -> int | None:
         """Give the time in milliseconds since 1970 UTC, None where this gateway is not sure of it."""
-        return self._clock.wall() if self._clock.trust() is Trust.TRUSTED else None
+        return self._clock.wall_ms() if self._clock.trust() is ClockTrust.TRUSTED else None
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Take one delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
@@ -72,11 +72,11 @@ class Pipeline:
     def record(self, delivery: Delivery, reason: str, respond: Respond) -> None:
         """Keep a delivery that can be no event among the rejected; `respond` is called as by `receive`."""
         raw = delivery.body[:REJECTED_BYTES_MAX]
-        reject = Reject(delivery.sender, delivery.via, self._clock.wall(), reason, raw)
+        reject = Reject(delivery.sender, delivery.via, self._clock.wall_ms(), reason, raw)
         self._submit(delivery, (), (reject,), None, respond)
 
     def _store(self, delivery: Delivery, decoded: Decoded, respond: Respond) -> None:
-        received, trust = self._clock.wall(), self._clock.trust()
+        received, trust = self._clock.wall_ms(), self._clock.trust()
         via, settings = delivery.via, self._settings
         candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
         rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
@@ -110,7 +110,7 @@ class Pipeline:
     def _tell(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         self.tallies[delivery.via].add(answer)
         if answer.status is not Status.DURABLE:
-            self.watch.refused(delivery, answer, self._clock.wall())
+            self.watch.refused(delivery, answer, self._clock.wall_ms())
         respond(answer)
 
 

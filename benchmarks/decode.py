@@ -12,7 +12,7 @@ from agent.identity.identify import identify
 from benchmarks import report
 from benchmarks.bodies import BODY_BYTES, nasty_bodies
 from benchmarks.report import Figure
-from contract.record import Clock
+from contract.record import ClockTrust
 
 ROUNDS = 7
 """Of each body in each format; the fastest counts, since the machine does other things, too."""
@@ -29,7 +29,7 @@ def seconds(body: bytes, media: Media) -> float:
     except Undecodable:
         return thread_time() - start
     for event in decoded.events:
-        identify(event, "coap", 0, Clock.TRUSTED, settings)
+        identify(event, "coap", 0, ClockTrust.TRUSTED, settings)
     return thread_time() - start
 
 

@@ -23,7 +23,7 @@ from agent.store.memory import begin
 from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema import database, tables
 from contract.event import Event
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 GATEWAY = "gw-bench"
 DEVICES = 200
@@ -53,7 +53,9 @@ def events(seed: int) -> Iterator[Event]:
 def candidates(source: Iterator[Event], count: int) -> tuple[Candidate, ...]:
     """Give the next events as the pipeline hands them to the store."""
     settings = IdentitySettings()
-    return tuple(identify(event, "coap", 1_763_706_000_000, Clock.TRUSTED, settings) for event in islice(source, count))
+    return tuple(
+        identify(event, "coap", 1_763_706_000_000, ClockTrust.TRUSTED, settings) for event in islice(source, count)
+    )
 
 
 def submission(source: Iterator[Event], count: int, done: Callable[[Outcome], None]) -> Submission:
@@ -100,7 +102,7 @@ def _add(
                 connection,
                 first,
                 [
-                    pack(PackedEvent(at, piece, tails[at % TAILS], Clock.TRUSTED, Shared.TIME, None))
+                    pack(PackedEvent(at, piece, tails[at % TAILS], ClockTrust.TRUSTED, Shared.TIME, None))
                     for at, piece in enumerate(pieces, first)
                 ],
             )

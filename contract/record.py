@@ -44,7 +44,7 @@ HEADERS = (
 """The headers in their order; ce_bound stands last, since it is absent where the bound is unknown."""
 
 
-class Clock(StrEnum):
+class ClockTrust(StrEnum):
     """Whether the gateway's clock was known to be right when it accepted the event."""
 
     TRUSTED = "trusted"
@@ -64,7 +64,7 @@ class Acceptance(NamedTuple):
 
     received: int
     via: str
-    clock: Clock
+    clock: ClockTrust
     shared: Shared
     bound: int | None
     """The earliest moment at which a copy can have existed; None where unknown."""

@@ -24,7 +24,7 @@ from agent.status import Status
 from agent.store.write.commit_seconds import Durations
 from agent.telemetry.counters import Tally
 from agent.telemetry.links import LinkName, LinkReport
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 STATES = ("new", "forwarded", "processed", "lost")
 REASONS = ("invalid", "denied")
@@ -110,7 +110,7 @@ class _Agent(Collector):
             "oncegate_bytes_written", "Written to disk in all the store's life.", value=sources.written_bytes()
         )
         yield from _ages(sources)
-        trusted = sources.clock.trust() is Trust.TRUSTED
+        trusted = sources.clock.trust() is ClockTrust.TRUSTED
         yield GaugeMetricFamily("oncegate_clock_trusted", "1 where the clock counts as right.", value=trusted)
         up = GaugeMetricFamily("oncegate_link_up", "1 while the connection works as it should.", labels=("link",))
         for link, report in sources.links().items():
@@ -141,7 +141,7 @@ def _events(sources: Sources) -> Iterator[Metric]:
 
 def _ages(sources: Sources) -> Iterator[Metric]:
     """Return how long events wait; 0 where none does."""
-    status, now = sources.status(), sources.clock.wall()
+    status, now = sources.status(), sources.clock.wall_ms()
     for name, meaning, moment in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),
         ("new", "that no broker has", status.oldest_new),

@@ -12,7 +12,7 @@ from agent.store.port import Candidate
 from contract import cbor
 from contract.event import Event
 from contract.fingerprint import FINGERPRINT_BYTES, fingerprint, identity, needs_label
-from contract.record import Clock, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail
 
 ZIGBEE2MQTT = "zigbee2mqtt"
 """The way in whose `time` is no word of the sensor's own, but Zigbee2MQTT's stamp."""
@@ -24,7 +24,7 @@ _DEVICES_KEPT = 4_096
 _CONTENT_PERSON = b"oncegate-amb-1"
 
 
-def identify(event: Event, via: str, received: int, clock: Clock, settings: IdentitySettings) -> Candidate:
+def identify(event: Event, via: str, received: int, clock: ClockTrust, settings: IdentitySettings) -> Candidate:
     """Make an event ready for the store."""
     tail = encode_tail(event, received, via)
     if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
@@ -43,7 +43,7 @@ def identify(event: Event, via: str, received: int, clock: Clock, settings: Iden
 
 
 def _by_rule(
-    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: Clock, settings: IdentitySettings
+    rule: IdentityRule, event: Event, tail: bytes, received: int, clock: ClockTrust, settings: IdentitySettings
 ) -> Candidate:
     """Make an event ready whose identity the configuration has said."""
     fields, likeness = rule.fields, _likeness(event, tail)

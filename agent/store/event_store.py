@@ -169,7 +169,7 @@ class EventStore:
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
         """Note that the table has batches (Outbox)."""
-        self._memory.progress.mark_processed(batches, self._clock.monotonic(), self._memory.first_kept)
+        self._memory.progress.mark_processed(batches, self._clock.monotonic_ms(), self._memory.first_kept)
         self._writer.wake()
 
     def return_batches(self, batches: Sequence[Batch]) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from agent.store.port import Candidate, LabelRange
 from contract.event import Event, Label, Value, gateway_device
 from contract.fingerprint import fingerprint
-from contract.record import Clock, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail
 
 STARTED = "gateway.started"
 GAP = "gateway.gap"
 
 
-def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: Clock) -> Candidate:
+def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: ClockTrust) -> Candidate:
     """Say that an epoch begins, and where the previous one ended.
 
     Its id is random and its copies are one record's, so all of them share the day of its acceptance.
@@ -36,7 +36,7 @@ class Loss:
     """The last event that was found, where it is not known whether others followed."""
 
 
-def gap(gateway: str, id_: str, loss: Loss, received: int, clock: Clock) -> Candidate:
+def gap(gateway: str, id_: str, loss: Loss, received: int, clock: ClockTrust) -> Candidate:
     """Say which events the gateway has given up, by their labels."""
     labels: list[Value] = [[labels.epoch, labels.first, labels.last] for labels in loss.labels]
     data: dict[str, Value] = {"reason": loss.reason, "count": loss.count, "labels": labels}
@@ -45,6 +45,6 @@ def gap(gateway: str, id_: str, loss: Loss, received: int, clock: Clock) -> Cand
     return _candidate(Event(gateway_device(gateway), GAP, id_, data=data), received, clock)
 
 
-def _candidate(event: Event, received: int, clock: Clock) -> Candidate:
+def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:
     tail = encode_tail(event, received, "gateway")
     return Candidate(event, fingerprint(event), tail, received, clock, Shared.LABEL, received)

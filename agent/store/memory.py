@@ -21,7 +21,7 @@ from agent.store.schema.gaps import Gap
 from agent.store.schema.tables import Opening
 from agent.store.wear import Written
 from contract.event import Label
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 EPOCH_BYTES = 8
 
@@ -64,9 +64,9 @@ def begin(clock: Clock, service: int) -> Opening:
     return Opening(
         secrets.token_hex(EPOCH_BYTES),
         clock.boot(),
-        clock.since_boot(),
-        clock.wall(),
-        clock.trust() is Trust.TRUSTED,
+        clock.uptime_ms(),
+        clock.wall_ms(),
+        clock.trust() is ClockTrust.TRUSTED,
         service,
     )
 
@@ -89,7 +89,7 @@ def load(connection: sqlite3.Connection, clock: Clock, spans: Spans, bounds: Ind
         service = max(service, remembered.service)
         if remembered.proofs and (age := ages.age(remembered.first_position, remembered.service)) is not None:
             for proof, position in remembered.proofs:
-                proofs.remember(proof, position, clock.monotonic() - age)
+                proofs.remember(proof, position, clock.monotonic_ms() - age)
     _check_last_commit(connection)
     end = tables.last_position(connection)
     first_kept = tables.first_event(connection)
@@ -139,9 +139,9 @@ class _Ages:
             return None
         elapsed = service - opening[1].service
         if opening[1].boot == self._clock.boot():
-            age = self._clock.since_boot() - opening[1].since_boot - elapsed
-        elif opening[1].trusted and self._clock.trust() is Trust.TRUSTED:
-            age = self._clock.wall() - opening[1].wall - elapsed
+            age = self._clock.uptime_ms() - opening[1].since_boot - elapsed
+        elif opening[1].trusted and self._clock.trust() is ClockTrust.TRUSTED:
+            age = self._clock.wall_ms() - opening[1].wall - elapsed
         else:
             return None
         return age if 0 <= age <= self._lifetime_ms else None

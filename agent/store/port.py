@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from contract.event import Event, Label
 from contract.fingerprint import IDENTITY_FIELDS
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 
 class Candidate(NamedTuple):
@@ -23,7 +23,7 @@ class Candidate(NamedTuple):
     tail: bytes
     """The record's value without fingerprint and label (contract.record.encode_tail)."""
     received: int
-    clock: Clock
+    clock: ClockTrust
     shared: Shared
     bound: int | None
     likeness: int | None = None
@@ -93,7 +93,7 @@ class StoredEvent(NamedTuple):
     label: Label
     fingerprint: bytes
     tail: bytes
-    clock: Clock
+    clock: ClockTrust
     shared: Shared
     bound: int | None
 

@@ -62,7 +62,7 @@ class Links:
         with self._lock:
             before = self._reports.get(link)
             changed = before is None or before.state != state
-            since = self._clock.wall() if before is None or changed else before.since
+            since = self._clock.wall_ms() if before is None or changed else before.since
             self._reports[link] = LinkReport(state, since, reason)
         if changed or (state.logs_each_reason and before is not None and before.reason != reason):
             pairs = [f"since={rfc3339(since)}", *([f"reason={reason!r}"] if reason else [])]

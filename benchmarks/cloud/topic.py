@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
-from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, encode_tail, encode_value
+from contract.record import Acceptance, ClockTrust, Headers, Shared, encode_headers, encode_tail, encode_value
 
 DUPLICATES = 0.1
 DISTANCE_RECORDS = 20_000
@@ -70,6 +70,6 @@ def _record(event: Event, gateway: str, label: Label, shared: Shared) -> Told:
     mark = fingerprint(event)
     value = encode_value(mark, gateway, label, encode_tail(event, received, "coap"))
     bound = event.time if shared is Shared.TIME else None
-    acceptance = Acceptance(received, "coap", Clock.TRUSTED, shared, bound)
+    acceptance = Acceptance(received, "coap", ClockTrust.TRUSTED, shared, bound)
     headers = encode_headers(mark, gateway, label, event.device, event.type, event.time, acceptance)
     return event.device.encode(), value, headers

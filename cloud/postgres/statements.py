@@ -8,7 +8,7 @@ from cloud.postgres.connection import identifier
 from cloud.postgres.copy_format import STAGED
 from cloud.table import rows
 from cloud.table.id_reuse import ID_REUSED
-from contract.record import Clock
+from contract.record import ClockTrust
 
 _TYPES = {
     "binary": "bytea",
@@ -37,7 +37,7 @@ _QUARANTINE = {
 
 def _accepted(row: str) -> str:
     """Return when a row's event was accepted, as `reuse.accepted` does."""
-    good = f"CASE {row}.clock WHEN '{Clock.TRUSTED}' THEN {row}.received END"
+    good = f"CASE {row}.clock WHEN '{ClockTrust.TRUSTED}' THEN {row}.received END"
     return f"coalesce(least({good}, {row}.appended), {row}.received)"
 
 

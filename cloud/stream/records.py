@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cloud.stream.headers import header
 from cloud.table import id_reuse
-from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, Clock, Shared
+from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, ClockTrust, Shared
 
 _PARTITIONS_MAX = 1 << 20
 _MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
@@ -116,7 +116,7 @@ def _reason() -> Column:
         "moments": _is_moment("event_time")
         & _is_moment("received")
         & (F.col("bound_text").isNull() | _is_moment("bound")),
-        "clock": F.col("clock").isin([clock.value for clock in Clock]),
+        "clock": F.col("clock").isin([clock.value for clock in ClockTrust]),
         "shared": F.col("shared").isin([shared.value for shared in Shared]),
         "value": _value_is_whole(),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def is_fresh(horizon: Horizon) -> Column:
     # As text: one call into the Java machine instead of a hundred.
     return F.expr(
         f"""coalesce(
-            clock = '{Clock.TRUSTED}'
+            clock = '{ClockTrust.TRUSTED}'
             AND shared <> '{Shared.NONE}'
             AND unix_millis(bound) >= {born}
             AND unix_millis(received) <= unix_millis(appended) + {ahead}

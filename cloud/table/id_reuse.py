@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 ID_REUSED = "id_reused"
 SPAN_BYTES = 8
@@ -22,7 +22,7 @@ _LABEL = ("epoch", "sequence")
 
 def accepted() -> Column:
     """Return when an event was accepted, as far as a good clock tells: never later than the broker has appended it."""
-    good = F.when(F.col("clock") == Clock.TRUSTED.value, F.col("received"))
+    good = F.when(F.col("clock") == ClockTrust.TRUSTED.value, F.col("received"))
     return F.coalesce(F.least(good, F.col("appended")), F.col("received"))
 
 

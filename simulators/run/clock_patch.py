@@ -15,8 +15,8 @@ VARIABLE = "ONCEGATE_SIM_CLOCK"
 
 
 def install() -> None:
-    """Shift SystemClock.wall, the only clock in the agent that tells a date."""
+    """Shift SystemClock.wall_ms, the only clock in the agent that tells a date."""
     kind: Any = import_module("agent.clock").SystemClock
     file = Path(os.environ[VARIABLE])
-    wall = kind.wall
-    kind.wall = lambda self: wall(self) + int(file.read_text())
+    wall_ms = kind.wall_ms
+    kind.wall_ms = lambda self: wall_ms(self) + int(file.read_text())

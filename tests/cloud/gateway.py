@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import Acceptance, Clock, Headers, Shared, encode_headers, encode_tail, encode_value
+from contract.record import Acceptance, ClockTrust, Headers, Shared, encode_headers, encode_tail, encode_value
 from tests.support.waiting import wait_for_count
 
 
@@ -30,7 +30,7 @@ class Gateway:
     name: str = "gw-1"
     epoch: str = "00000000000000a1"
     sequence: int = 0
-    clock: Clock = Clock.TRUSTED
+    clock: ClockTrust = ClockTrust.TRUSTED
     horizon: int | None = None
     """After how many milliseconds no sensor resends."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.record import Clock
+from contract.record import ClockTrust
 from simulators.services.spark_cluster import SparkCluster
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
@@ -24,7 +24,7 @@ def test_an_executor_that_dies_between_two_evaluations_of_a_batch_loses_and_doub
     cloud.window = "40s"
     with SparkCluster(tmp_path / "cluster") as cluster:
         cloud.master = cluster.url
-        gateway, stranger = Gateway(), Gateway("gw-2", "00000000000000b2", clock=Clock.UNTRUSTED)
+        gateway, stranger = Gateway(), Gateway("gw-2", "00000000000000b2", clock=ClockTrust.UNTRUSTED)
         job = cloud.start()
         sent = 0
 

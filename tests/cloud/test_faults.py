@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from contract.event import Event
-from contract.record import Clock
+from contract.record import ClockTrust
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
 from tests.support.steppable_clock import SteppableClock
@@ -80,7 +80,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
 
     # Clocks a year ahead and at 1970: the sensors', then the gateways', trusted or not.
     for place, (moment, clock) in enumerate(
-        [(now() + YEAR, Clock.TRUSTED), (0, Clock.UNTRUSTED), (now() + YEAR, Clock.UNTRUSTED)]
+        [(now() + YEAR, ClockTrust.TRUSTED), (0, ClockTrust.UNTRUSTED), (now() + YEAR, ClockTrust.UNTRUSTED)]
     ):
         wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
         events = [event._replace(time=moment) for event in readings(20, start=3000 + 100 * place)]

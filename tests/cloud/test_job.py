@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from contract.event import Event
-from contract.record import Clock
+from contract.record import ClockTrust
 from simulators.services import ports
 from simulators.services.kafka import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
@@ -136,7 +136,7 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
     cloud.wait(fresh_traffic_is_written_in_one_pass, "a batch in one pass")
     log_before = len(cloud.jobs[-1].log())
     old = readings(1)[0]._replace(id=10_000, time=now() - YEAR)
-    copies = Gateway("gw-2", "00000000000000b2", clock=Clock.UNTRUSTED)
+    copies = Gateway("gw-2", "00000000000000b2", clock=ClockTrust.UNTRUSTED)
     twice = readings(1, start=10_001)[0]
     late = [gateway.record(old), copies.record(old), gateway.record(twice), copies.record(twice), *first]
     cloud.send([*late, without_header(first[0], "ce_id")])

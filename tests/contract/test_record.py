@@ -17,7 +17,7 @@ from contract.record import (
     SOURCES_KEPT,
     VALUE_PREFIX,
     Acceptance,
-    Clock,
+    ClockTrust,
     Shared,
     encode_headers,
     encode_source,
@@ -32,7 +32,7 @@ RECEIVED = 1_763_706_000_123
 
 
 def headers_of(event: Event, bound: int | None = None) -> list[tuple[str, bytes]]:
-    acceptance = Acceptance(RECEIVED, "coap", Clock.UNTRUSTED, Shared.TIME, bound)
+    acceptance = Acceptance(RECEIVED, "coap", ClockTrust.UNTRUSTED, Shared.TIME, bound)
     return encode_headers(
         fingerprint(event, label=LABEL), "gw-1", LABEL, event.device, event.type, event.time, acceptance
     )

@@ -45,7 +45,7 @@ def test_the_clock_of_the_agent_alone_is_shifted(tmp_path: Path) -> None:
     (tmp_path / "clock").write_text("-259200000\n")
     script = (
         "import time, simulators.run.clock_patch as patch; patch.install(); from agent.clock import SystemClock;"
-        "print(round((SystemClock().wall() / 1000 - time.time()) / 86400))"
+        "print(round((SystemClock().wall_ms() / 1000 - time.time()) / 86400))"
     )
     environment = {clock_patch.VARIABLE: str(tmp_path / "clock"), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.store.port import Batch, LabelRange, StoredEvent
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import Clock, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail
 
 EPOCH = "0123456789abcdef"
 RECEIVED = 1_763_706_000_000
@@ -153,4 +153,4 @@ def stored(position: int, event: Event, via: str = "coap") -> StoredEvent:
     received = RECEIVED + position
     bound = {Shared.LABEL: received, Shared.TIME: event.time, Shared.NONE: None}[shared]
     name = fingerprint(event, label=label if joins else None)
-    return StoredEvent(position, label, name, encode_tail(event, received, via), Clock.TRUSTED, shared, bound)
+    return StoredEvent(position, label, name, encode_tail(event, received, via), ClockTrust.TRUSTED, shared, bound)

@@ -34,7 +34,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from check_wear(folder)
     yield from _check_store(settings)
     yield from check_ports(settings)
-    yield from _check_kafka(settings, clock.wall())
+    yield from _check_kafka(settings, clock.wall_ms())
     if settings.mqtt.enabled:
         from agent.cli.doctor.mqtt import check_mqtt  # its client costs time: only where it is used
 

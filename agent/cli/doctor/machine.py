@@ -15,7 +15,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.terminal import size
 from contract.moment import rfc3339
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 MOUNTS = Path("/proc/self/mountinfo")
 SERVICE_MEMORY = Path("/sys/fs/cgroup/system.slice/oncegate.service/memory.max")
@@ -38,10 +38,10 @@ _UNSAFE_OPTIONS = {
 
 def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
     """See whether the clock counts as good."""
-    now = rfc3339(clock.wall())
+    now = rfc3339(clock.wall_ms())
     if settings.clock == "trusted":
         yield fine("clock", f"{now}; trusted, since gateway.clock says so")
-    elif clock.trust() is Trust.TRUSTED:
+    elif clock.trust() is ClockTrust.TRUSTED:
         yield fine("clock", f"{now}; the kernel says that it is synchronised")
     else:
         yield warning(

@@ -195,7 +195,7 @@ class PipelinedSession:
 
     def _finish(self) -> None:
         """Wait a moment for what is in flight to be reported and marked."""
-        deadline = self._way.clock.monotonic() + STOP_MS_MAX
-        while not self._window.empty and self._way.clock.monotonic() < deadline:
+        deadline = self._way.clock.monotonic_ms() + STOP_MS_MAX
+        while not self._window.empty and self._way.clock.monotonic_ms() < deadline:
             serve(self._producer, POLL_SECONDS_MAX)
             self._advance(at_once=True)

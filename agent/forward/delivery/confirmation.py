@@ -40,12 +40,12 @@ class Confirmation:
         """The id that was read before the first send."""
         self._watch = watch
         self._clock = clock
-        self._asked = clock.monotonic() - CONFIRM_MS
+        self._asked = clock.monotonic_ms() - CONFIRM_MS
         self._question: _Question | None = None
 
     def ask(self, window: Window, *, at_once: bool = False) -> None:
         """Ask on behalf of the oldest acked flights, where nothing is asked yet and it is time."""
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_ms()
         if self._question is None and window.acked and (at_once or now - self._asked >= CONFIRM_MS):
             self._asked = now
             ends = self._watch.ask_ends(window.acked_partitions())
@@ -59,7 +59,7 @@ class Confirmation:
         if self._question is None:
             return None
         if not self._question.done:
-            if self._clock.monotonic() - self._asked <= ANSWER_SECONDS_MAX * 1000:
+            if self._clock.monotonic_ms() - self._asked <= ANSWER_SECONDS_MAX * 1000:
                 return None
             self._question = None
             raise self._watch.explain(no_answer())

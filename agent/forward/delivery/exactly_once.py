@@ -242,8 +242,8 @@ class TransactionalSession:
             if silence.lasts(flight.unreported):
                 self._way.link.down(UnreachableError(self._transactions.errors.text or str(silence)))
             if stop.is_set():
-                deadline = deadline or self._way.clock.monotonic() + STOP_MS_MAX
-                if self._way.clock.monotonic() > deadline:
+                deadline = deadline or self._way.clock.monotonic_ms() + STOP_MS_MAX
+                if self._way.clock.monotonic_ms() > deadline:
                     raise SessionError("the agent stops")
         if flight.refused and len(events) == 1:
             self._way.oversized.refused(events[0], len(encode(events[0], self._way.gateway).value))

@@ -45,7 +45,7 @@ class Oversized:
         self._held = read_held(outbox.fact(OVERSIZED))
         self._refused_at: int | None = None
         """When what was tried was last refused."""
-        self._try_at = clock.monotonic()
+        self._try_at = clock.monotonic_ms()
         self._trying: int | None = None
 
     @property
@@ -56,7 +56,7 @@ class Oversized:
     @property
     def due(self) -> bool:
         """Whether it is time to try what waits again."""
-        return bool(self._held) and self._clock.monotonic() >= self._try_at
+        return bool(self._held) and self._clock.monotonic_ms() >= self._try_at
 
     def next_try(self, ask: Callable[[], object]) -> Sequence[StoredEvent]:
         """Return one of what waits, to be sent alone, where it is time for that.
@@ -78,7 +78,7 @@ class Oversized:
         if gone:
             self._keep({position: held for position, held in self._held.items() if position not in gone})
         if tried:
-            self._try_at = self._clock.monotonic() + RETRY_MS
+            self._try_at = self._clock.monotonic_ms() + RETRY_MS
             self._trying = tried[0].position
         return tried
 
@@ -137,9 +137,9 @@ class Oversized:
     def _hold(self, event: StoredEvent, size: int) -> None:
         """Set aside what was refused for the first time."""
         if not self._held:
-            self._try_at = self._clock.monotonic() + RETRY_MS
+            self._try_at = self._clock.monotonic_ms() + RETRY_MS
             _log.warning("oversized=held reason=%r bytes=%d effect=%r hint=%r", REASON, size, _EFFECT, HINT)
-        self._held[event.position] = Held(size, self._clock.wall(), is_own(event))
+        self._held[event.position] = Held(size, self._clock.wall_ms(), is_own(event))
         count = len(self._held)
         if self.full:
             _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
@@ -151,7 +151,7 @@ class Oversized:
 
         Each refusal stands for one interval at most: Kafka may have been away meanwhile, and was not asked.
         """
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_ms()
         passed = 0 if self._refused_at is None else min(now - self._refused_at, RETRY_MS)
         self._refused_at = now
         counted = {

@@ -40,14 +40,14 @@ def await_stable(way: Way, batch: Batch, stop: threading.Event) -> Mapping[int, 
 
     Raises UnreachableError where a partition does not answer.
     """
-    deadline = way.clock.monotonic() + STABLE_MS
+    deadline = way.clock.monotonic_ms() + STABLE_MS
     while True:
         stable = way.watch.ends(batch.partitions, stop, stable=True)
         if stable.keys() != batch.partitions.keys():
             raise UnreachableError("not all partitions have a leader")
         if all(stable[number].offset > offsets.highest for number, offsets in batch.partitions.items()):
             return stable
-        if way.clock.monotonic() > deadline:
+        if way.clock.monotonic_ms() > deadline:
             return None
         stop.wait(LOOK_SECONDS)
 

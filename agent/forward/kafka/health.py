@@ -56,7 +56,7 @@ class Silence:
 
     def lasts(self, outstanding: int) -> bool:
         """Take the number of records that are sent and not reported; tell whether it stands still for too long."""
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_ms()
         if not outstanding or outstanding != self._outstanding:
             self._outstanding, self._since = outstanding, now
             return False

@@ -30,4 +30,4 @@ class WallSteps:
             raise ClockSetBackError(f"the wall clock was set back by {(before - self._ahead) / 1000:.0f} s")
 
     def _difference(self) -> int:
-        return self._clock.wall() - self._clock.monotonic()
+        return self._clock.wall_ms() - self._clock.monotonic_ms()

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from agent.store.errors import DamagedEventError
 from agent.store.format.compression import MARK, expand, expand_blocks, whole_blocks
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 _HEAD = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
@@ -23,9 +23,9 @@ _BOUND = 0x02
 _SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
 _SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK = 0x0C
-_CLOCK_OF = (Clock.UNTRUSTED, Clock.TRUSTED)
+_CLOCK_OF = (ClockTrust.UNTRUSTED, ClockTrust.TRUSTED)
 # For every event: a member's look-up through its class, or by its hash, takes as long as a checksum.
-_IS_TIME, _IS_TRUSTED = Shared.TIME, Clock.TRUSTED
+_IS_TIME, _IS_TRUSTED = Shared.TIME, ClockTrust.TRUSTED
 
 
 class PackedEvent(NamedTuple):
@@ -34,7 +34,7 @@ class PackedEvent(NamedTuple):
     position: int
     fingerprint: bytes
     tail: bytes
-    clock: Clock
+    clock: ClockTrust
     shared: Shared
     bound: int | None
 
@@ -45,7 +45,7 @@ def pack(event: PackedEvent) -> bytes:
 
 
 def pack_fields(
-    position: int, fingerprint: bytes, tail: bytes, clock: Clock, shared: Shared, bound: int | None
+    position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
 ) -> bytes:
     """Write one event, given as the fields of a PackedEvent."""
     flags = 0 if shared is _IS_TIME else _SHARED[shared]

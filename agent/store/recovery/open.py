@@ -107,7 +107,7 @@ def _has_older_log(path: Path) -> bool:
 
 
 def _replace(path: Path, clock: Clock, reason: str) -> None:
-    time = datetime.fromtimestamp(clock.wall() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    time = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     log.error("store=damaged reason=%r", reason)
     bytes_needed = database.bytes_on_disk(path)
     try:

@@ -62,7 +62,7 @@ class Committer:
         self._epoch_first = 0
         """Position of the epoch's first event; 0 while nothing of this opening is committed."""
         self._service_before = memory.service
-        self._opened_at = clock.monotonic()
+        self._opened_at = clock.monotonic_ms()
         self._transactions = Transactions(path, connect, memory, self.service, self._begin_epoch)
         self.copies = self._transactions.copies
         self.damaged: Callable[[BaseException], None] = lambda _: None
@@ -98,7 +98,7 @@ class Committer:
 
     def service(self) -> int:
         """Count the milliseconds that the service has run in all its life: a clock that no one can set."""
-        return self._service_before + self._clock.monotonic() - self._opened_at
+        return self._service_before + self._clock.monotonic_ms() - self._opened_at
 
     def commit(self, group: Sequence[Submission]) -> None:
         """Store a group in one transaction and answer each of it."""
@@ -167,7 +167,7 @@ class Committer:
         """Return why no event can be stored now, empty where one can: after a failure once a write succeeds."""
         try:
             if self._failing or trial:
-                self.transact(lambda connection: tables.write_fact(connection, WRITE_TRIAL, str(self._clock.wall())))
+                self.transact(lambda connection: tables.write_fact(connection, WRITE_TRIAL, str(self._clock.wall_ms())))
             return self._room.refusal() if self._room.stays_full() else ""
         except FAILURES as error:
             self.report(error)
@@ -198,7 +198,7 @@ class Committer:
 
     def _note(self, decision: Decision, positions: range) -> None:
         """Note the copies of events at these positions: only what is on disk can be repeated."""
-        self.copies.note(self._clock.wall(), [place for _, place in decision.duplicates if place in positions])
+        self.copies.note(self._clock.wall_ms(), [place for _, place in decision.duplicates if place in positions])
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
         self._transactions.ensure_durable()  # a copy is acked without a commit
@@ -218,7 +218,7 @@ class Committer:
         memory = self._memory
         assert self._opening is not None
         first = memory.end + 1
-        monotonic = self._clock.monotonic()
+        monotonic = self._clock.monotonic_ms()
         decision = Decision(
             epoch=self._opening.epoch,
             epoch_first=self._epoch_first or first,
@@ -233,7 +233,7 @@ class Committer:
         )
         if not self._epoch_first:
             decision.add_new(
-                started(self._gateway, decision.epoch, memory.last_label(), self._clock.wall(), self._clock.trust())
+                started(self._gateway, decision.epoch, memory.last_label(), self._clock.wall_ms(), self._clock.trust())
             )
         for candidate in declarations(self._gateway, memory, self._clock):
             decision.declares = decision.next_position

@@ -22,7 +22,7 @@ def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candida
     """Yield the gateway.gap events that are due: few, also for many gaps."""
     for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
         for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
-            yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall(), clock.trust())
+            yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall_ms(), clock.trust())
 
 
 def _losses(reason: str, gaps: list[Gap], epochs: Epochs) -> Iterator[Loss]:

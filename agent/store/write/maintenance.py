@@ -59,7 +59,7 @@ class Housekeeping:
         self._clock = clock
         self._keep_ms = int(keep_processed_seconds * 1000)
         self._retention_ms = int(retention_seconds * 1000)
-        now = clock.monotonic()
+        now = clock.monotonic_ms()
         self._marks_since: int | None = None
         self._purge_at = now
         self._forget_at = now
@@ -71,7 +71,7 @@ class Housekeeping:
 
     def turn(self) -> float | None:
         """Do what is due; return the seconds until something will be, None where nothing is foreseen."""
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_ms()
         if now < self._retry_at:
             return (self._retry_at - now) / 1000
         try:

@@ -23,7 +23,7 @@ from agent.mqtt import client
 from agent.store.event_store import EventStore
 from agent.telemetry.links import Links
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 from simulators.services.process import Command, Process
 from tests.agent.store.stores import HandClock, accept, make_store, stored_events, submit
 from tests.support.memory_outbox import MemoryOutbox
@@ -65,7 +65,7 @@ def test_what_the_environment_says_takes_effect(agent: Process, tmp_path: Path) 
 def test_the_horizon_bounds_when_a_copy_can_have_existed() -> None:
     def bound(horizon: float | None) -> int | None:
         settings = IdentitySettings(resend_horizon_seconds=horizon)
-        return identify(ID, "coap", 1_000_000, Trust.TRUSTED, settings).bound
+        return identify(ID, "coap", 1_000_000, ClockTrust.TRUSTED, settings).bound
 
     assert (bound(None), bound(60.0)) == (None, 940_000)
 

@@ -16,7 +16,7 @@ from agent.delivery import Delivery, Media
 from benchmarks.bodies import nasty_bodies
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
-from contract.record import Acceptance, Clock, Shared, encode_headers, encode_tail
+from contract.record import Acceptance, ClockTrust, Shared, encode_headers, encode_tail
 from tests.agent.decode.deliveries import SENDER
 from tests.contract import forms
 from tests.contract.strategies import events, flat_events, randoms
@@ -67,7 +67,7 @@ def survives(body: bytes, media: Media, query: dict[str, str] | None = None) -> 
 
 def goes_on(decoded: Decoded) -> None:
     """Do with the events what the pipeline does."""
-    acceptance = Acceptance(0, "coap", Clock.TRUSTED, Shared.NONE, None)
+    acceptance = Acceptance(0, "coap", ClockTrust.TRUSTED, Shared.NONE, None)
     for event in decoded.events:
         name = fingerprint(event, label=LABEL)
         encode_tail(event, 0, "coap")

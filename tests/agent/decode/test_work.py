@@ -21,7 +21,7 @@ from agent.decode import Undecodable, decode
 from agent.delivery import Delivery, Media
 from agent.identity.identify import identify
 from benchmarks.bodies import BODY_BYTES, nasty_bodies
-from contract.record import Clock
+from contract.record import ClockTrust
 from contract.values import MARKS_MAX, NFC_SHRINK_MAX, InvalidValue, check_text
 
 SHORT_BYTES, LONG_BYTES = 1 << 14, BODY_BYTES
@@ -102,7 +102,7 @@ def hold_to_its_bounds(body: bytes, media: Media, monkeypatch: pytest.MonkeyPatc
         try:
             decoded = decode(Delivery(body, media, "coap", "coap://[fe80::1]"))
             for event in decoded.events:
-                identify(event, "coap", 0, Clock.TRUSTED, SETTINGS)
+                identify(event, "coap", 0, ClockTrust.TRUSTED, SETTINGS)
         except Undecodable:
             pass
     assert work.calls <= min(CALLS_PER_BYTE * (len(body) + SHORT_BYTES), CALLS_MAX)

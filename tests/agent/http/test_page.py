@@ -16,8 +16,7 @@ from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
 from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, LastWords, Watch
 from contract.event import Event
-from contract.record import Clock as Trust
-from contract.record import Shared
+from contract.record import ClockTrust, Shared
 from simulators.services import browser
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 
@@ -148,7 +147,7 @@ def test_a_large_pack_of_suspects_costs_a_look_at_each() -> None:
             compared += 1
             return bytes.__eq__(self, other)
 
-    events = [Candidate(Event("urn:a"), None, b"", 0, Trust.TRUSTED, Shared.LABEL, 0)] * 300
+    events = [Candidate(Event("urn:a"), None, b"", 0, ClockTrust.TRUSTED, Shared.LABEL, 0)] * 300
     prints = [number.to_bytes(16, "big") for number in range(300)]
     outcome = Outcome(300, 0, tuple(map(Counted, prints)), (True,) * 300, tuple(map(Counted, prints)))
     watch = Watch()

@@ -9,7 +9,7 @@ import pytest
 from agent.identity.warnings import LINES_MAX, LINES_SECONDS, Danger, IdentityWarnings
 from agent.store.port import Candidate, Outcome
 from contract.event import Event
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 from tests.agent.identity.gateway import DEVICE, gateway
 from tests.agent.store.stores import HandClock
 
@@ -30,7 +30,7 @@ MOMENT = 1_767_225_600_000
 
 
 def look(warnings: IdentityWarnings, *events: Event, accepted: int | None = None) -> None:
-    candidates = [Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None) for event in events]
+    candidates = [Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None) for event in events]
     warnings.look(candidates, Outcome(len(events) if accepted is None else accepted))
 
 
@@ -54,7 +54,7 @@ def test_a_time_that_a_rule_leaves_out_tells_nothing() -> None:
     warnings = IdentityWarnings(SECONDS)
     for number in (5, 1):
         event, fields = Event("a", id=number, time=MOMENT + number), ("device", "type", "id", "boot", "data")
-        stamped = Candidate(event, b"", b"", 0, Clock.TRUSTED, Shared.NONE, None, fields=fields)
+        stamped = Candidate(event, b"", b"", 0, ClockTrust.TRUSTED, Shared.NONE, None, fields=fields)
         warnings.look([stamped], Outcome(1))
     assert warnings.counts == {Danger.BACKWARDS: 1}
 

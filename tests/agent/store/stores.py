@@ -21,7 +21,7 @@ from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredE
 from agent.store.schema import database
 from agent.store.write.capacity import Room
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 
 GATEWAY = "gw-test"
 TOPIC_ID = "topic-1"
@@ -35,21 +35,21 @@ class HandClock:
     now: int = START
     running: int = 1_000_000
     boot_name: str = "boot-1"
-    trusted: Trust = Trust.TRUSTED
+    trusted: ClockTrust = ClockTrust.TRUSTED
 
-    def wall(self) -> int:
+    def wall_ms(self) -> int:
         return self.now
 
-    def monotonic(self) -> int:
+    def monotonic_ms(self) -> int:
         return self.running
 
-    def since_boot(self) -> int:
+    def uptime_ms(self) -> int:
         return self.running
 
     def boot(self) -> str:
         return self.boot_name
 
-    def trust(self) -> Trust:
+    def trust(self) -> ClockTrust:
         return self.trusted
 
     def pass_seconds(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
-    return identify(event, via, clock.wall(), clock.trust(), IdentitySettings())
+    return identify(event, via, clock.wall_ms(), clock.trust(), IdentitySettings())
 
 
 def submit(

@@ -160,14 +160,14 @@ async def test_a_wall_clock_a_year_ahead_forgets_nothing(tmp_path: Path, clock: 
 
 
 async def test_invalid_events_are_kept_beside_valid_ones(tmp_path: Path, clock: HandClock) -> None:
-    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     async with make_store(tmp_path, clock) as store:
         assert (await submit(store, clock, ONE, rejects=(reject,))).accepted == 1
     assert read_status(tmp_path, GATEWAY).rejected == 1
 
 
 async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path, clock: HandClock) -> None:
-    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
         outcome = await submit(store, clock, ONE, rejects=(reject,))
@@ -176,7 +176,7 @@ async def test_an_invalid_event_is_kept_also_beside_copies_alone(tmp_path: Path,
 
 
 async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: Path, clock: HandClock) -> None:
-    first, other = (Reject(DEVICE, "coap", clock.wall(), "NaN", raw) for raw in (b"raw", b"other"))
+    first, other = (Reject(DEVICE, "coap", clock.wall_ms(), "NaN", raw) for raw in (b"raw", b"other"))
     async with make_store(tmp_path, clock) as store:
         for _ in range(3):
             await submit(store, clock, ONE, rejects=(first,))

@@ -38,7 +38,7 @@ def test_a_recovery_is_seen_at_every_log_level(level: int, set_level: Callable[[
 def test_since_is_when_the_state_began_and_the_reason_is_the_latest() -> None:
     clock = HandClock()
     links = Links(clock)
-    began = clock.wall()
+    began = clock.wall_ms()
     links.report(LinkName.MQTT, DOWN, "first")
     clock.pass_seconds(60)
     links.report(LinkName.MQTT, DOWN, "second")

@@ -15,7 +15,7 @@ from cloud.table import id_reuse, lookup
 from cloud.table.commits import Commit
 from cloud.table.rows import decode
 from contract.event import Event
-from contract.record import Clock
+from contract.record import ClockTrust
 from tests.cloud.gateway import Gateway, Record
 from tests.cloud.tables import topic
 
@@ -33,7 +33,7 @@ def read(spark: SparkSession, record: Record, appended: int, offset: int = 0) ->
     return records.withColumn("fresh", F.lit(False))
 
 
-def record(received: int, clock: Clock, gateway: str) -> Record:
+def record(received: int, clock: ClockTrust, gateway: str) -> Record:
     return Gateway(gateway, f"00000000000000{gateway[-1]:0>2}", clock=clock).record(EVENT, received)
 
 
@@ -41,8 +41,8 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    table.append(decode(read(spark, record(FIRST, Clock.TRUSTED, "gw-1"), FIRST)), COMMIT)
-    copy = read(spark, record(0, Clock.UNTRUSTED, "gw-2"), FIRST + 60_000, 1)
+    table.append(decode(read(spark, record(FIRST, ClockTrust.TRUSTED, "gw-1"), FIRST)), COMMIT)
+    copy = read(spark, record(0, ClockTrust.UNTRUSTED, "gw-2"), FIRST + 60_000, 1)
     found = lookup.find(copy, table.rows(), lookup.Search(1))
 
     assert found.count == 1
@@ -52,12 +52,12 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [
-        ((FIRST, Clock.TRUSTED), (FIRST + 1_000, Clock.UNTRUSTED)),
-        ((FIRST + 29 * DAY, Clock.UNTRUSTED), (FIRST + 30 * DAY, Clock.TRUSTED)),
+        ((FIRST, ClockTrust.TRUSTED), (FIRST + 1_000, ClockTrust.UNTRUSTED)),
+        ((FIRST + 29 * DAY, ClockTrust.UNTRUSTED), (FIRST + 30 * DAY, ClockTrust.TRUSTED)),
     ],
 )
 def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
-    spark: SparkSession, tmp_path: Path, earlier: tuple[int, Clock], later: tuple[int, Clock]
+    spark: SparkSession, tmp_path: Path, earlier: tuple[int, ClockTrust], later: tuple[int, ClockTrust]
 ) -> None:
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     table.append(decode(read(spark, record(*earlier, "gw-1"), FIRST)), COMMIT)
@@ -69,9 +69,9 @@ def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
 
 
 def test_a_clock_that_nobody_trusts_joins_no_two_events_in_the_dedups_state(spark: SparkSession) -> None:
-    first = read(spark, record(FIRST, Clock.TRUSTED, "gw-1"), FIRST)
-    again = read(spark, record(FIRST, Clock.UNTRUSTED, "gw-2"), FIRST + 30 * DAY, 1)
-    copy = read(spark, record(FIRST - 900 * DAY, Clock.UNTRUSTED, "gw-2"), FIRST, 2)
+    first = read(spark, record(FIRST, ClockTrust.TRUSTED, "gw-1"), FIRST)
+    again = read(spark, record(FIRST, ClockTrust.UNTRUSTED, "gw-2"), FIRST + 30 * DAY, 1)
+    copy = read(spark, record(FIRST - 900 * DAY, ClockTrust.UNTRUSTED, "gw-2"), FIRST, 2)
 
     assert first.union(again).dropDuplicates(["key"]).count() == 2
     assert first.union(copy).dropDuplicates(["key"]).count() == 1

@@ -27,7 +27,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.store.wear import Written, process_bytes
 from contract.event import Event
-from contract.record import Clock as Trust
+from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
 
 MOUNTS = """\
@@ -80,7 +80,7 @@ def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
     assert (trusted.condition, "gateway.clock" in trusted.text) == (Condition.FINE, True)
     clock = HandClock()
     (synchronised,) = check_clock(clock, GatewaySettings("gw1"))
-    clock.trusted = Trust.UNTRUSTED
+    clock.trusted = ClockTrust.UNTRUSTED
     (free,) = check_clock(clock, GatewaySettings("gw1"))
     assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
     assert "timedatectl" in free.hint
@@ -125,7 +125,7 @@ def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
     async def serve(clock: HandClock) -> int:
         async with make_store(tmp_path / "state", clock) as store:
             before = store.written_bytes()
-            await accept(store, clock, Event("urn:a", id=clock.wall(), data={"x": "x" * 100_000}))
+            await accept(store, clock, Event("urn:a", id=clock.wall_ms(), data={"x": "x" * 100_000}))
             clock.pass_seconds(7_200)
             return before
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from agent.forward.kafka.record import encode, read_front
 from agent.store.port import StoredEvent
 from contract.event import Event, Label
-from contract.record import Clock, Shared, encode_tail
+from contract.record import ClockTrust, Shared, encode_tail
 from tests.support.memory_outbox import stored
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
@@ -60,7 +60,7 @@ def test_the_record_is_the_one_of_the_design() -> None:
     tail = encode_tail(event, 1_763_706_000_500, "coap")
     label = Label("00ff00ff00ff00ff", 12)
 
-    record = encode(StoredEvent(9, label, fingerprint, tail, Clock.TRUSTED, Shared.TIME, event.time), "gw-1")
+    record = encode(StoredEvent(9, label, fingerprint, tail, ClockTrust.TRUSTED, Shared.TIME, event.time), "gw-1")
 
     assert record.key == b"urn:dev:mac:00124b0000000001"
     assert record.value == (

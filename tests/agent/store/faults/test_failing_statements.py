@@ -67,7 +67,7 @@ def beginning(sql: str) -> str:
 
 async def work(store: EventStore, clock: HandClock, first: int, acked: set[int]) -> None:
     """Send, be refused, forward, get receipts, purge, seal, give up; whatever fails, a sensor sends again."""
-    reject = Reject(DEVICE, "coap", clock.wall(), "NaN", b"raw")
+    reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     for number in range(first, first + EVENTS):
         for _ in range(5):
             outcome = await submit(

@@ -109,7 +109,9 @@ class Load:
             first, last = memory.progress.next_new(0) or (0, 0)
             memory.progress.mark_forwarded(batch(first, last))
             if self._random.random() < 0.7:
-                memory.progress.mark_processed(memory.progress.forwarded(), self._clock.monotonic(), memory.first_kept)
+                memory.progress.mark_processed(
+                    memory.progress.forwarded(), self._clock.monotonic_ms(), memory.first_kept
+                )
         for _ in range(self._random.choice((1, 1, 20))):
             housekeeping.turn()
 

@@ -199,7 +199,7 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
         committed = {}
         for number in range(100):
-            committed[number] = clock.wall()
+            committed[number] = clock.wall_ms()
             await accept(store, clock, event(number))
             if number == 20:
                 await accept(store, clock, event(20))

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from agent.store.errors import DamagedEventError
 from agent.store.format.compression import BLOCK_EVENTS, EVENTS_MIN, MARK, compress, expand
 from agent.store.format.packing import PackedEvent, pack, unpack, unpack_readable
-from contract.record import Clock, Shared
+from contract.record import ClockTrust, Shared
 
 EVENTS = st.builds(
     PackedEvent,
     position=st.just(0),
     fingerprint=st.binary(min_size=16, max_size=16).filter(any),
     tail=st.binary(max_size=60),
-    clock=st.sampled_from(Clock),
+    clock=st.sampled_from(ClockTrust),
     shared=st.sampled_from(Shared),
     bound=st.none() | st.integers(-(2**63), 2**63 - 1),
 )
@@ -86,7 +86,7 @@ def test_what_is_compressed_is_read_back_as_written(events: list[PackedEvent], f
 def readings(count: int) -> list[PackedEvent]:
     tails = [b'"id":%d,"t":%d' % (place, place % 9) for place in range(count)]
     return [
-        PackedEvent(place, bytes([1 + place % 255]) * 16, tail, Clock.TRUSTED, Shared.TIME, None)
+        PackedEvent(place, bytes([1 + place % 255]) * 16, tail, ClockTrust.TRUSTED, Shared.TIME, None)
         for place, tail in enumerate(tails, 1)
     ]
 
@@ -113,7 +113,7 @@ def test_damage_in_a_compressed_commit_costs_its_blocks_and_invents_nothing(
 
 
 def test_a_mark_that_stands_in_a_plain_commit_by_chance_changes_nothing() -> None:
-    events = numbered([PackedEvent(0, MARK * 4, MARK, Clock.TRUSTED, Shared.TIME, None)] * 2, 1)
+    events = numbered([PackedEvent(0, MARK * 4, MARK, ClockTrust.TRUSTED, Shared.TIME, None)] * 2, 1)
     blob = b"".join(map(pack, events))
     assert list(unpack(1, blob)) == list(unpack_readable(1, 2, blob)) == events
     assert list(unpack_readable(1, 2, blob[:3] + b"?" + blob[4:])) == events[1:]

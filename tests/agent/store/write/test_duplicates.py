@@ -31,7 +31,7 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
         await accept(store, clock, *[ONE] * sent_together)
         if sent_together == 1:
             await accept(store, clock, ONE)
-    assert listed(tmp_path) == [rows.Duplicate(clock.wall(), 2)]
+    assert listed(tmp_path) == [rows.Duplicate(clock.wall_ms(), 2)]
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
