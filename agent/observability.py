@@ -32,7 +32,7 @@ def observe(
     clock: Clock,
     words: LastWords,
     links: Links,
-    copies_at_the_door: Mapping[str, Callable[[], int]],
+    transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> tuple[Views, Counter[int]]:
     """Put the views together; the counter is for the server's responses, which the metrics show."""
     folder, name = gateway.state_dir, gateway.id
@@ -49,7 +49,7 @@ def observe(
 
     sources = Sources(
         tallies=pipeline.tallies,
-        copies_at_the_door=copies_at_the_door,
+        transport_duplicates=transport_duplicates,
         responses=responses,
         dangers=pipeline.warnings.counts,
         commits=store.commit_durations,

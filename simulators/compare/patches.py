@@ -9,8 +9,8 @@ from typing import Any
 def agent_without_dedup() -> None:
     """Make the agent recognise nothing: neither what CoAP proves to be a retransmission, nor what it has on disk."""
     _replace("agent.coap.response_cache", "Memory", "recall", lambda *_: None)
-    _replace("agent.store.fingerprints.transient", "Proofs", "position", lambda *_: None)
-    _replace("agent.store.fingerprints.index", "Fingerprints", "position", lambda *_: None)
+    _replace("agent.store.fingerprints.transient", "RetransmissionKeys", "position", lambda *_: None)
+    _replace("agent.store.fingerprints.index", "FingerprintIndex", "position", lambda *_: None)
 
 
 def job_without_dedup() -> None:

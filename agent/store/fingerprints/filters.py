@@ -1,7 +1,7 @@
-"""Which segments may hold a fingerprint, by the segments' Bloom filters, in memory as far as the bound allows.
+"""Tells which segments may hold a fingerprint, by Bloom filters in memory as far as the bound allows.
 
-A filter only ever spares look-ups: what it lets through is looked up on flash, and a segment without one always is.
-Where memory is short, filters are folded: their halves laid over one another are a filter, too, of half the size.
+A filter only saves look-ups: a fingerprint that passes is looked up on flash. So is any in a segment without filter.
+Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from agent.store.fingerprints.filter_slices import HASHES, Slices
+from agent.store.fingerprints.filter_slices import HASHES, FilterSlices
 
 BITS = 24
-"""For each fingerprint; with HASHES of them one look-up of 24,000 is for nothing, in a folded filter one of 320."""
+"""For each fingerprint. With HASHES of them set, one look-up of 24,000 is in vain; in a folded filter, one of 320."""
 _WORDS = Struct("<QQ")
-"""A fingerprint's first place in a filter, and the step to the next: it is a hash already, and needs no other."""
+"""A fingerprint's first place in a filter, and the step to the next: it is a hash already and needs no other."""
 
 
-class Bloom:
-    """The filter of one segment, as it grows."""
+class BloomFilter:
+    """The Bloom filter of one segment, while it is being built."""
 
     def __init__(self, events_max: int) -> None:
         self._bits = bytearray(filter_bytes(events_max))
 
     def add(self, fingerprints: Iterable[bytes]) -> None:
-        """Add fingerprints, which it lets through from now on."""
+        """Add fingerprints, which pass the filter from now on."""
         bits, size = self._bits, len(self._bits) * 8
         for fingerprint in fingerprints:
             place, step = _WORDS.unpack(fingerprint)
@@ -39,21 +39,21 @@ class Bloom:
 
 
 class Filters:
-    """The filters in memory, as many as the bound allows: the latest segments'."""
+    """The filters of the latest segments, as many as the bound on memory allows."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._slices: dict[int, Slices] = {}
+        self._slices: dict[int, FilterSlices] = {}
         """By size in bits: filters of one size lie side by side."""
         self._unfiltered: set[int] = set()
 
     def bytes_held(self) -> int:
-        """Count the bytes in memory."""
+        """Return how many bytes the filters take."""
         return sum(slices.bytes_held() for slices in self._slices.values())
 
     def add(self, number: int, bits: bytes) -> None:
         """Add a segment's stored filter; where memory is short, the oldest segments go without one."""
-        slices = self._slices.setdefault(len(bits) * 8, Slices(len(bits) * 8))
+        slices = self._slices.setdefault(len(bits) * 8, FilterSlices(len(bits) * 8))
         if self._lacks(slices.growth()):
             for others in self._slices.values():
                 others.fold()
@@ -70,7 +70,7 @@ class Filters:
         return growth > 0 and self.bytes_held() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
-        """Forget a segment."""
+        """Remove a segment."""
         self._unfiltered.discard(number)
         for slices in self._slices.values():
             if number in slices:

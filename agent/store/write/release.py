@@ -1,10 +1,8 @@
-"""What leaves the outbox without the table's word: given up and forgotten, or released before it is sent.
-
-Each is one transaction, and the memory learns of it after its commit. Runs on the writer's thread alone.
-"""
+"""Removes events from the store: purged once processed, given up and declared, or released before they are sent."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable
 
@@ -12,31 +10,69 @@ from agent.store.fingerprints import segments
 from agent.store.memory import Memory
 from agent.store.schema import gaps, tables
 from agent.store.schema.gaps import Gap
+from agent.store.write.capacity import Capacity
+from agent.store.write.transaction import Transactions
 
-Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
-"""Runs one transaction; raises with nothing written."""
-
-
-def give_up(transact: Transact, memory: Memory, gap: Gap) -> None:
-    """Forget what is in a gap, fingerprints and proofs, so that its resend is stored as new."""
-    undeclared: list[Gap] = []
-
-    def write(connection: sqlite3.Connection) -> None:
-        nonlocal undeclared
-        gaps.insert(connection, gap)
-        segments.forget(connection, gap.first, gap.last)
-        undeclared = gaps.undeclared(gaps.load(connection))
-
-    transact(write)
-    memory.give_up(gap, undeclared)
+log = logging.getLogger(__name__)
 
 
-def release(transact: Transact, memory: Memory, first: int, last: int, note: tuple[str, str]) -> None:
-    """Be done with events for good, with a fact in the same transaction."""
-    with memory.progress.releasing(first, last) as change:
+class Removal:
+    """Each removal is one transaction, which memory follows after its commit; runs on the writer's thread alone.
+
+    `forget_answers` is called when events are given up: the transports' remembered answers must not ack their resend.
+    """
+
+    def __init__(
+        self, transactions: Transactions, capacity: Capacity, memory: Memory, forget_answers: Callable[[], None]
+    ) -> None:
+        self._transactions = transactions
+        self._capacity = capacity
+        self._memory = memory
+        self._forget_answers = forget_answers
+
+    def purge(self, up_to: int) -> None:
+        """Delete the commits all of whose events lie at or below this position."""
+        self._transactions.run(lambda connection: tables.delete_events(connection, up_to))
+        self._memory.first_kept = up_to + 1
+
+    def give_up(self, gap: Gap) -> None:
+        """Record a gap and forget its fingerprints and retransmission keys, so that a resend is stored as new.
+
+        Raise with nothing changed. The gap is declared by the next commit.
+        """
+        undeclared: list[Gap] = []
 
         def write(connection: sqlite3.Connection) -> None:
-            change(connection)
-            tables.write_fact(connection, *note)
+            nonlocal undeclared
+            gaps.insert(connection, gap)
+            segments.forget(connection, gap.first, gap.last)
+            undeclared = gaps.undeclared(gaps.load(connection))
 
-        transact(write)
+        self._transactions.run(write)
+        self._memory.give_up(gap, undeclared)
+        self._forget_answers()
+
+    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        """Mark events processed, with a fact in the same transaction, and purge; raise with nothing changed."""
+        with self._memory.progress.releasing(first, last) as change:
+
+            def write(connection: sqlite3.Connection) -> None:
+                change(connection)
+                tables.write_fact(connection, *note)
+
+            self._transactions.run(write)
+        if (processed_to := self._capacity.purgeable()) is not None:
+            self.purge(processed_to)
+
+    def make_room(self) -> bool:
+        """Delete what may leave first: processed events, then the oldest; return False where nothing may."""
+        if (processed_to := self._capacity.purgeable()) is not None:
+            self.purge(processed_to)
+        elif dropped := self._capacity.droppable():
+            for gap in dropped:
+                self.give_up(gap)
+            self.purge(dropped[-1].last)
+            log.warning("store=full dropped=%d", sum(gap.count for gap in dropped))
+        else:
+            return False
+        return True

@@ -33,13 +33,13 @@ def folder(tmp_path: Path) -> Path:
         clock = HandClock()
         async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
             await accept(store, clock, ONE)
-            store.mark_forwarded(batch(1, 2))
-            store.set_fact("receipts.table", "table-1")
-            store.mark_processed(store.forwarded())
+            store.outbox.mark_forwarded(batch(1, 2))
+            store.outbox.set_fact("receipts.table", "table-1")
+            store.outbox.mark_processed(store.outbox.forwarded())
             clock.pass_seconds(5)
             await accept(store, clock, ONE)
             await accept(store, clock, ONE, TWO)
-            store.mark_forwarded(batch(3, 3, offset=70))
+            store.outbox.mark_forwarded(batch(3, 3, offset=70))
             await accept(store, clock, THREE)
             assert [event.position for event in stored_events(store)] == [4]
 
@@ -208,8 +208,8 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
-            store.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
-            store.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
+            store.outbox.set_fact(OVERSIZED, write_held({4: Held(70_000, 1, own=False), 9: Held(3_000, 2, own=False)}))
+            store.outbox.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
 
     asyncio.run(note())
     code, lines = run("status")

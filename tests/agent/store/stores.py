@@ -17,9 +17,10 @@ from agent.identity.identify import identify
 from agent.store.event_store import EventStore
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.layout import FILE_NAME
+from agent.store.memory import Memory
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
 from agent.store.schema import database
-from agent.store.write.capacity import Room
+from agent.store.write.capacity import Capacity
 from contract.event import Event
 from contract.record import ClockTrust
 
@@ -71,7 +72,7 @@ def make_store(
 
 def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each commit ask SQLite for the store's size, as it does near the bound."""
-    monkeypatch.setattr(Room, "_bytes_at_most", lambda room: 1 << 62)
+    monkeypatch.setattr(Capacity, "_bytes_at_most", lambda room: 1 << 62)
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
@@ -101,9 +102,14 @@ async def accept(store: EventStore, clock: HandClock, *events: Event, proof: byt
 def stored_events(store: EventStore) -> list[StoredEvent]:
     """Return all new events in order."""
     events: list[StoredEvent] = []
-    while found := store.read(events[-1].position if events else 0, 100, 1 << 20):
+    while found := store.outbox.read(events[-1].position if events else 0, 100, 1 << 20):
         events.extend(found)
     return events
+
+
+def position_of(memory: Memory, connection: sqlite3.Connection, fingerprint: bytes) -> int | None:
+    """Return the position that a loaded store remembers for a fingerprint."""
+    return memory.fingerprints.position(fingerprint, lambda: connection)
 
 
 def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> Batch:

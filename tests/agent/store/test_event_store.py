@@ -190,7 +190,7 @@ async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: 
 async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: HandClock) -> None:
     for _ in range(2):
         async with make_store(tmp_path, clock) as store:
-            store.also_count(lambda: 2)
+            store.add_transport(lambda: 2, lambda: None)
             await accept(store, clock, ONE)
             await accept(store, clock, ONE)
     assert read_status(tmp_path, GATEWAY).duplicates == 7
@@ -205,10 +205,10 @@ async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: Han
 
 async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "first", clock) as store:
-        store.set_fact("receipts.table", "t1")
+        store.outbox.set_fact("receipts.table", "t1")
         image = crash_image(tmp_path / "first", tmp_path / "second")
     async with make_store(image, clock) as store:
-        assert (store.fact("receipts.table"), store.fact("unknown")) == ("t1", None)
+        assert (store.outbox.fact("receipts.table"), store.outbox.fact("unknown")) == ("t1", None)
 
 
 async def test_the_writer_logs_nothing_per_event(

@@ -31,7 +31,7 @@ async def test_a_resend_heals_the_gap_inside_its_pack_and_doubles_nothing(
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, *pack, proof=PROOF)).accepted == 3
         for place in damaged:
-            store.give_up(1 + place, "test")
+            store.outbox.give_up(1 + place, "test")
         again = await accept(store, clock, *pack, proof=PROOF)
         assert (again.accepted, again.duplicates) == (len(damaged), 3 - len(damaged))
         assert again.new == tuple(place in damaged for place in (1, 2, 3))
@@ -68,7 +68,7 @@ async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple
         for number, (places, killed) in enumerate(rounds, 1):
             lost = {at[outcome.fingerprints[place]] for place in places if place < len(pack)}
             for position in sorted(lost):
-                store.give_up(position, "test")
+                store.outbox.give_up(position, "test")
             if killed:
                 image = crash_image(folder, Path(root) / str(number))
                 await stack.__aexit__(None, None, None)

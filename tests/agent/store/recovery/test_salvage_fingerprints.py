@@ -32,7 +32,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_proofs_that_it
             store.trouble()  # a turn of the writer each, until nothing is left to be sealed
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection, connection:
-        emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(proofs) > 0"
+        emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"
         assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its proof"
         for table in lost:
             assert connection.execute(f"DELETE FROM {table}").rowcount

@@ -12,7 +12,7 @@ import pytest
 from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.files import swap
-from agent.store.fingerprints.transient import Spans
+from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
@@ -20,7 +20,14 @@ from agent.store.schema import database
 from contract.event import Event
 from tests.agent.store.faults.power_cuts import images
 from tests.agent.store.faults.recording import Recording
-from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    accept,
+    make_store,
+    position_of,
+    stored_events,
+)
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 NEXT_STEP = """
@@ -83,11 +90,11 @@ def test_no_power_cut_during_a_migration_loses_anything(
         folder.mkdir()
         for suffix, content in image.files.items():
             Path(f"{folder / FILE_NAME}{suffix}").write_bytes(content)
-        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Spans())
+        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Lifetimes())
         with closing(opened):
-            assert not any(swap.set_aside(folder / FILE_NAME)), number
+            assert not any(swap.damaged_files(folder / FILE_NAME)), number
             for position, fingerprint in enumerate(fingerprints, 1):
-                assert memory.fingerprints.position(fingerprint) == position, number
+                assert position_of(memory, opened, fingerprint) == position, number
             assert not verify(folder / FILE_NAME).findings, number
         shutil.rmtree(folder)
     del connection
