@@ -78,7 +78,7 @@ class Status:
 def read_status(folder: Path, gateway: str) -> Status:
     """Look at a store; raise StoreError where there is none."""
     path = folder / FILE_NAME
-    with closing(database.open_for_reading(path)) as connection, database.moment(connection):
+    with closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
         return _read(connection, path, gateway)
 
 

@@ -78,7 +78,7 @@ class EventStore:
 
     @property
     def outbox(self) -> StoreOutbox:
-        """The store as the forwarder and the receipts see it."""
+        """The outbox, as the forwarder and the receipts use it."""
         return self._outbox
 
     def submit(self, submission: Submission) -> None:

@@ -1,4 +1,4 @@
-"""The store as the forwarder and the receipts see it."""
+"""The outbox of the store, as the forwarder and the receipts use it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class StoreOutbox:
             self._writer.call(lambda: self._write_path.removal.release(first, last, note))
 
     def give_up(self, position: int, reason: str) -> None:
-        """Give an event up, and declare that."""
+        """Make a gap of an event, and declare it."""
         with self._damage.reported():
             self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
 

@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
 
 
 class Intake(Protocol):
-    """The store as the pipeline sees it."""
+    """The store as the pipeline uses it."""
 
     def submit(self, submission: Submission) -> None:
         """Store a submission; thread-safe, never blocks.
@@ -138,7 +138,7 @@ class OutboxError(Exception):
 
 
 class Outbox(Protocol):
-    """The store as the forwarder and the receipts see it; every method is thread-safe.
+    """The store as the forwarder and the receipts use it; every method is thread-safe.
 
     Methods that use the disk raise OutboxError where it refuses. The state of an event follows from the batch that
     covers its position: without one it is `new`, else `forwarded` or `processed` as the batch is.

@@ -1,4 +1,4 @@
-"""The outbox in memory: keeps the promises of `agent.store.port.Outbox` but for those about power cuts."""
+"""An outbox in memory, which keeps the promises of `agent.store.port.Outbox` except those about power cuts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECEIVED = 1_763_706_000_000
 
 
 class MemoryOutbox:
-    """Events at positions 1, 2, 3 …, and the batches that cover some of them."""
+    """An outbox with events at positions 1, 2, 3 …, and the batches that cover some of them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -30,10 +30,10 @@ class MemoryOutbox:
         self.released: list[tuple[int, int]] = []
         self.processed: list[Batch] = []
         self.reads = 0
-        """How many reads have given something."""
+        """How many reads have returned events."""
 
     def append(self, *events: Event, via: str = "coap") -> None:
-        """Store events as the intake would; via "gateway", as the gateway stores its own."""
+        """Store events as the intake does; via "gateway", as the gateway stores its own."""
         with self._changed:
             for event in events:
                 self._events.append(stored(len(self._events) + 1, event, via))
@@ -75,7 +75,7 @@ class MemoryOutbox:
         return self._epoch
 
     def reopen(self, epoch: str) -> None:
-        """Go on as after a restart of the agent, which gives each opening an epoch of its own."""
+        """Change the epoch, as a restart of the agent does."""
         self._epoch = epoch
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
@@ -146,7 +146,7 @@ class MemoryOutbox:
 
 
 def stored(position: int, event: Event, via: str = "coap") -> StoredEvent:
-    """Give an event as the store gives it back."""
+    """Return an event as the store returns it."""
     label = Label(EPOCH, position)
     joins = needs_label(event)
     shared = Shared.LABEL if joins else Shared.TIME if event.time is not None else Shared.NONE

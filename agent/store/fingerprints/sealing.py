@@ -15,7 +15,7 @@ from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import FingerprintIndex
 from agent.store.fingerprints.memtable import Memtable
-from agent.store.fingerprints.segments import Entry, Segment
+from agent.store.fingerprints.segments import SealedFingerprint, Segment
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, FINGERPRINT_BYTES, FORGOTTEN
 from agent.store.schema.database import GetConnection
 
@@ -72,7 +72,7 @@ class Sealing:
         bloom = BloomFilter(self._index.segment_events)
         count = 0
         for places in _shares(memtable):
-            found: list[Entry] = []
+            found: list[SealedFingerprint] = []
             for start in range(0, len(places), ENTRIES_PER_STEP):
                 if start:
                     yield
@@ -92,14 +92,14 @@ class Sealing:
         self._transact(lambda connection: segments.insert_segment(connection, segment, content))
         self._index.replace_memtable(memtable, segment, content)
 
-    def _entries(self, memtable: Memtable, places: Iterable[int]) -> Iterator[Entry]:
+    def _entries(self, memtable: Memtable, places: Iterable[int]) -> Iterator[SealedFingerprint]:
         for place in places:
             fingerprint = bytes(memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
             position = memtable.position_at(place)
             # Of two in one memtable the later counts: the earlier is given up, or past its retention.
             counts = fingerprint != FORGOTTEN and memtable.position(fingerprint) == position
             if counts and not self._index.is_forgotten(position):
-                yield Entry(fingerprint, position, memtable.service_ms_at(place))
+                yield SealedFingerprint(fingerprint, position, memtable.service_ms_at(place))
 
     def _clear_rows(self) -> bool:
         """Delete rows that a segment has replaced, but keep what else they hold as long as it counts."""

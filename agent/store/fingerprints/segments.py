@@ -27,7 +27,7 @@ _SEGMENT = "number, first, last, service_ms, count, bloom, checksum"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SealedFingerprint:
     """One sealed fingerprint."""
 
     fingerprint: bytes
@@ -50,7 +50,7 @@ class Segment:
     count: int
 
 
-def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[Entry]) -> None:
+def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[SealedFingerprint]) -> None:
     """Append sorted entries to a segment, all of which lie behind those it has."""
     if not entries:
         return
@@ -97,7 +97,7 @@ def load_next_segment(connection: Reads, above: int) -> tuple[Segment, bytes] | 
     return None
 
 
-def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
+def find(connection: Reads, number: int, fingerprint: bytes) -> SealedFingerprint | None:
     """Return the entry of a fingerprint in a segment, None where there is none; reads one page."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
@@ -111,7 +111,7 @@ def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
     return None
 
 
-def entries(connection: Reads, number: int) -> Iterator[Entry]:
+def entries(connection: Reads, number: int) -> Iterator[SealedFingerprint]:
     """Yield all entries of a segment, sorted."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key",
@@ -162,15 +162,15 @@ def load_forgotten(connection: Reads) -> list[tuple[int, int]]:
     return [(first, last) for first, last in verified("forgotten", rows)]
 
 
-def sorted_entries(found: Iterable[Entry]) -> list[Entry]:
+def sorted_entries(found: Iterable[SealedFingerprint]) -> list[SealedFingerprint]:
     """Return entries in the order of a segment."""
     return sorted(found, key=lambda entry: entry.fingerprint)
 
 
-def _entry(packed: bytes, at: int, position: int, service_ms: int) -> Entry:
+def _entry(packed: bytes, at: int, position: int, service_ms: int) -> SealedFingerprint:
     place = at + FINGERPRINT_BYTES
     moment = place + _PART_BYTES
-    return Entry(
+    return SealedFingerprint(
         packed[at:place],
         position + int.from_bytes(packed[place:moment], "big"),
         service_ms + int.from_bytes(packed[moment : moment + _PART_BYTES], "big") * MOMENT_MS,

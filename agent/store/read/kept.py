@@ -11,7 +11,7 @@ from agent.store.port import LabelRange, StoredEvent
 from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.read.states import States
 from agent.store.schema import tables
-from agent.store.schema.database import Reads, moment
+from agent.store.schema.database import Reads, snapshot
 
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
@@ -60,7 +60,7 @@ def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[KeptE
     """Return one page, and the position after it."""
     page: list[KeptEvent | DamagedEvents] = []
     size = 0
-    with moment(connection):
+    with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
         while first <= last:
             try:

@@ -13,7 +13,7 @@ from agent.store.port import Batch, StoredEvent
 from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.read.states import States
 from agent.store.schema import tables
-from agent.store.schema.database import Reads, moment
+from agent.store.schema.database import Reads, snapshot
 from agent.store.schema.tables import EpochStart
 from contract.event import Label
 
@@ -47,7 +47,7 @@ def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
     """
     commits = _remembered(connection, fingerprint)
     positions = sorted({*commits, *_kept(connection, fingerprint)})
-    with moment(connection):
+    with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
         copies = fingerprint_rows.latest_duplicates(connection, DUPLICATES_MAX)
         found = [

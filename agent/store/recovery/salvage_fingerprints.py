@@ -7,7 +7,7 @@ import sqlite3
 from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import BloomFilter
 from agent.store.fingerprints.index import SEGMENT_EVENTS
-from agent.store.fingerprints.segments import Entry, Segment
+from agent.store.fingerprints.segments import SealedFingerprint, Segment
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, split
 from agent.store.format.packing import PackedEvent, unpack_readable
 from agent.store.ranges import Ranges
@@ -52,7 +52,7 @@ def _complete_segments(connection: sqlite3.Connection) -> Ranges:
 
 
 def _rebuild(
-    connection: sqlite3.Connection, number: int, segment: Segment | None, entries: dict[int, Entry]
+    connection: sqlite3.Connection, number: int, segment: Segment | None, entries: dict[int, SealedFingerprint]
 ) -> Segment | None:
     first = min(entries, default=0) if segment is None else segment.first
     last = max(entries, default=0) if segment is None else segment.last
@@ -61,11 +61,11 @@ def _rebuild(
     for row in fingerprint_rows.rows_between(connection, first, last):
         for position, fingerprint in enumerate(split(row.fingerprints), row.first_position):
             if first <= position <= last and fingerprint != FORGOTTEN:
-                entries.setdefault(position, Entry(fingerprint, position, row.service_ms))
+                entries.setdefault(position, SealedFingerprint(fingerprint, position, row.service_ms))
     for commit in tables.commits_between(connection, tables.commit_start(connection, first), last):
         for event in unpack_readable(*commit):
             if first <= event.position <= last:
-                entries.setdefault(event.position, Entry(event.fingerprint, event.position, service_ms))
+                entries.setdefault(event.position, SealedFingerprint(event.fingerprint, event.position, service_ms))
     segments.delete_segment(connection, number)
     if not entries:
         return None

@@ -39,7 +39,7 @@ _STARTED = re.compile(rb'"device":"urn:oncegate:gateway:[^"]*","type":"gateway\.
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Defect:
     """Something in the store that is wrong."""
 
     check: str
@@ -52,7 +52,7 @@ class Verification:
 
     events: int
     """How many events are kept and whole."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Defect, ...]
 
 
 def verify(path: Path) -> Verification:
@@ -72,14 +72,14 @@ def verify(path: Path) -> Verification:
             "segments": run.segments,
             "states": run.states,
         }
-        findings: list[Finding] = []
+        findings: list[Defect] = []
         for name, check in checks.items():
             try:
-                findings.extend(Finding(name, text) for text in islice(check(), FINDINGS_MAX))
+                findings.extend(Defect(name, text) for text in islice(check(), FINDINGS_MAX))
             except (sqlite3.Error, DamagedStoreError) as error:
                 if not is_damage(error, opening=True):
                     raise
-                findings.append(Finding(name, f"cannot be read: {error}"))
+                findings.append(Defect(name, f"cannot be read: {error}"))
         return Verification(run.whole, tuple(findings))
 
 
@@ -167,7 +167,7 @@ class _Checks:
         number: int | None = 0
         last = 0
         while number is not None:
-            with database.moment(self._store):
+            with database.snapshot(self._store):
                 found = segments.load_next_segment(self._store, number)
                 if found is not None:
                     yield from list(self._check_segment(*found, last))
@@ -195,7 +195,7 @@ class _Checks:
 
     def states(self) -> Iterator[str]:
         """Find ranges that contradict one another, and new events that are not there."""
-        with database.moment(self._store):
+        with database.snapshot(self._store):
             yield from list(self._check_batches(States(self._store)))
         position = 1
         for commits, states in self._pages(lambda _: States(self._store)):
@@ -228,7 +228,7 @@ class _Checks:
         """Yield the commits that were there at the start, in pages, each with what `load` returns in its snapshot."""
         following = 0
         while True:
-            with database.moment(self._store):
+            with database.snapshot(self._store):
                 commits = self._read_page(following)
                 if not commits:
                     return

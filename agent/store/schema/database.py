@@ -100,7 +100,7 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def moment(connection: Reads) -> Iterator[None]:
+def snapshot(connection: Reads) -> Iterator[None]:
     """Hold a snapshot of the store within the block, which has to be short.
 
     While it is held, the service cannot begin its log anew: the block must not wait for the consumer of what it reads.

@@ -1,4 +1,4 @@
-"""Commits: decide a group of submissions, write it in one transaction, and only then make it known and answer."""
+"""Commits: decide a group of submissions, write it in one transaction, and only then remember and answer it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Committer:
         except FAILURES as error:
             self._refuse(decision.after_commit, error)
             return
-        content.make_known(self._memory, decision, self._path.service.now_ms())
+        content.remember(self._memory, decision, self._path.service.now_ms())
         self._path.connection.note_end()
         if decision.packed:
             self._path.epoch.first_position = decision.epoch_first
@@ -103,8 +103,7 @@ class Committer:
             wall_ms, trust = self._clock.wall_ms(), self._clock.trust()
             decision.add_new(started(self._gateway, epoch.name, previous, wall_ms, trust))
         for candidate in declarations(self._gateway, self._memory, self._clock):
-            decision.declares = decision.next_position
-            decision.add_new(candidate)
+            decision.declare(candidate)
         for submission in group:
             decision.add(submission)
         return decision

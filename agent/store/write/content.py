@@ -1,4 +1,4 @@
-"""What a decided commit writes, and what memory knows of it once it is on disk."""
+"""The content of a decided commit: written within the transaction, remembered once that is on disk."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart
     fingerprint_rows.insert_fingerprints(connection, first, service_ms, decision.fingerprints, keys)
 
 
-def make_known(memory: Memory, decision: Decision, service_ms: int) -> None:
-    """Bring memory up to what is on disk."""
+def remember(memory: Memory, decision: Decision, service_ms: int) -> None:
+    """Add a commit that is on disk to memory."""
     memory.rejects.remember(decision.rejects)
     if not decision.packed:
         return

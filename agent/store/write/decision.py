@@ -100,6 +100,11 @@ class Decision:
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
         (self.after_commit if in_work else self.at_once).append((submission, outcome))
 
+    def declare(self, candidate: Candidate) -> None:
+        """Add an event that declares gaps."""
+        self.declares = self.next_position
+        self.add_new(candidate)
+
     def add_new(self, candidate: Candidate) -> bytes:
         """Add a new event at the next position; return its fingerprint."""
         position = self.next_position

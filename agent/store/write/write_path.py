@@ -17,7 +17,7 @@ from agent.store.write.capacity import Capacity
 from agent.store.write.connection import WritingConnection
 from agent.store.write.duplicate_counter import DuplicateCounter
 from agent.store.write.epoch import CurrentEpoch
-from agent.store.write.release import Removal
+from agent.store.write.removal import Removal
 from agent.store.write.service_clock import ServiceClock
 from agent.store.write.transaction import Transactions
 

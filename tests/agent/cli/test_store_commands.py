@@ -124,7 +124,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     async def hold() -> tuple[list[str], list[str], int]:
         clock, path = HandClock(), folder / FILE_NAME
         async with make_store(folder, clock) as store:
-            with closing(database.open_for_reading(path)) as reader, database.moment(reader):
+            with closing(database.open_for_reading(path)) as reader, database.snapshot(reader):
                 reader.execute("SELECT count(*) FROM events").fetchone()
                 before = run("status")[1]
                 for number in range(40):

@@ -72,7 +72,7 @@ def make_store(
 
 def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each commit ask SQLite for the store's size, as it does near the bound."""
-    monkeypatch.setattr(Capacity, "_bytes_at_most", lambda room: 1 << 62)
+    monkeypatch.setattr(Capacity, "_bytes_at_most", lambda _: 1 << 62)
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
@@ -83,20 +83,20 @@ def submit(
     store: EventStore,
     clock: HandClock,
     *events: Event,
-    proof: bytes | None = None,
+    key: bytes | None = None,
     rejects: tuple[Reject, ...] = (),
     via: str = "coap",
 ) -> asyncio.Future[Outcome]:
     """Submit one delivery; the future is its outcome."""
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     candidates = tuple(candidate(clock, event, via) for event in events)
-    store.submit(Submission(candidates, rejects, proof, done.set_result))
+    store.submit(Submission(candidates, rejects, key, done.set_result))
     return done
 
 
-async def accept(store: EventStore, clock: HandClock, *events: Event, proof: bytes | None = None) -> Outcome:
+async def accept(store: EventStore, clock: HandClock, *events: Event, key: bytes | None = None) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 60)
+    return await asyncio.wait_for(submit(store, clock, *events, key=key), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:

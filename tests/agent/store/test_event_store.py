@@ -24,7 +24,7 @@ from tests.agent.store.stores import (
 )
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-PROOF = b"p" * 16
+KEY = b"p" * 16
 ONE = Event(DEVICE, id=1, data={"t": 21})
 TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
@@ -93,12 +93,12 @@ async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifeti
     tmp_path: Path, clock: HandClock, seconds: int, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path / "first", clock) as store:
-        await accept(store, clock, NAMELESS, proof=PROOF)
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == 1
+        await accept(store, clock, NAMELESS, key=KEY)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == 1
         image = crash_image(tmp_path / "first", tmp_path / "second")
     clock.pass_seconds(seconds)
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
 @pytest.mark.parametrize(("trusted", "is_duplicate"), [(True, True), (False, False)])
@@ -106,13 +106,13 @@ async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
     tmp_path: Path, clock: HandClock, trusted: bool, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, NAMELESS, proof=PROOF)
+        await accept(store, clock, NAMELESS, key=KEY)
     clock.now += 30_000
     clock.running, clock.boot_name = 5_000, "boot-2"
     if not trusted:
         clock.trusted = type(clock.trusted).UNTRUSTED
     async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
 async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_previous(

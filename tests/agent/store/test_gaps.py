@@ -17,7 +17,7 @@ from agent.store.schema.gaps import GAPS_MAX, Gap
 from agent.store.write.declaration import LABEL_RANGES_MAX, declarations
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
-from tests.agent.store.test_event_store import NAMELESS, ONE, PROOF, TWO
+from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO
 
 
 def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: Path) -> None:
@@ -78,17 +78,17 @@ def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
     assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
 
 
-async def test_what_is_given_up_is_forgotten_with_its_proof_and_nothing_else(tmp_path: Path) -> None:
+async def test_what_is_given_up_is_forgotten_with_its_key_and_nothing_else(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        await accept(store, clock, NAMELESS, proof=PROOF)
+        await accept(store, clock, NAMELESS, key=KEY)
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         segments.forget(connection, 3, 4)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, ONE)).duplicates == 1
         assert (await accept(store, clock, TWO)).accepted == 1
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, NAMELESS, key=KEY)).accepted == 1
 
 
 async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.agent.store.stores import (
 from tests.support.waiting import wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-PROOF = b"p" * 16
+KEY = b"p" * 16
 ONE = Event(DEVICE, id=1, data={"t": 21})
 TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
@@ -74,10 +74,10 @@ async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_
     ) as store:
         await accept(store, clock, ONE)
         CommitsThenFails.fault = "after"
-        refused = await accept(store, clock, NAMELESS, proof=PROOF)
+        refused = await accept(store, clock, NAMELESS, key=KEY)
         CommitsThenFails.fault = ""
         assert refused.refusal
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, NAMELESS, key=KEY)).accepted == 1
         events = stored_events(store)
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert len({event.label.epoch for event in events}) == 2
@@ -113,7 +113,7 @@ async def test_retransmissions_in_work_share_a_failed_commit(tmp_path: Path, clo
     async with make_store(tmp_path, clock, connect=connect, commit_delay_ms_max=200) as store:
         FaultyConnection.fault = "INSERT INTO events"
         try:
-            outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, proof=PROOF) for _ in range(2)))
+            outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, key=KEY) for _ in range(2)))
         finally:
             FaultyConnection.fault = ""
         assert all(outcome.refusal for outcome in outcomes)

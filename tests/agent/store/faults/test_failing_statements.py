@@ -61,7 +61,7 @@ class Watching(sqlite3.Connection):
 
 
 def beginning(sql: str) -> str:
-    """Give a statement as far as it tells which one it is."""
+    """Return the part of a statement that identifies it."""
     return " ".join(sql.split())[:60]
 
 
@@ -71,7 +71,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
     for number in range(first, first + EVENTS):
         for _ in range(5):
             outcome = await submit(
-                store, clock, Event(DEVICE, id=number), rejects=(reject,) if number % 9 == 0 else (), proof=None
+                store, clock, Event(DEVICE, id=number), rejects=(reject,) if number % 9 == 0 else (), key=None
             )
             if not outcome.refusal:
                 break

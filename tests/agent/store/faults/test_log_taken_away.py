@@ -170,7 +170,7 @@ async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
 ) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
-        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.moment(reader):
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.snapshot(reader):
             reader.execute("SELECT count(*) FROM events").fetchone()
             for number in range(1, 5):
                 await accept(store, clock, Event("d", id=number))

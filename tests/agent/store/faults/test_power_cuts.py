@@ -140,8 +140,8 @@ class Load:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder, in memory where there is one."""
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder, in memory where there is one."""
     with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else tmp_path) as folder:
         yield Path(folder)
 
@@ -170,40 +170,40 @@ def broken(image: Image, folder: Path) -> str:
     return ""
 
 
-def find_broken(room: Path, seed: int, count: int, commit: Commit) -> str:
+def find_broken(folder: Path, seed: int, count: int, commit: Commit) -> str:
     """Try images of one load; give what is wrong with the first that breaks the promise."""
-    return next(faults(room, seed, count, commit), "")
+    return next(faults(folder, seed, count, commit), "")
 
 
-def faults(room: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
+def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
     """Try images of one load; give what is wrong with each that breaks the promise."""
     chance = Random(seed)
-    steps = Load(room / f"load-{seed}", chance, commit, synchronous).run()
+    steps = Load(folder / f"load-{seed}", chance, commit, synchronous).run()
     for number, image in enumerate(images(steps, count, chance)):
-        if fault := broken(image, room / f"{seed}-{number}"):
+        if fault := broken(image, folder / f"{seed}-{number}"):
             yield f"seed {seed}, image {number}: {fault}"
-        for file in (room / f"{seed}-{number}").iterdir():
+        for file in (folder / f"{seed}-{number}").iterdir():
             file.unlink()
 
 
-def test_a_cut_while_the_file_is_made_is_no_damage(room: Path) -> None:
+def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
     journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
     for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
-        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), room / str(torn.count(0)))
+        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), folder / str(torn.count(0)))
 
 
-def test_no_power_cut_takes_an_acked_event(room: Path) -> None:
-    assert not find_broken(room, random.randrange(1 << 32), 300, commit_then_ack)
+def test_no_power_cut_takes_an_acked_event(folder: Path) -> None:
+    assert not find_broken(folder, random.randrange(1 << 32), 300, commit_then_ack)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("_run", range(20))
-def test_no_power_cut_of_ten_thousand_takes_an_acked_event(room: Path, _run: int) -> None:
-    assert not find_broken(room, random.randrange(1 << 32), 500, commit_then_ack)
+def test_no_power_cut_of_ten_thousand_takes_an_acked_event(folder: Path, _run: int) -> None:
+    assert not find_broken(folder, random.randrange(1 << 32), 500, commit_then_ack)
 
 
-def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path) -> None:
-    assert any("an acked event" in fault for fault in faults(room, 1, 300, commit_then_ack, "NORMAL"))
+def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(folder: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(folder, 1, 300, commit_then_ack, "NORMAL"))
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path
     ids=["flushed", "rewritten"],
 )
 def test_the_generator_catches_copies_acked_out_of_the_page_cache(
-    room: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
 ) -> None:
     monkeypatch.setattr(WriteAheadLog, step, instead)
-    found = (fault for seed in range(6) for fault in faults(room, seed, 300, commit_then_ack))
+    found = (fault for seed in range(6) for fault in faults(folder, seed, 300, commit_then_ack))
     assert any("an acked event" in fault for fault in found)
 
 
-def test_the_generator_catches_an_ack_before_the_commit(room: Path) -> None:
-    assert any("an acked event" in fault for fault in faults(room, 2, 300, ack_then_commit))
+def test_the_generator_catches_an_ack_before_the_commit(folder: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(folder, 2, 300, ack_then_commit))

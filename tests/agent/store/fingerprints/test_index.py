@@ -14,7 +14,7 @@ from agent.store.fingerprints import sealing, segments
 from agent.store.fingerprints.index import FingerprintIndex, IndexBounds
 from agent.store.fingerprints.memtable import MOMENT_MS, Memtable
 from agent.store.fingerprints.sealing import Sealing
-from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Entry
+from agent.store.fingerprints.segments import ENTRIES_PER_ROW, SealedFingerprint
 from agent.store.fingerprints.transient import FORGOTTEN
 from agent.store.schema import database
 
@@ -70,7 +70,8 @@ def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, s
     # Alike: their prefixes are equal, so that rows may only be cut around them.
     found = {*some(count, seed), *(b"alike" + piece[5:] for piece in some(alike, seed))}
     entries = segments.sorted_entries(
-        Entry(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS) for place, piece in enumerate(sorted(found, key=hash))
+        SealedFingerprint(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS)
+        for place, piece in enumerate(sorted(found, key=hash))
     )
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         database.migrate(connection, Path("memory"))

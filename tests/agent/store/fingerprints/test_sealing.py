@@ -36,7 +36,7 @@ from tests.agent.store.stores import (
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SEGMENT = 32
-PROOF = b"p" * 16
+KEY = b"p" * 16
 STEPS = (
     "INSERT OR REPLACE INTO sealed",
     "INSERT OR REPLACE INTO segments",
@@ -58,7 +58,7 @@ async def settle(store: EventStore) -> None:
 
 
 def rest(store: EventStore) -> None:
-    """Let the writer come round, often enough for whatever it has put off."""
+    """Cause turns of the writer, enough for all its postponed work."""
     for _ in range(500):
         store.trouble()
 
@@ -182,17 +182,17 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
 
 
-async def test_a_proof_lives_on_when_its_row_is_sealed(tmp_path: Path) -> None:
+async def test_a_retransmission_key_is_kept_when_its_row_is_sealed(tmp_path: Path) -> None:
     clock = HandClock()
     nameless = Event(DEVICE, data={"t": 21})
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        await accept(store, clock, nameless, proof=PROOF)
+        await accept(store, clock, nameless, key=KEY)
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
         assert sealed(tmp_path)
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        assert (await accept(store, clock, nameless, proof=PROOF)).duplicates == 1
+        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
 
 
 async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from agent.store.read.kept import KeptEvent, read_all, read_kept
 from agent.store.recovery import inspect
 from agent.store.recovery.verify import verify
 from agent.store.schema import database, tables
-from agent.store.schema.database import moment
+from agent.store.schema.database import snapshot
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
 
@@ -29,7 +29,7 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
-        with read_only(tmp_path / FILE_NAME) as reader, moment(reader):
+        with read_only(tmp_path / FILE_NAME) as reader, snapshot(reader):
             before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
             assert (await accept(store, clock, Event("d", id=2))).accepted == 1
             assert [row["first_position"] for row in reader.table("events").rows_where()] == before

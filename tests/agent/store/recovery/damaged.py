@@ -43,7 +43,7 @@ class Survivors:
 
 
 def event(number: int) -> Event:
-    """Give an event that takes about 300 bytes."""
+    """Return an event of about 300 bytes."""
     return Event(DEVICE, id=number, data={"text": f"{number:04d}" * 60})
 
 
@@ -99,7 +99,7 @@ async def survivors(folder: Path) -> Survivors:
 
 
 def check(original: Original, found: Survivors, *, may_lose_from: int | None = None) -> None:
-    """Hold what survived against the original: nothing is lost silently, and no label changes hands."""
+    """Compare what survived with the original: nothing is lost without notice, and no label changes hands."""
     labels = {event.label: event for event in original.events}
     for event in found.new.values():
         same = labels.get(event.label)

@@ -24,7 +24,7 @@ def event(number: int) -> Event:
 
 
 async def fill(store: EventStore, clock: HandClock, first: int) -> int:
-    """Send until an event is refused; give its number."""
+    """Send until an event is refused; return its number."""
     number = first
     while not (await accept(store, clock, event(number))).refusal:
         number += 1
@@ -42,9 +42,9 @@ async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, mon
     clock = HandClock()
     at_most, exactly, found = Capacity._bytes_at_most, Capacity._bytes, list[int]()
 
-    def noting(room: Capacity) -> int:
-        found.append(at_most(room) - exactly(room))
-        return exactly(room)
+    def noting(capacity: Capacity) -> int:
+        found.append(at_most(capacity) - exactly(capacity))
+        return exactly(capacity)
 
     nearly_full(monkeypatch)
     monkeypatch.setattr(Capacity, "_bytes", noting)
@@ -162,12 +162,12 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
 
 async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
     clock = HandClock()
-    proof = b"p" * 16
+    key = b"p" * 16
     nameless = Event("d", data={"n": 1})
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES) as store:
-        await accept(store, clock, nameless, proof=proof)
+        await accept(store, clock, nameless, key=key)
         await fill(store, clock, 1)
         before = len(stored_events(store))
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
-        assert (await accept(store, clock, nameless, proof=proof)).duplicates == 1
+        assert (await accept(store, clock, nameless, key=key)).duplicates == 1
         assert len(stored_events(store)) == before

@@ -23,7 +23,7 @@ from tests.agent.store.stores import (
     open_faulty,
     stored_events,
 )
-from tests.agent.store.test_event_store import NAMELESS, ONE, PROOF, TWO
+from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO
 
 NOTE = ("flight", "here")
 
@@ -79,15 +79,15 @@ async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, ev
     told: list[bool] = []
     async with make_store(tmp_path / "store", clock) as store:
         store.add_transport(int, lambda: told.append(True))
-        await accept(store, clock, event, proof=PROOF)
+        await accept(store, clock, event, key=KEY)
         store.outbox.give_up(2, "too large for Kafka")
         image = crash_image(tmp_path / "store", tmp_path / "image")
-        assert (await accept(store, clock, event, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, event, key=KEY)).accepted == 1
         await asyncio.sleep(0)
         assert told == [True]
         assert read_status(tmp_path / "store", GATEWAY).events.lost == 1
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, event, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, event, key=KEY)).accepted == 1
         events = stored_events(store)
     declared = [json.loads(b"{" + found.tail + b"}") for found in events if b"gateway.gap" in found.tail]
     assert [(gap["data"]["reason"], gap["data"]["count"]) for gap in declared] == [("too large for Kafka", 1)]

@@ -1,4 +1,4 @@
-"""The files are looked at before anything rests on them: not only before and after a commit."""
+"""The files are verified before an ack, a read or a write relies on them, beside each commit."""
 
 import os
 from collections.abc import Callable
