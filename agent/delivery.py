@@ -39,7 +39,7 @@ class Delivery(NamedTuple):
     """The identity that the transport has proven, such as an OSCORE context's or a token's device."""
     query: Mapping[str, str] = _NO_QUERY
     """The values beside the body: d, id, boot, t, type (the Uri-Query of a CoAP sensor with a small payload)."""
-    proof: bytes | None = None
+    retransmission_key: bytes | None = None
     """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing.
 
     CoAP: endpoint, Message ID, Token and datagram.

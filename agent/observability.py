@@ -32,7 +32,7 @@ def observe(
     clock: Clock,
     recent_errors: RecentErrors,
     links: Links,
-    copies_at_the_door: Mapping[str, Callable[[], int]],
+    transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> tuple[Views, Counter[int]]:
     """Return the views, and a counter of the server's responses, which the metrics include."""
     folder, name = gateway.state_dir, gateway.id
@@ -49,7 +49,7 @@ def observe(
 
     sources = Sources(
         counts=pipeline.counts,
-        copies_at_the_door=copies_at_the_door,
+        transport_duplicates=transport_duplicates,
         responses=responses,
         dangers=pipeline.warnings.counts,
         commits=store.commit_durations,

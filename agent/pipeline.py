@@ -80,14 +80,14 @@ class Pipeline:
         via, settings = delivery.via, self._settings
         candidates = tuple([identify(event, via, received, trust, settings) for event in decoded.events])
         rejects = tuple([Reject(one.device, via, received, one.reason, one.raw) for one in decoded.rejected])
-        self._submit(delivery, candidates, rejects, delivery.proof, respond)
+        self._submit(delivery, candidates, rejects, delivery.retransmission_key, respond)
 
     def _submit(
         self,
         delivery: Delivery,
         candidates: tuple[Candidate, ...],
         rejects: tuple[Reject, ...],
-        proof: bytes | None,
+        retransmission_key: bytes | None,
         respond: Respond,
     ) -> None:
         in_work = self.in_work[delivery.via]
@@ -105,7 +105,7 @@ class Pipeline:
             self.warnings.check(candidates, outcome)
             self._respond(delivery, respond, _answer(outcome, len(rejects)))
 
-        self._intake.submit(Submission(candidates, rejects, proof, ack))
+        self._intake.submit(Submission(candidates, rejects, retransmission_key, ack))
 
     def _respond(self, delivery: Delivery, respond: Respond, answer: Answer) -> None:
         self.counts[delivery.via].add(answer)

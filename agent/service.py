@@ -22,7 +22,7 @@ from agent.config.settings import Settings
 from agent.forward.forwarder import Forwarder
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.pipeline import Pipeline
-from agent.store.errors import DamagedStoreError, NoRoomError
+from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.event_store import EventStore
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_room
@@ -72,7 +72,7 @@ async def _open_store(
         store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
         try:
             return await stack.enter_async_context(store)
-        except NoRoomError as error:
+        except DiskFullError as error:
             await wait_for_room(error, settings.gateway.state_dir, stop)
     return None
 
@@ -84,8 +84,8 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
     logging.getLogger().addHandler(recent_errors)
     links = Links(clock)
     notifier = Notifier()
-    forwarder = Forwarder(settings.kafka, settings.gateway.id, store, clock, links, Random())
-    receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store, links, Random())
+    forwarder = Forwarder(settings.kafka, settings.gateway.id, store.outbox, clock, links, Random())
+    receipts = ReceiptPoller(settings.kafka, settings.receipts, settings.gateway.id, store.outbox, links, Random())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_thread(forwarder.run, stop_forwarding), name="forwarder")
         tasks.create_task(_thread(receipts.run, stop_forwarding), name="receipts")
@@ -118,7 +118,7 @@ async def _open_ways_in(
 ) -> dict[str, CoapServer | HttpServer]:
     """Open the enabled servers; leaving the stack closes them."""
     ways_in: dict[str, CoapServer | HttpServer] = {}
-    copies_at_the_door: dict[str, Callable[[], int]] = {}
+    transport_duplicates: dict[str, Callable[[], int]] = {}
     if settings.coap.enabled:
         oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
         if oscore is not None:
@@ -127,11 +127,10 @@ async def _open_ways_in(
             CoapServer(settings.coap, pipeline.receive, oscore=oscore, now=pipeline.trusted_time)
         )
         ways_in["coap"] = coap
-        copies_at_the_door["coap"] = lambda: coap.counters.duplicates
-        store.also_count(copies_at_the_door["coap"])
-        store.also_forget(coap.forget_answers)
+        transport_duplicates["coap"] = lambda: coap.counters.duplicates
+        store.add_transport(transport_duplicates["coap"], coap.forget_answers)
     if settings.http.enabled:
-        http = _http(settings, clock, pipeline, store, recent_errors, links, copies_at_the_door)
+        http = _http(settings, clock, pipeline, store, recent_errors, links, transport_duplicates)
         ways_in["http"] = await stack.enter_async_context(http)
     return ways_in
 
@@ -143,13 +142,13 @@ def _http(
     store: EventStore,
     recent_errors: RecentErrors,
     links: Links,
-    copies_at_the_door: Mapping[str, Callable[[], int]],
+    transport_duplicates: Mapping[str, Callable[[], int]],
 ) -> HttpServer:
     # Imported here: a gateway without HTTP needs neither their time nor their memory.
     from agent.http.server import HttpServer
     from agent.observability import observe
 
-    views, responses = observe(settings.gateway, store, pipeline, clock, recent_errors, links, copies_at_the_door)
+    views, responses = observe(settings.gateway, store, pipeline, clock, recent_errors, links, transport_duplicates)
     return HttpServer(settings.http, pipeline.receive, views, responses)
 
 

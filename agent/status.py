@@ -12,7 +12,7 @@ from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
 from agent.store.errors import DamagedEventError
 from agent.store.facts import FORWARDER_STOPPED, IN_DOUBT, OVERSIZED, RECEIPTS_HELD, RECEIPTS_TABLE
-from agent.store.fingerprints import rows
+from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs, read_packed
 from agent.store.read.states import States
@@ -78,7 +78,7 @@ class GatewayStatus:
 def read_status(folder: Path, gateway: str) -> GatewayStatus:
     """Read the status of a store; raise StoreError where there is none."""
     path = folder / FILE_NAME
-    with closing(database.open_for_reading(path)) as connection, database.moment(connection):
+    with closing(database.open_for_reading(path)) as connection, database.snapshot(connection):
         return _read(connection, path, gateway)
 
 
@@ -87,12 +87,12 @@ def _read(connection: sqlite3.Connection, path: Path, gateway: str) -> GatewaySt
     end = tables.last_position(connection)
     held = read_held(tables.read_fact(connection, OVERSIZED)).values()
     hold = read_hold(tables.read_fact(connection, RECEIPTS_HELD))
-    openings = tables.load_openings(connection)
+    openings = tables.load_epochs(connection)
     last = epochs.last()
     return GatewayStatus(
         gateway=gateway,
         accepted=end - len(openings) - gaps.count_declarations(connection),
-        duplicates=rows.count_duplicates(connection),
+        duplicates=fingerprint_rows.count_duplicates(connection),
         rejected=tables.count_rejects(connection),
         events=_counts(connection, end),
         epochs=len(openings),

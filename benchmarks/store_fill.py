@@ -13,15 +13,15 @@ from random import Random
 from agent.clock import SystemClock
 from agent.config.settings import IdentitySettings
 from agent.identity.identify import identify
-from agent.store.fingerprints import rows
-from agent.store.fingerprints.index import DEFAULT_BOUNDS, Fingerprints
+from agent.store.fingerprints import fingerprint_rows
+from agent.store.fingerprints.index import DEFAULT_BOUNDS, FingerprintIndex
 from agent.store.fingerprints.sealing import Sealing
 from agent.store.fingerprints.transient import FINGERPRINT_BYTES
 from agent.store.format.packing import PackedEvent, pack
 from agent.store.layout import FILE_NAME
-from agent.store.memory import begin
 from agent.store.port import Candidate, Outcome, Submission
 from agent.store.schema import database, tables
+from agent.store.write.epoch import new_epoch
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 
@@ -70,12 +70,12 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
         connection.execute("PRAGMA synchronous = OFF")
         clock = SystemClock(trusted=True)
         connection.execute("BEGIN")
-        tables.insert_epoch(connection, 1, begin(clock, 0))
+        tables.insert_epoch(connection, 1, new_epoch(clock, 0))
         if remembered > waiting:
             tables.replace_processed(connection, [(1, remembered - waiting)])
         connection.execute("COMMIT")
-        known = Fingerprints(DEFAULT_BOUNDS, lambda: connection)
-        sealing = Sealing(known, lambda write: _transact(connection, write), lambda: 1 << 40)
+        known = FingerprintIndex(DEFAULT_BOUNDS)
+        sealing = Sealing(known, lambda: connection, lambda write: _transact(connection, write), lambda: 1 << 40)
         tails = [candidate.tail for candidate in candidates(events(0), TAILS)]
         step = COMMIT_EVENTS * TRANSACTION_COMMITS
         for first in range(1, remembered + 1, step):
@@ -88,14 +88,14 @@ def fill(folder: Path, remembered: int, waiting: int) -> None:
 
 
 def _add(
-    connection: sqlite3.Connection, known: Fingerprints, positions: range, processed_to: int, tails: list[bytes]
+    connection: sqlite3.Connection, known: FingerprintIndex, positions: range, processed_to: int, tails: list[bytes]
 ) -> None:
     connection.execute("BEGIN")
     for first in positions[::COMMIT_EVENTS]:
         count = min(COMMIT_EVENTS, positions.stop - first)
         packed = os.urandom(count * FINGERPRINT_BYTES)
         pieces = [packed[at : at + FINGERPRINT_BYTES] for at in range(0, len(packed), FINGERPRINT_BYTES)]
-        rows.insert_fingerprints(connection, first, 0, pieces, {})
+        fingerprint_rows.insert_fingerprints(connection, first, 0, pieces, {})
         known.add(first, 0, packed)
         if first > processed_to:
             tables.insert_events(

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from agent.clock import Clock
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
-from agent.store.write.commit_seconds import Durations
+from agent.store.write.commit_durations import CommitDurations
 from agent.telemetry.counters import DeliveryCounts
 from agent.telemetry.links import LinkName, LinkReport
 from contract.record import ClockTrust
@@ -35,12 +35,12 @@ class Sources:
     """The sources of the metrics."""
 
     counts: Mapping[str, DeliveryCounts]
-    copies_at_the_door: Mapping[str, Callable[[], int]]
+    transport_duplicates: Mapping[str, Callable[[], int]]
     """Copies that a protocol's server has recognised itself, by `via`."""
     responses: Mapping[int, int]
     """HTTP responses by status code."""
     dangers: Counter[Danger]
-    commits: Durations
+    commits: CommitDurations
     outbox: Callable[[], tuple[int, int, int, int]]
     store_bytes: Callable[[], int]
     store_bytes_max: int
@@ -129,9 +129,9 @@ def _events(sources: Sources) -> Iterator[Metric]:
     )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, counts in sources.counts.items():
-        at_the_door = sources.copies_at_the_door.get(via, int)()
+        transport_duplicates = sources.transport_duplicates.get(via, int)()
         accepted.add_metric((via,), counts.accepted)
-        duplicates.add_metric((via,), counts.duplicates + at_the_door)
+        duplicates.add_metric((via,), counts.duplicates + transport_duplicates)
         possible.add_metric((via,), counts.possible_duplicates)
         acks.add_metric((via,), counts.acks)
         for reason in REASONS:

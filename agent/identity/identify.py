@@ -1,4 +1,4 @@
-"""Who an event is: its fingerprint, the day its copies share, the earliest moment of a copy, and its likeness."""
+"""The identity of events: fingerprint, the day that copies share, the earliest moment of a copy, similarity key."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def identify(event: Event, via: str, received: int, clock: ClockTrust, settings:
     if settings.rules and (rule := rule_for(settings.rules, event.device)) is not None:
         return _by_rule(rule, event, tail, received, clock, settings)
     if needs_label(event):
-        return Candidate(event, None, tail, received, clock, Shared.LABEL, received, _likeness(event, tail))
+        return Candidate(event, None, tail, received, clock, Shared.LABEL, received, _similarity_key(event, tail))
     if event.time is not None:
         suspicious, seconds = None, None
         if event.id is not None:
-            suspicious = _likeness(event, tail)
+            suspicious = _similarity_key(event, tail)
         elif via == ZIGBEE2MQTT:
-            suspicious, seconds = _likeness(event, tail), ZIGBEE_REPEAT_SECONDS
+            suspicious, seconds = _similarity_key(event, tail), ZIGBEE_REPEAT_SECONDS
         return Candidate(event, fingerprint(event), tail, received, clock, Shared.TIME, event.time, suspicious, seconds)
     bound = _bound(received, settings)
-    return Candidate(event, fingerprint(event), tail, received, clock, Shared.NONE, bound, _likeness(event, tail))
+    return Candidate(event, fingerprint(event), tail, received, clock, Shared.NONE, bound, _similarity_key(event, tail))
 
 
 def _by_rule(
     rule: IdentityRule, event: Event, tail: bytes, received: int, clock: ClockTrust, settings: IdentitySettings
 ) -> Candidate:
     """Return the candidate of an event whose identity a rule defines."""
-    fields, likeness = rule.fields, _likeness(event, tail)
+    fields, similar = rule.fields, _similarity_key(event, tail)
     if needs_label(event, fields):
-        proof = None if rule.window_seconds is None else _content(event, fields)
+        key = None if rule.window_seconds is None else _content(event, fields)
         return Candidate(
             event,
             None,
@@ -57,14 +57,14 @@ def _by_rule(
             clock,
             Shared.LABEL,
             received,
-            likeness,
+            similar,
             fields=fields,
-            proof=proof,
-            proof_seconds=rule.window_seconds or 0.0,
+            retransmission_key=key,
+            retransmission_seconds=rule.window_seconds or 0.0,
         )
     timed = event.time is not None and "time" in fields
     shared, bound = (Shared.TIME, event.time) if timed else (Shared.NONE, _bound(received, settings))
-    return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, likeness, fields=fields)
+    return Candidate(event, fingerprint(event, fields), tail, received, clock, shared, bound, similar, fields=fields)
 
 
 @lru_cache(maxsize=_DEVICES_KEPT)
@@ -79,13 +79,13 @@ def _bound(received: int, settings: IdentitySettings) -> int | None:
 
 
 def _content(event: Event, fields: tuple[str, ...]) -> bytes:
-    """Return a digest of an ambiguous event's identity fields, valid for the rule's window."""
+    """Return the retransmission key of an ambiguous event, valid for the rule's window."""
     content = cbor.encode_map(identity(event, fields))
     return blake2b(content, digest_size=FINGERPRINT_BYTES, person=_CONTENT_PERSON).digest()
 
 
-def _likeness(event: Event, tail: bytes) -> int:
-    """Hash device, type, id, boot and data: what a copy under another identity would share.
+def _similarity_key(event: Event, tail: bytes) -> int:
+    """Return a hash of device, type, id, boot and data: what a copy under another identity would share.
 
     The data is taken as it stands in the tail.
     """

@@ -1,1 +1,1 @@
-"""The store: what the gateway has promised to keep."""
+"""The store of the gateway's events."""

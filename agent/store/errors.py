@@ -1,4 +1,4 @@
-"""The errors of the store, and which of all errors mean a damaged file."""
+"""The errors of the store, and which errors mean a damaged file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from agent.store.layout import FILE_NAME
 
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal")
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT})
-"""A constraint that is violated: memory and file disagree, which takes an opening."""
+"""CONSTRAINT: memory and file disagree, which only a new opening can resolve."""
 _UNREADABLE = frozenset({sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS})
-"""A bad sector (CORRUPTFS at the opening of a file): a salvage of what turns out to be readable loses nothing."""
+"""A bad sector (CORRUPTFS at the opening of a file): where all is readable after all, a salvage loses nothing."""
 _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
-"""Such as `no such table`: our statements fit the schema that we wrote."""
+"""Such as `no such table`: the statements fit the schema that was written."""
 
 
 class StoreError(Exception):
-    """The store cannot do what it was asked to; the message says what to do."""
+    """The store cannot do what was asked; the message says what to do."""
 
 
 class DamagedStoreError(StoreError):
-    """The file is not what was written: what can be read has to be salvaged into a new one."""
+    """The file is not what was written: the next opening salvages what can be read into a new one."""
 
 
-class NoRoomError(StoreError):
+class DiskFullError(StoreError):
     """The store cannot be opened before there is more room on its file system."""
 
     def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
@@ -34,11 +34,11 @@ class NoRoomError(StoreError):
 
 
 class UnknownOutcomeError(StoreError):
-    """A COMMIT failed: whether it is on disk is unknown, so the store has to be reopened under a new epoch."""
+    """A COMMIT failed, and may be on disk or not: the store goes on under a new epoch."""
 
 
 class DamagedEventError(StoreError):
-    """Events of one commit are not what was written; their neighbours may well be."""
+    """Events of one commit are not what was written; their neighbours may be whole."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(f"events at positions {first} to {last}: the checksum does not match")
@@ -47,11 +47,11 @@ class DamagedEventError(StoreError):
 
 
 FAILURES = (sqlite3.Error, StoreError, OSError)
-"""All that a call of the store can raise because of its file or its disk."""
+"""All errors that a call of the store can raise because of its file or its disk."""
 
 
 def is_damage(error: BaseException, *, opening: bool = False) -> bool:
-    """Whether an error means a damaged file; at the opening a wrong schema does, too."""
+    """Whether an error means a damaged file; at the opening also an error of the schema."""
     if isinstance(error, DamagedStoreError | DamagedEventError):
         return True
     if isinstance(error, FileNotFoundError):

@@ -1,40 +1,39 @@
-"""The event store: SQLite on disk, one thread that writes, ranges for progress."""
+"""The event store: SQLite on disk, one thread that writes, progress as ranges of positions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from agent.clock import Clock
 from agent.config.settings import IdentitySettings, StoreSettings
-from agent.store.errors import FAILURES, DamagedStoreError, StoreError, is_damage
-from agent.store.files import swap
+from agent.store.damage import DamageReport
+from agent.store.errors import StoreError
 from agent.store.files.lock import lock
 from agent.store.fingerprints.index import SEGMENT_EVENTS, IndexBounds
-from agent.store.fingerprints.transient import spans_of
+from agent.store.fingerprints.transient import lifetimes_of
 from agent.store.layout import FILE_NAME
-from agent.store.outbox import NewEvents
-from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent, Submission
+from agent.store.outbox import StoreOutbox
+from agent.store.port import OutboxError, Submission
 from agent.store.recovery.open import open_store
-from agent.store.schema import database, tables
-from agent.store.schema.gaps import Gap
-from agent.store.write.commit_seconds import Durations
+from agent.store.schema import database
+from agent.store.transports import Transports
+from agent.store.write.commit_durations import CommitDurations
 from agent.store.write.committer import Answers, Committer
-from agent.store.write.maintenance import Housekeeping
+from agent.store.write.maintenance import Maintenance
+from agent.store.write.write_path import WritePath
 from agent.store.write.writer import Writer
 
 log = logging.getLogger(__name__)
 
 
 class EventStore:
-    """Keeps what was promised to the sensors; fulfils `Intake` and `Outbox` (port.py)."""
+    """Keeps what was promised to the sensors: takes submissions (`port.Intake`), and hands events to its outbox."""
 
     def __init__(
         self,
@@ -54,7 +53,8 @@ class EventStore:
         self._clock = clock
         self._connect = connect
         self._bounds = IndexBounds(identity.memory_bytes, segment_events)
-        self._damaged = threading.Event()
+        self._transports = Transports()
+        self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Raises what ended the writer, where it was not asked to end."""
 
@@ -76,46 +76,35 @@ class EventStore:
         await asyncio.to_thread(self._close)
         os.close(self._lock)
 
-    # Intake
+    @property
+    def outbox(self) -> StoreOutbox:
+        """The outbox, as the forwarder and the receipts use it."""
+        return self._outbox
 
     def submit(self, submission: Submission) -> None:
         """Queue a submission (Intake)."""
         self._writer.put(submission)
 
-    def also_count(self, copies: Callable[[], int]) -> None:
-        """Count the copies, too, that the ways in recognise and answer themselves."""
-        self._committer.copies.at_the_door = copies
+    def add_transport(self, duplicates: Callable[[], int], forget_answers: Callable[[], None]) -> None:
+        """Register a transport that recognises and answers retransmissions itself.
 
-    def also_forget(self, forget: Callable[[], None]) -> None:
-        """Call this in the loop's thread when events are forgotten, so that their resend is stored as new."""
-
-        def tell() -> None:
-            self._loop.call_soon_threadsafe(forget)
-
-        self._committer.forgotten = tell
-
-    # What it says of itself while it serves
+        Its duplicates are counted with the store's own. `forget_answers` is called in the loop's thread when events
+        are given up, so that their resend is stored as new.
+        """
+        self._transports.add(duplicates, lambda: self._loop.call_soon_threadsafe(forget_answers))
 
     def trouble(self) -> str:
         """Return why no event can be stored now, empty where one can; blocks until the commits in work are done."""
-        reasons: list[str] = []
-        self._writer.call(lambda: reasons.append(self._committer.trouble()))
-        return reasons[0]
+        return self._trouble(trial=False)
 
     def trial(self) -> str:
-        """Return why no event can be stored now, empty where a write that was tried for that is on disk; blocks."""
-        reasons: list[str] = []
-        self._writer.call(lambda: reasons.append(self._committer.trouble(trial=True)))
-        return reasons[0]
+        """Return why no event can be stored now, empty where a trial write has reached the disk; blocks."""
+        return self._trouble(trial=True)
 
     async def turn(self) -> None:
-        """Return once the commit loop has come round: what was queued before is on disk, or refused."""
+        """Wait for a turn of the writer: what was queued before is then on disk, or refused."""
         come_round: asyncio.Future[None] = self._loop.create_future()
-
-        def tell() -> None:
-            self._loop.call_soon_threadsafe(_resolve, come_round)
-
-        self._writer.put(tell)
+        self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, come_round))
         await come_round
 
     def counts(self) -> tuple[int, int, int, int]:
@@ -128,7 +117,7 @@ class EventStore:
 
     def written_bytes(self) -> int:
         """Return what was written to the disk in all the store's life."""
-        return self._committer.wear.bytes
+        return self._write_path.transactions.wear.bytes
 
     @property
     def bytes_max(self) -> int:
@@ -136,145 +125,64 @@ class EventStore:
         return self._settings.max_bytes
 
     @property
-    def commit_durations(self) -> Durations:
+    def commit_durations(self) -> CommitDurations:
         """How long the commits took, since the start."""
-        return self._committer.durations
-
-    # Outbox
-
-    def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
-        """Return the next new events above a position (Outbox)."""
-        return self._new_events.read(after, events_max, bytes_max)
-
-    def wait(self, after: int, seconds: float) -> bool:
-        """Wait for a new event or a returned batch (Outbox)."""
-        return self._memory.progress.wait(after, seconds)
-
-    def take_returned(self) -> bool:
-        """Whether batches were returned since the last call (Outbox)."""
-        return self._memory.progress.take_returned()
-
-    def epoch(self) -> str:
-        """Return the epoch of this opening (Outbox)."""
-        return self._committer.epoch()
-
-    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Note that the broker has a batch (Outbox)."""
-        self._memory.progress.mark_forwarded(batch, note)
-        self._writer.wake()
-
-    def forwarded(self) -> Sequence[Batch]:
-        """Return the batches that wait for their receipt (Outbox)."""
-        return self._memory.progress.forwarded()
-
-    def mark_processed(self, batches: Sequence[Batch]) -> None:
-        """Note that the table has batches (Outbox)."""
-        self._memory.progress.mark_processed(batches, self._clock.monotonic_ms(), self._memory.first_kept)
-        self._writer.wake()
-
-    def return_batches(self, batches: Sequence[Batch]) -> None:
-        """Make batches new again (Outbox)."""
-        self._memory.progress.return_batches(batches)
-        self._writer.wake()
-
-    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """Return the labels of a range of positions (Outbox)."""
-        return tuple(self._memory.epochs.label_ranges(first, last))
-
-    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """Be done with events for good (Outbox)."""
-        with self._damage_reported():
-            self._writer.call(lambda: self._committer.release(first, last, note))
-
-    def give_up(self, position: int, reason: str) -> None:
-        """Declare an event given up (Outbox)."""
-        with self._damage_reported():
-            self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
-
-    def fact(self, name: str) -> str | None:
-        """Read a fact (Outbox)."""
-        with self._damage_reported():
-            return self._new_events.fact(name)
-
-    def set_fact(self, name: str, value: str) -> None:
-        """Write a fact (Outbox)."""
-        with self._damage_reported():
-            self._writer.call(
-                lambda: self._committer.transact(lambda connection: tables.write_fact(connection, name, value))
-            )
+        return self._write_path.transactions.durations
 
     def _open(self) -> None:
         connection, self._memory = open_store(
-            self._path, self._connect, self._clock, spans_of(self._identity), self._bounds
+            self._path, self._connect, self._clock, lifetimes_of(self._identity), self._bounds
         )
-        self._committer = Committer(
-            self._path, self._connect, self._settings, self._gateway, self._clock, self._memory, self._announce
+        memory, clock, settings = self._memory, self._clock, self._settings
+        self._write_path = WritePath.build(
+            self._path, self._connect, settings, clock, memory, self._transports, self._damage.report
         )
-        self._committer.damaged = self._report_damage
-        self._committer.open(connection)
-        self._housekeeping = Housekeeping(
-            self._committer,
-            self._memory,
-            self._clock,
-            self._settings.keep_processed_seconds,
-            self._identity.retention_seconds,
+        self._write_path.connection.start(connection)
+        self._committer = Committer(self._write_path, self._gateway, clock, memory, self._announce)
+        self._maintenance = Maintenance(
+            self._write_path, memory, clock, settings.keep_processed_seconds, self._identity.retention_seconds
         )
         self._writer = Writer(
             self._committer.commit,
-            self._housekeeping.turn,
+            self._maintenance.run_due,
             self._report_failure,
-            events_max=self._settings.commit_events_max,
-            delay_seconds=self._settings.commit_delay_ms_max / 1000,
+            events_max=settings.commit_events_max,
+            delay_seconds=settings.commit_delay_ms_max / 1000,
         )
-        self._new_events = NewEvents(self._path, self._memory, self._committer, self._writer, self._report_damage)
-
-    @contextmanager
-    def _damage_reported(self) -> Iterator[None]:
-        """Report damage that is met within, and raise it as DamagedStoreError; any other failure as OutboxError."""
-        try:
-            yield
-        except FAILURES as error:
-            if not is_damage(error):
-                raise OutboxError(f"the store fails: {error}") from error
-            self._report_damage(error)
-            raise DamagedStoreError(str(error)) from error
-
-    def _report_damage(self, error: BaseException) -> None:
-        """Ask for a salvage: the service has to close this store and open it anew."""
-        if not self._damaged.is_set():
-            self._damaged.set()
-            try:
-                swap.suspect(self._path, str(error))
-            except OSError as failure:
-                log.error("store=damaged mark=failed reason=%r", str(failure))
-            self._report_failure(DamagedStoreError(str(error)))
+        self._outbox = StoreOutbox(
+            self._path, memory, self._write_path, self._committer, self._writer, clock, self._damage
+        )
 
     def _close(self) -> None:
-        self._new_events.stop()
+        self._outbox.stop()
         self._writer.finish()
         try:
-            with self._damage_reported():
-                self._housekeeping.flush()
-                self._committer.note_wear()
+            with self._damage.reported():
+                self._write_path.transactions.flush()
+                self._write_path.transactions.note_wear()
         except (StoreError, OutboxError) as error:
             log.error("store=closing marks=lost reason=%r effect=%r", str(error), "forwarded events are sent again")
-        if self._damaged.is_set():
-            self._committer.close()  # before the reader: as the last connection SQLite would write the log back
-        self._new_events.close()
-        if not self._damaged.is_set():
-            self._write_back()
-            self._committer.close()
+        if self._damage.is_damaged():
+            self._write_path.connection.close()  # before the reader: SQLite's last connection writes the log back
+        self._outbox.close()
+        if not self._damage.is_damaged():
+            self._empty_log()
+            self._write_path.connection.close()
 
-    def _write_back(self) -> None:
-        """Bring all into the file itself, which then needs no log."""
+    def _empty_log(self) -> None:
         try:
-            with self._damage_reported():
-                self._committer.write_back()
+            with self._damage.reported():
+                self._write_path.connection.empty_log()
         except (StoreError, OutboxError) as error:
             log.warning("store=closing checkpoint=failed reason=%r", str(error))
 
+    def _trouble(self, *, trial: bool) -> str:
+        reasons: list[str] = []
+        self._writer.call(lambda: reasons.append(self._write_path.transactions.trouble(trial=trial)))
+        return reasons[0]
+
     def _announce(self, answers: Answers) -> None:
-        self._loop.call_soon_threadsafe(_tell, answers)
+        self._loop.call_soon_threadsafe(_answer, answers)
 
     def _report_failure(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._fail, error)
@@ -282,14 +190,14 @@ class EventStore:
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
-            self.failed.exception()  # what is met at the end has nobody waiting: asyncio would log a stack
+            self.failed.exception()  # a failure while closing has no waiter: asyncio would log a stack
 
 
-def _tell(answers: Answers) -> None:
+def _answer(answers: Answers) -> None:
     for submission, outcome in answers:
         try:
             submission.done(outcome)
-        except Exception:  # one sender that cannot be told must not keep the others waiting
+        except Exception:  # a sender that cannot be answered must not keep the others waiting
             log.exception("store=answer told=no")
 
 

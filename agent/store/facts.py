@@ -1,4 +1,4 @@
-"""The names of the facts: durable values that the store keeps beside the events, each written and read by one module.
+"""The names of the facts: durable values that the store keeps beside the events, each owned by one module.
 
 Other modules may read them for display.
 """
@@ -21,6 +21,6 @@ TRANSACTION_SETTLED: Final = "transaction.settled"
 DUPLICATES_FORGOTTEN: Final = "duplicates.forgotten"
 """How many duplicates were counted of events that have been removed since."""
 BYTES_WRITTEN: Final = "written"
-"""How much the agent has written in all the store's life."""
+"""How many bytes the agent has written in all the store's life."""
 WRITE_TRIAL: Final = "trial"
 """Written to find out whether the disk takes a write."""

@@ -1,4 +1,4 @@
-"""What the gateway says of itself, in events of its own device."""
+"""The gateway's own events, by which it declares epochs and gaps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ GAP = "gateway.gap"
 
 
 def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: ClockTrust) -> Candidate:
-    """Say that an epoch begins, and where the previous one ended.
+    """Return the event that begins an epoch and says where the previous one ended.
 
-    Its id is random and its copies are one record's, so all of them share the day of its acceptance.
+    Its id is random and its copies are of one record, so that all of them share the day of its acceptance.
     """
     data: dict[str, Value] = {}
     if previous is not None:
@@ -27,17 +27,17 @@ def started(gateway: str, epoch: str, previous: Label | None, received: int, clo
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a gateway has given up."""
+    """Events that a gateway has given up, as one event declares them."""
 
     reason: str
     count: int
     labels: Sequence[LabelRange]
     found_to: Label | None
-    """The last event that was found, where it is not known whether others followed."""
+    """The last event that was found, where it is unknown whether others followed."""
 
 
 def gap(gateway: str, id_: str, loss: Loss, received: int, clock: ClockTrust) -> Candidate:
-    """Say which events the gateway has given up, by their labels."""
+    """Return the event that declares which events the gateway has given up, by their labels."""
     labels: list[Value] = [[labels.epoch, labels.first, labels.last] for labels in loss.labels]
     data: dict[str, Value] = {"reason": loss.reason, "count": loss.count, "labels": labels}
     if loss.found_to is not None:

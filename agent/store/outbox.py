@@ -1,49 +1,51 @@
-"""The new events for the way out: what is damaged among them is given up, and for a disk that refuses is waited."""
+"""The outbox of the store, as the forwarder and the receipts use it."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from agent.store.errors import (
-    FAILURES,
-    DamagedEventError,
-    DamagedStoreError,
-    is_damage,
-)
+from agent.clock import Clock
+from agent.store.damage import DamageReport
+from agent.store.errors import FAILURES, DamagedEventError, DamagedStoreError, is_damage
 from agent.store.memory import Memory
-from agent.store.port import OutboxError, StoredEvent
+from agent.store.port import Batch, LabelRange, OutboxError, StoredEvent
 from agent.store.read.events import read_packed, stored
 from agent.store.schema import database, tables
 from agent.store.schema.gaps import Gap
 from agent.store.write.committer import Committer
+from agent.store.write.write_path import WritePath
 from agent.store.write.writer import Writer, do_nothing
 
 log = logging.getLogger(__name__)
 
 FAILING_PAUSE_SECONDS = 0.2
-"""How long a reader waits where neither an event nor its gap can be had."""
+"""How long a reader waits where it can have neither an event nor its gap."""
 
 
-class NewEvents:
-    """The connection that reads; used by any thread but the writer's, which it asks to give up what is damaged."""
+class StoreOutbox:
+    """Keeps the promises of `port.Outbox`: reads on a connection of its own, and writes through the writer's thread."""
 
     def __init__(
         self,
         path: Path,
         memory: Memory,
+        write_path: WritePath,
         committer: Committer,
         writer: Writer,
-        report_damage: Callable[[BaseException], None],
+        clock: Clock,
+        damage: DamageReport,
     ) -> None:
         self._path = path
         self._memory = memory
+        self._write_path = write_path
         self._committer = committer
         self._writer = writer
-        self._report_damage = report_damage
+        self._clock = clock
+        self._damage = damage
         self._reader = database.open_for_reading(path)
         self._reading = threading.Lock()
         self._stopped = threading.Event()
@@ -58,29 +60,80 @@ class NewEvents:
                     return events
                 if self._has_left(first, after):
                     continue
-                self._report_damage(DamagedStoreError(f"{self._path}: no event at position {first}"))
+                self._damage.report(DamagedStoreError(f"{self._path}: no event at position {first}"))
             except DamagedEventError as damage:
-                if self._give_up(damage):
+                if self._give_up_damaged(damage):
                     continue
             except (sqlite3.Error, DamagedStoreError) as error:
                 if not is_damage(error):
                     raise OutboxError(f"the store fails: {error}") from error
-                self._report_damage(error)
+                self._damage.report(error)
             self._stopped.wait(FAILING_PAUSE_SECONDS)
             break
         return ()
 
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait for a new event above a position or a returned batch."""
+        return self._memory.progress.wait(after, seconds)
+
+    def take_returned(self) -> bool:
+        """Whether batches were returned since the last call."""
+        return self._memory.progress.take_returned()
+
+    def epoch(self) -> str:
+        """Return the epoch of this opening."""
+        return self._write_path.epoch.name
+
+    def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
+        """Note that the broker has a batch."""
+        self._memory.progress.mark_forwarded(batch, note)
+        self._writer.wake()
+
+    def forwarded(self) -> Sequence[Batch]:
+        """Return the batches that wait for their receipt."""
+        return self._memory.progress.forwarded()
+
+    def mark_processed(self, batches: Sequence[Batch]) -> None:
+        """Note that the table has batches."""
+        self._memory.progress.mark_processed(batches, self._clock.monotonic_ms(), self._memory.first_kept)
+        self._writer.wake()
+
+    def return_batches(self, batches: Sequence[Batch]) -> None:
+        """Make batches new again."""
+        self._memory.progress.return_batches(batches)
+        self._writer.wake()
+
+    def labels(self, first: int, last: int) -> Sequence[LabelRange]:
+        """Return the labels of a range of positions."""
+        return tuple(self._memory.epochs.label_ranges(first, last))
+
+    def release(self, first: int, last: int, note: tuple[str, str]) -> None:
+        """Mark new events processed before they are sent, with a fact in the same transaction."""
+        with self._damage.reported():
+            self._writer.call(lambda: self._write_path.removal.release(first, last, note))
+
+    def give_up(self, position: int, reason: str) -> None:
+        """Make a gap of an event, and declare it."""
+        with self._damage.reported():
+            self._writer.call(lambda: self._committer.give_up(Gap(position, position, reason)))
+
     def fact(self, name: str) -> str | None:
         """Read a fact."""
-        with self._reading:
+        with self._damage.reported(), self._reading:
             return tables.read_fact(self._reader, name)
 
+    def set_fact(self, name: str, value: str) -> None:
+        """Write a fact."""
+        run = self._write_path.transactions.run
+        with self._damage.reported():
+            self._writer.call(lambda: run(lambda connection: tables.write_fact(connection, name, value)))
+
     def stop(self) -> None:
-        """Keep nobody waiting any longer."""
+        """End the pause of a reader that waits for a failing disk."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the reading connection."""
         with self._reading:
             self._reader.close()
 
@@ -108,13 +161,13 @@ class NewEvents:
         new = self._memory.progress.next_new(after)
         return new is None or new[0] != first
 
-    def _give_up(self, damage: DamagedEventError) -> bool:
-        """Make a gap of what cannot be read; False where the disk refuses even that."""
+    def _give_up_damaged(self, damage: DamagedEventError) -> bool:
+        """Make a gap of what cannot be read; return False where the disk refuses even that."""
         log.error("store=damaged reason=%r effect=%r", str(damage), "given up, declared by an event")
         try:
             self._writer.call(lambda: self._committer.give_up(Gap(damage.first, damage.last, "wrong checksum")))
         except FAILURES as error:
             if is_damage(error):
-                self._report_damage(error)
+                self._damage.report(error)
             return False
         return True

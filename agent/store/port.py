@@ -1,4 +1,4 @@
-"""What the store promises to the pipeline and to the forwarder."""
+"""The promises of the store to the pipeline (`Intake`) and to the forwarder (`Outbox`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from contract.record import ClockTrust, Shared
 
 
 class Candidate(NamedTuple):
-    """A valid event on its way into the store; moments in milliseconds since 1970 UTC.
+    """A valid event on its way into the store; moments are milliseconds since 1970 UTC.
 
-    A tuple, as submission and outcome: made for each event, it takes a third of a frozen dataclass's time.
+    Candidate, Submission and Outcome are tuples, which take a third of a frozen dataclass's time to make.
     """
 
     event: Event
@@ -26,15 +26,15 @@ class Candidate(NamedTuple):
     clock: ClockTrust
     shared: Shared
     bound: int | None
-    likeness: int | None = None
-    """Hash of what a suspicious copy would share; None where equal data is no reason for suspicion."""
-    likeness_seconds: float | None = None
-    """How long equal data is suspicious, where that is less than `identity.resend_window`."""
+    similarity_key: int | None = None
+    """Hash of what a suspected copy would share; None where equal data raises no suspicion."""
+    similarity_seconds: float | None = None
+    """How long an equal key raises suspicion, where that is less than `identity.resend_window`."""
     fields: tuple[str, ...] = IDENTITY_FIELDS
-    """Those that make the identity."""
-    proof: bytes | None = None
-    """16 bytes over what an event says whose label only tells it from its twin: an equal one proves a copy."""
-    proof_seconds: float = 0.0
+    """The fields that make the identity."""
+    retransmission_key: bytes | None = None
+    """16 bytes over the content of an event without an identity of its own: an equal key proves a copy."""
+    retransmission_seconds: float = 0.0
     """How long after the first copy it does."""
 
 
@@ -50,31 +50,33 @@ class Reject:
 
 
 class Submission(NamedTuple):
-    """One delivery's events, which are stored in one transaction, and whom to tell."""
+    """The events of one delivery, which are stored in one transaction."""
 
     candidates: tuple[Candidate, ...]
     rejects: tuple[Reject, ...]
-    proof: bytes | None
+    retransmission_key: bytes | None
+    """16 bytes over all that the transport repeats in a retransmission; None where it proves nothing."""
     done: Callable[[Outcome], None]
+    """Receives the outcome."""
 
 
 class Outcome(NamedTuple):
-    """What became of a submission: durable as a whole, or refused as a whole."""
+    """The outcome of a submission: durable as a whole, or refused as a whole."""
 
     accepted: int = 0
     duplicates: int = 0
     fingerprints: tuple[bytes, ...] = ()
     new: tuple[bool, ...] = ()
-    """For each of the fingerprints whether its event is new; without them, all are copies."""
+    """Whether the event of each fingerprint is new; where empty, all are copies."""
     suspected: tuple[bytes, ...] = ()
-    """Those of new events that name an earlier one in `possible_duplicate_of`."""
+    """The fingerprints of new events that name an earlier one in `possible_duplicate_of`."""
     refusal: str = ""
     """Why nothing was stored; empty where all is durable."""
     retry_seconds: int = 0
 
 
 class Intake(Protocol):
-    """The store as the pipeline sees it."""
+    """The store as the pipeline uses it."""
 
     def submit(self, submission: Submission) -> None:
         """Store a submission; thread-safe, never blocks.
@@ -86,10 +88,10 @@ class Intake(Protocol):
 
 
 class StoredEvent(NamedTuple):
-    """An event as the store gives it back, its checksum verified."""
+    """A stored event, its checksum verified."""
 
     position: int
-    """Place in the gateway's own order, over all epochs; never reused."""
+    """The event's place in the store, over all epochs; never reused."""
     label: Label
     fingerprint: bytes
     tail: bytes
@@ -114,7 +116,7 @@ class Offsets:
     lowest: int
     highest: int
     leader_epoch: int | None = None
-    """The leader epoch in which all of it was appended; None where unknown, and then nothing proves it."""
+    """The leader epoch in which all of it was appended; None where unknown."""
 
     def united(self, other: Offsets) -> Offsets:
         """Return the offsets that hold both, of one leader epoch."""
@@ -132,66 +134,65 @@ class Batch:
 
 
 class OutboxError(Exception):
-    """The store cannot do this now, such as on a full disk: what is not done may be tried again."""
+    """The store cannot do this now, as on a full disk: try again later."""
 
 
 class Outbox(Protocol):
-    """The store as the forwarder and the receipts see it; every method is thread-safe.
+    """The store as the forwarder and the receipts use it; every method is thread-safe.
 
-    What needs the disk raises OutboxError where that refuses. The state of an event follows from the batch that covers
-    its position: none is `new`, a forwarded one is `forwarded`, a processed one is `processed`.
+    Methods that use the disk raise OutboxError where it refuses. The state of an event follows from the batch that
+    covers its position: without one it is `new`, else `forwarded` or `processed` as the batch is.
     """
 
     def read(self, after: int, events_max: int, bytes_max: int) -> Sequence[StoredEvent]:
         """Return the next `new` events with a position above `after`, in order, at least one where there is one.
 
-        Positions start at 1, so `after` of 0 reads from the first.
-        The positions given are consecutive, so that they can become one batch. What cannot be read any more is
-        given up on the way, and declared by an event of its own.
+        Positions start at 1, so that `after=0` reads from the first. The events have consecutive positions, so that
+        they can become one batch. An event that cannot be read any more is given up, and declared by another event.
         """
 
     def wait(self, after: int, seconds: float) -> bool:
-        """Wait for a `new` event above `after` or a returned batch; False where the time is over."""
+        """Wait for a `new` event above `after` or a returned batch; return False where the time is over."""
 
     def take_returned(self) -> bool:
-        """Whether batches were returned since the last call: then start again from the lowest new event."""
+        """Whether batches were returned since the last call: then the caller starts again from the lowest new event."""
 
     def epoch(self) -> str:
         """Return the epoch of this opening: no other opening, of this store or of a copy of it, has ever had it."""
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Remember that the broker has a batch; a crash may forget it, which repeats sends and loses nothing.
+        """Mark a batch forwarded; a crash may lose the mark, which repeats sends and loses no event.
 
-        `note` is a fact that reaches the disk in the same transaction as the mark.
+        `note` is a fact that is written in the same transaction as the mark.
         """
 
     def forwarded(self) -> Sequence[Batch]:
         """Return the batches that wait for their receipt, in order."""
 
     def mark_processed(self, batches: Sequence[Batch]) -> None:
-        """Remember that the table has these batches: they may be purged from now on."""
+        """Mark batches processed: the table has them, and they may be purged."""
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """Make forwarded batches `new` again: the forwarder sends them anew."""
+        """Make forwarded batches `new` again, so that the forwarder sends them once more."""
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
-        """Return the labels of the positions from first to last, kept or not."""
+        """Return the labels of the positions from first to last, whether or not their events are kept."""
 
     def release(self, first: int, last: int, note: tuple[str, str]) -> None:
-        """Be done with `new` events for good, and purge them; returns once that is on disk, with a fact beside it.
+        """Mark `new` events processed before they are sent, and purge them, with a fact in the same transaction.
 
-        They are never given out again, whatever happens next. Raises with nothing changed.
+        Return once that is on disk: `read` never returns them again. Raise with nothing changed.
         """
 
     def give_up(self, position: int, reason: str) -> None:
-        """Make a gap of an event that Kafka can never take; returns once that is on disk.
+        """Make a gap of an event that Kafka can never take; return once that is on disk.
 
-        Its fingerprint and its transport proof are forgotten in the same transaction, so that the sensor's resend is
-        stored as new; an event of its own declares the gap. Raises with nothing changed.
+        Its fingerprint and its retransmission key are forgotten in the same transaction, so that the sensor's resend
+        is stored as new. Another event declares the gap. Raise with nothing changed.
         """
 
     def fact(self, name: str) -> str | None:
-        """Read a durable fact, such as the pinned table id."""
+        """Return a durable fact, such as the id of the pinned table; None where it was never written."""
 
     def set_fact(self, name: str, value: str) -> None:
-        """Write a durable fact; returns once it is on disk."""
+        """Write a durable fact; return once it is on disk."""

@@ -1,4 +1,4 @@
-"""How far the events have come beyond the gateway: marks in memory at once, on disk with the next commit."""
+"""The progress of events beyond the gateway: marks are in memory at once, and on disk with the next commit."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from agent.store.schema import tables
 Change = Callable[[sqlite3.Connection], None]
 
 MERGED_EVENTS_MAX = 10_000
-"""Up to how many events neighbouring batches are remembered as one."""
+"""The size up to which adjacent batches are merged."""
 
 
 class Progress:
-    """Thread-safe; a change that a crash forgets is made again by sending or asking again."""
+    """Batches, processed positions and gaps; thread-safe. A mark that a crash loses is made again."""
 
     def __init__(self, coverage: Coverage, end: int, lost: Iterable[tuple[int, int]] = ()) -> None:
         self._coverage = coverage
         self._end = end
         self._lost = Ranges(lost)
-        """What is given up; of what is covered as processed, a part."""
+        """Positions that are given up; they are covered as processed, too."""
         self._releasing = Ranges()
-        """What is processed once the transaction in work is on disk."""
+        """Positions that are processed once the transaction in work is on disk."""
         self._changes: list[Change] = []
         self._unwritten: Batch | None = None
-        """The latest batch, while it is not on disk and may still grow."""
+        """The latest batch while it is not on disk and may still grow."""
         self._returned = False
         self._changed = threading.Condition()
         self.processed_times: deque[tuple[int, int]] = deque()
         """(monotonic ms, position up to which all was processed then), for the purge."""
 
     def advance(self, end: int) -> None:
-        """Take note that everything up to this position is committed."""
+        """Set the last committed position."""
         with self._changed:
             self._end = end
             self._changed.notify_all()
@@ -66,7 +66,7 @@ class Progress:
             return self._coverage.forwarded()
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Cover a batch, with a fact to write beside it; a neighbour that is not on disk yet grows instead."""
+        """Cover a batch, with a fact to write beside it; a preceding batch that is not on disk yet grows instead."""
         with self._changed:
             merged = _merge(self._unwritten, batch)
             if merged is not None and self._unwritten is not None and self._coverage.take(self._unwritten):
@@ -77,13 +77,13 @@ class Progress:
             if note is not None:
                 self._changes.append(lambda connection: tables.write_fact(connection, *note))
 
-    def mark_processed(self, batches: Sequence[Batch], monotonic: int, floor: int) -> None:
-        """Move batches to processed; `floor` is the lowest position that is still kept."""
+    def mark_processed(self, batches: Sequence[Batch], monotonic_ms: int, floor: int) -> None:
+        """Mark batches processed; `floor` is the lowest position that is still kept."""
         with self._changed:
             for batch in self._take(batches):
                 self._coverage.processed.add(batch.first, batch.last)
             self._append_processed()
-            self.processed_times.append((monotonic, self._coverage.processed_to(floor)))
+            self.processed_times.append((monotonic_ms, self._coverage.processed_to(floor)))
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
         """Make batches new again."""
@@ -94,7 +94,7 @@ class Progress:
 
     @contextmanager
     def releasing(self, first: int, last: int) -> Iterator[Change]:
-        """Cover positions once the block has brought the change that says so to the disk; not where it raises."""
+        """Cover positions as processed once the block has written the yielded change; not where it raises."""
         with self._changed:
             self._releasing.add(first, last)
         try:
@@ -106,7 +106,7 @@ class Progress:
                 self._releasing = Ranges()
 
     def give_up(self, first: int, last: int) -> None:
-        """Cover positions that are given up; that they are must be on disk already."""
+        """Cover positions whose gap is on disk."""
         with self._changed:
             self._take([batch for batch in self._coverage.forwarded() if first <= batch.first and batch.last <= last])
             self._coverage.processed.add(first, last)
@@ -114,12 +114,12 @@ class Progress:
             self._append_processed()
 
     def may_cut_after(self, position: int) -> bool:
-        """Whether no forwarded batch lies on both sides of a position's end."""
+        """Whether no forwarded batch extends beyond a position that it holds."""
         with self._changed:
             return not any(batch.first <= position < batch.last for batch in self._coverage.forwarded())
 
     def unprocessed(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges from first to last that the table does not have, as far as the gateway knows."""
+        """Return the ranges from first to last that are not known to be processed."""
         with self._changed:
             return list(self._coverage.processed.holes(first, last))
 
@@ -143,19 +143,19 @@ class Progress:
             return tuple(self._changes)
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Forget changes that are on disk."""
+        """Remove changes that are on disk."""
         with self._changed:
             del self._changes[: len(changes)]
 
     def has_pending(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether changes wait to be written."""
         return bool(self._changes)
 
     def _append_processed(self) -> None:
         self._changes.append(self._write_processed)
 
     def _write_processed(self, connection: sqlite3.Connection) -> None:
-        """Write the ranges of this moment, which hold those of any moment before."""
+        """Write the current ranges, which include those of any earlier moment."""
         with self._changed:
             ranges = Ranges([*self._coverage.processed, *self._releasing])
         tables.replace_processed(connection, ranges)
@@ -168,7 +168,7 @@ class Progress:
 
 
 def _merge(left: Batch | None, right: Batch) -> Batch | None:
-    """Unite two neighbouring batches of one topic and leader; None where they are none, or grow too large."""
+    """Return two adjacent batches of one topic and leader as one; None where they are not, or grow too large."""
     if left is None or left.last + 1 != right.first or left.topic_id != right.topic_id:
         return None
     if right.last - left.first >= MERGED_EVENTS_MAX:

@@ -1,4 +1,4 @@
-"""Which positions are new, forwarded, processed: ranges in memory, so that no event's row is touched for its state."""
+"""Sets of positions as ranges, so that no event's row is updated for its state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ranges:
 
 
 class Coverage:
-    """The batches that the broker has and the ranges that the table has; what neither covers is new."""
+    """The batches that the broker has and the ranges that the table has; positions that neither covers are new."""
 
     def __init__(self, batches: Iterable[Batch] = (), processed: Iterable[tuple[int, int]] = ()) -> None:
         self._batches: list[Batch] = sorted(batches, key=_first)
@@ -72,7 +72,7 @@ class Coverage:
         insort(self._batches, batch, key=_first)
 
     def take(self, batch: Batch) -> bool:
-        """Uncover a batch; False where it is not there as it was given out."""
+        """Uncover a batch; return False where it is not covered exactly like this."""
         at = bisect_left(self._batches, batch.first, key=_first)
         if at == len(self._batches) or self._batches[at] != batch:
             return False

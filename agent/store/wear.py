@@ -1,4 +1,4 @@
-"""How much the agent has written to its disk in all the store's life, since cards wear out by it."""
+"""Counts the bytes that the agent writes to its disk in all the store's life, since they wear a card out."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from agent.store.facts import BYTES_WRITTEN
 from agent.store.schema import database, tables
 
 NOTE_MS = 3_600_000
-"""How much running time lies between two notes, each of which is carried by a transaction that comes anyway."""
+"""The service time between two notes, which are carried by transactions that run anyway."""
 _IO = Path("/proc/self/io")
 _COUNTER = "write_bytes: "
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What was written, and the running time in which it was."""
+class BytesWritten:
+    """How many bytes were written, up to a service time."""
 
     bytes: int
     service_ms: int
 
 
 class Wear:
-    """The count of what is written; a kill forgets up to an hour of it."""
+    """The count of written bytes; a kill loses up to an hour of it."""
 
-    def __init__(self, before: Written) -> None:
+    def __init__(self, before: BytesWritten) -> None:
         self._before = before
         self._start = process_bytes()
         self._noted_ms = before.service_ms
 
     @property
     def bytes(self) -> int:
-        """What was written in all the store's life."""
+        """The bytes written in all the store's life."""
         return self._before.bytes + process_bytes() - self._start
 
     def note(self, connection: sqlite3.Connection, service_ms: int, *, at_once: bool = False) -> None:
-        """Write the count within a transaction, where it is time to."""
+        """Write the count within a transaction, where a note is due."""
         if at_once or service_ms - self._noted_ms >= NOTE_MS:
             tables.write_fact(connection, BYTES_WRITTEN, f"{self.bytes} {service_ms}")
             self._noted_ms = service_ms
 
 
 def process_bytes() -> int:
-    """Return what this process has had written to disks (proc(5), write_bytes); 0 where the kernel does not count."""
+    """Return the bytes that this process has written to disks (proc(5), write_bytes); 0 where they are not counted."""
     try:
         lines = _IO.read_text().splitlines()
     except OSError:
@@ -53,13 +53,13 @@ def process_bytes() -> int:
     return next((int(line.removeprefix(_COUNTER)) for line in lines if line.startswith(_COUNTER)), 0)
 
 
-def load(connection: sqlite3.Connection) -> Written:
-    """Read the latest note."""
+def load(connection: sqlite3.Connection) -> BytesWritten:
+    """Return the latest note."""
     noted = (tables.read_fact(connection, BYTES_WRITTEN) or "0 0").split()
-    return Written(int(noted[0]), int(noted[1]))
+    return BytesWritten(int(noted[0]), int(noted[1]))
 
 
-def read_written(path: Path) -> Written:
-    """Read the latest note beside the service or without it."""
+def read_written(path: Path) -> BytesWritten:
+    """Return the latest note, beside the running service or without it."""
     with closing(database.open_for_reading(path)) as connection:
         return load(connection)

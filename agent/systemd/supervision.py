@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Protocol
 
-from agent.store.errors import NoRoomError
+from agent.store.errors import DiskFullError
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import disk_space
 from agent.systemd.notify import Notifier
@@ -62,7 +62,7 @@ async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
         await asyncio.sleep(notifier.watchdog_seconds / TURNS_PER_WATCHDOG)
 
 
-async def wait_for_room(error: NoRoomError, folder: Path, stop: asyncio.Event) -> None:
+async def wait_for_room(error: DiskFullError, folder: Path, stop: asyncio.Event) -> None:
     """Wait until another attempt to open the store may succeed, or until `stop`; the watchdog is fed meanwhile."""
     log.error("store=waiting reason=%r bytes_needed=%d bytes_free=%d", str(error), error.bytes_needed, error.bytes_free)
     notifier, path = Notifier(), folder / FILE_NAME

@@ -9,8 +9,8 @@ from typing import Any
 def agent_without_dedup() -> None:
     """Disable the agent's dedup: by CoAP's retransmission rules and by stored fingerprints."""
     _replace("agent.coap.response_cache", "ResponseCache", "get", lambda *_: None)
-    _replace("agent.store.fingerprints.transient", "Proofs", "position", lambda *_: None)
-    _replace("agent.store.fingerprints.index", "Fingerprints", "position", lambda *_: None)
+    _replace("agent.store.fingerprints.transient", "RetransmissionKeys", "position", lambda *_: None)
+    _replace("agent.store.fingerprints.index", "FingerprintIndex", "position", lambda *_: None)
 
 
 def job_without_dedup() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.store.files import sqlite_cells
-from agent.store.files.sqlite_pages import Pages
+from agent.store.files.sqlite_pages import PageVersions
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from contract.event import Event
 from simulators.services.process import Process
@@ -46,8 +46,8 @@ def store(tmp_path: Path) -> Path:
         async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
             for number in range(COMMITS):
                 await accept(store, clock, Event("d", id=number, data={"text": "x" * 700}))
-            store.mark_forwarded(batch(1, COMMITS))
-            store.mark_processed(store.forwarded())
+            store.outbox.mark_forwarded(batch(1, COMMITS))
+            store.outbox.mark_processed(store.outbox.forwarded())
 
     asyncio.run(fill())
     return tmp_path / "state" / FILE_NAME
@@ -91,8 +91,8 @@ def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
 
 def _page_of(path: Path, position: int) -> int:
     """Find the page that holds a commit."""
-    with closing(Pages(path)) as pages:
-        versions, fetch = next(pages.looks())
+    with closing(PageVersions(path)) as pages:
+        versions, fetch = next(pages.passes())
         for number, page in versions:
             for row in sqlite_cells.rows(number, page, fetch):
                 if row[0] == position and len(row) == 3 and isinstance(row[2], bytes):

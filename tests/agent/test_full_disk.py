@@ -26,8 +26,8 @@ def process_all(state: Path) -> None:
         store = EventStore(state, "gw1", StoreSettings(), IdentitySettings(), SystemClock())
         async with store:
             last = store._memory.end
-            store.mark_forwarded(Batch(1, last, "topic", {0: Offsets(0, last)}))
-            store.mark_processed(store.forwarded())
+            store.outbox.mark_forwarded(Batch(1, last, "topic", {0: Offsets(0, last)}))
+            store.outbox.mark_processed(store.outbox.forwarded())
 
     asyncio.run(process())
 

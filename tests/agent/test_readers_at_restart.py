@@ -31,4 +31,4 @@ def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_
             assert reader.execute("SELECT count(*) FROM events").fetchone() == before
         assert gateway.post() == 200
         assert gateway.stored().keys() == gateway.acked
-        assert not any(swap.set_aside(gateway.store))
+        assert not any(swap.damaged_files(gateway.store))

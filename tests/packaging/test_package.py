@@ -28,8 +28,8 @@ def fill(root: Root, *, processed: bool) -> None:
         async with make_store(root.path(STATE), clock, keep_processed_seconds=10**9) as store:
             await accept(store, clock, Event("urn:a", id=1, data={"x": 1}))
             if processed:
-                store.mark_forwarded(batch(1, 2))
-                store.mark_processed(store.forwarded())
+                store.outbox.mark_forwarded(batch(1, 2))
+                store.outbox.mark_processed(store.outbox.forwarded())
 
     asyncio.run(serve())
     root.run("chown", "-R", "oncegate:oncegate", STATE)

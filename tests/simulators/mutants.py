@@ -31,10 +31,10 @@ def ack_before_commit() -> None:
 
 
 def fingerprint_forgotten() -> None:
-    """Recognise no stored event."""
-    from agent.store.fingerprints.index import Fingerprints
+    """Recognise no event that is on disk."""
+    from agent.store.fingerprints.index import FingerprintIndex
 
-    Fingerprints.position = lambda *_: None  # type: ignore[method-assign]
+    FingerprintIndex.position = lambda *_: None  # type: ignore[method-assign]
 
 
 def fingerprint_remembered_before_commit() -> None:
@@ -56,10 +56,10 @@ def fingerprint_remembered_before_commit() -> None:
         remembered.update(known)
         add(self, submission)
 
-    def write_or_fail(self: Committer, connection: sqlite3.Connection, decision: Decision) -> None:
+    def write_or_fail(self: Committer, decision: Decision) -> None:
         if random.random() < FAILING_SHARE:
             raise sqlite3.OperationalError("disk I/O error")
-        write(self, connection, decision)
+        write(self, decision)
 
     Decision.add = add_remembering  # type: ignore[method-assign]
     Committer._write = write_or_fail  # type: ignore[method-assign]
@@ -67,18 +67,18 @@ def fingerprint_remembered_before_commit() -> None:
 
 def sequence_reused() -> None:
     """Continue the stored epoch, so that an older copy of the store assigns the same labels again."""
-    from agent.store.write.committer import Committer
+    from agent.store.write.connection import WritingConnection
 
-    opened = Committer.open
+    started = WritingConnection.start
 
-    def open_in_old_epoch(self: Committer, connection: sqlite3.Connection) -> None:
-        opened(self, connection)
+    def start_in_old_epoch(self: WritingConnection, connection: sqlite3.Connection) -> None:
+        started(self, connection)
         last = self._memory.epochs.last()
-        if last is not None and self._opening is not None:
-            self._epoch_first, epoch = last
-            self._opening = replace(self._opening, epoch=epoch)
+        if last is not None:
+            self._epoch.first_position, name = last
+            self._epoch.start = replace(self._epoch.start, epoch=name)
 
-    Committer.open = open_in_old_epoch  # type: ignore[method-assign]
+    WritingConnection.start = start_in_old_epoch  # type: ignore[method-assign]
 
 
 def key_too_wide() -> None:

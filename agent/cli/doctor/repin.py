@@ -59,8 +59,8 @@ async def _pin(settings: Settings, table: str) -> str | None:
         settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, SystemClock()
     )
     async with store:
-        before = await asyncio.to_thread(store.fact, RECEIPTS_TABLE)
-        await asyncio.to_thread(store.set_fact, RECEIPTS_TABLE, table)
+        before = await asyncio.to_thread(store.outbox.fact, RECEIPTS_TABLE)
+        await asyncio.to_thread(store.outbox.set_fact, RECEIPTS_TABLE, table)
     return before
 
 

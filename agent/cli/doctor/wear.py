@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.cli.doctor.finding import Finding, fine, warning
 from agent.cli.doctor.machine import MOUNTS, existing, mount_of
 from agent.store.layout import FILE_NAME
-from agent.store.wear import Written, read_written
+from agent.store.wear import BytesWritten, read_written
 from agent.terminal import duration, size
 
 SYS_BLOCK = Path("/sys/dev/block")
@@ -33,7 +33,7 @@ def check_wear(folder: Path) -> Iterator[Finding]:
         yield from card_health(device)
 
 
-def years_left(written: Written, capacity: int | None) -> Finding:
+def years_left(written: BytesWritten, capacity: int | None) -> Finding:
     """Check the rate at which the agent writes."""
     hours = written.service_ms / 3_600_000
     so_far = f"the agent has written {size(written.bytes)} in {duration(hours * 3_600)} of running"

@@ -127,7 +127,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             sender=remote.endpoint.sender,
             authenticated=None if remote.credential is None else remote.credential.device,
             query=query.words,
-            proof=complete.proof,
+            retransmission_key=complete.proof,
             relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:

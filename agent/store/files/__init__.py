@@ -1,1 +1,1 @@
-"""The store's files, below SQLite: lock, mark of use, room on the disk, pages as they lie there."""
+"""The files of the store below SQLite: lock, mark of use, write-ahead log, pages, replacement."""

@@ -1,4 +1,4 @@
-"""One agent at a time serves a store."""
+"""The lock that lets one agent at a time serve a store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from agent.store.errors import StoreError
 from agent.store.files import swap
 
 TRIES, PAUSE_SECONDS = 20, 0.01
-"""A reading command holds the lock for some microseconds, to ask who else does (`database.in_use`)."""
+"""A reading command holds the lock for some microseconds, to find out whether an agent runs (`database.in_use`)."""
 
 
 def lock(path: Path) -> int:
-    """Hold the store against a second agent, its folder made where it is missing; the kernel ends it with the process.
+    """Lock the store against a second agent, and create its folder where it is missing; return the lock's descriptor.
+
+    The kernel releases the lock at the end of the process.
 
     Raise StoreError where another agent holds it, or where the folder takes no file.
     """
@@ -26,7 +28,7 @@ def lock(path: Path) -> int:
             swap.sync_folder(folder)
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o640)
     except PermissionError:
-        raise  # the command line says as whom to run
+        raise  # the command line names the user to run as
     except OSError as error:
         raise StoreError(f"{error.filename}: {error.strerror}") from error
     if not _take(descriptor):
@@ -36,7 +38,7 @@ def lock(path: Path) -> int:
 
 
 def _take(descriptor: int) -> bool:
-    """Take the lock; False where it is held for longer than a command holds it that asks whether an agent runs."""
+    """Take the lock; return False where it is held for longer than a reading command holds it."""
     for _ in range(TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The rows of a leaf page, read without SQLite (https://www.sqlite.org/fileformat2.html sections 1.5, 1.6, 2.1)."""
+"""Reads the rows of a leaf page without SQLite (https://www.sqlite.org/fileformat2.html sections 1.5, 1.6, 2.1)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PAYLOAD_BYTES_MAX = 1 << 28
 
 
 class _WrongCellError(Exception):
-    """This is no cell, or no longer."""
+    """These bytes are not a cell."""
 
 
 def rows(number: int, page: bytes, fetch: Fetch) -> Iterator[tuple[Value, ...]]:
-    """Yield the rows of a page as far as they can be read, a table's with its rowid in place of the first column."""
+    """Yield the readable rows of a page; a table's rows have the rowid as their first column."""
     start = HEADER_BYTES if number == 1 else 0
     if len(page) != PAGE_BYTES or page[start] not in (_TABLE_LEAF, _INDEX_LEAF):
         return
@@ -62,7 +62,7 @@ def _payload(page: bytes, at: int, size: int, fetch: Fetch, local_max: int) -> b
     missing = size - local
     while missing > 0:
         content = fetch(following) if following else b""
-        # A page that is lost leaves a hole of its own size: the events before and behind it are still found.
+        # A lost page leaves a hole of its own size: the events before and behind it are still found.
         content = content if len(content) == PAGE_BYTES else bytes(PAGE_BYTES)
         pieces.append(content[4 : 4 + missing])
         missing -= PAGE_BYTES - 4

@@ -1,4 +1,4 @@
-"""A database file as pages, read without SQLite: what a salvage looks through.
+"""Reads a database file and its log as pages, without SQLite, for a salvage.
 
 The format: https://www.sqlite.org/fileformat2.html
 """
@@ -14,17 +14,17 @@ from struct import Struct, unpack
 from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES, PAGE_BYTES
 
 HEADER_BYTES = 100
-"""What stands before the first page's own header."""
+"""The file's header, before the first page's own."""
 _WAL_HEADER = Struct(">IIIIIIII")
 _WAL_MAGIC = (0x377F0682, 0x377F0683)
 _WAL_VERSION = 3_007_000
 _FRAME_HEADER = Struct(">IIIIII")
 _SUMMED_BYTES = 8
-"""Of a frame's head, what its checksum covers."""
+"""How much of a frame's head its checksum covers."""
 
 Sum = tuple[int, int]
 Fetch = Callable[[int], bytes]
-"""Reads a page by its number; empty where the disk cannot."""
+"""Returns a page by its number; empty where the disk cannot read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class Frame:
         return self.file_pages != 0
 
 
-class Log:
-    """The write-ahead log's current round, by SQLite's own rule (section 4.1), and what that rule leaves out.
+class LogFrames:
+    """The frames of the write-ahead log's current round.
 
-    Current is the unbroken chain of checksums up to its last commit. Frames of the same round behind it are of a
-    transaction that was torn or refused, or are cut off from the chain by damage (decision 29).
+    By SQLite's rule (section 4.1) the unbroken chain of checksums up to its last commit counts. Frames behind it are of
+    a transaction that was torn or refused, or are cut off from the chain by damage (decision 29).
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(f"{path}-wal")
         self.exists = self.path.exists()
         self.whole = True
-        """Whether its header is right, without which SQLite reads nothing of it."""
+        """Whether its header is valid, without which SQLite reads nothing of it."""
         self.frames: list[Frame] = []
         self.behind: list[Frame] = []
         self.unreadable = False
-        """Whether the disk cannot read what SQLite would read of it."""
+        """Whether the disk cannot read a part of it that SQLite would read."""
         if self.exists:
             file = os.open(self.path, os.O_RDONLY)
             try:
@@ -68,7 +68,7 @@ class Log:
 
     @property
     def commits_behind_damage(self) -> int:
-        """Count the transactions that SQLite passes over, since it reads up to the first frame that is not whole."""
+        """The number of transactions that SQLite ignores, since it reads up to the first frame that is not whole."""
         return sum(frame.commits for frame in self.behind)
 
     def _read(self, file: int) -> None:
@@ -104,12 +104,12 @@ class Log:
         self.frames, self.behind = self.behind[:committed], self.behind[committed:]
 
 
-class Pages:
-    """All versions of all pages; what cannot be read is empty."""
+class PageVersions:
+    """All versions of all pages; a page that cannot be read is empty."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY) if path.exists() else None
-        self._log = Log(path)
+        self._log = LogFrames(path)
         self._log_file = os.open(self._log.path, os.O_RDONLY) if self._log.exists else None
         self._newest = {frame.page: frame for frame in self._log.frames}
         self._behind = {frame.page: frame for frame in self._log.behind}
@@ -121,11 +121,11 @@ class Pages:
             if file is not None:
                 os.close(file)
 
-    def looks(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
-        """Yield page contents, the most trustworthy first, each time with the way to read what a row goes on in.
+    def passes(self) -> Iterator[tuple[Iterator[tuple[int, bytes]], Fetch]]:
+        """Yield passes over the pages, the most trustworthy first, each with the function that reads overflow pages.
 
-        First what SQLite would read, the newest first; then with the file's own pages, since the log's may be damaged;
-        at last with the frames that SQLite leaves out: what they repeat is known by then, so they only fill holes.
+        First the pages that SQLite would read, the newest first; then with the file's own overflow pages, since the
+        log's may be damaged; last the frames that SQLite ignores, which only fill holes that remain.
         """
         yield self._current(), self.newest
         yield self._current(), self.saved
@@ -134,16 +134,16 @@ class Pages:
             yield self._current(), self._latest
 
     def newest(self, number: int) -> bytes:
-        """Read a page's newest content that counts."""
+        """Return a page's newest current content."""
         frame = self._newest.get(number)
         return self.saved(number) if frame is None else self._logged(frame)
 
     def saved(self, number: int) -> bytes:
-        """Read a page's content in the file itself."""
+        """Return a page's content in the file itself."""
         return b"" if self._file is None else _read_page(self._file, (number - 1) * PAGE_BYTES)
 
     def _latest(self, number: int) -> bytes:
-        """Read a page's newest content, whether it counts or not."""
+        """Return a page's newest content, current or not."""
         frame = self._behind.get(number)
         return self.newest(number) if frame is None else self._logged(frame)
 
@@ -166,12 +166,12 @@ def is_log_header(header: bytes) -> bool:
     if len(header) < LOG_HEADER_BYTES:
         return False
     magic, version, page_bytes, _, _, _, *total = _WAL_HEADER.unpack(header)
-    known = magic in _WAL_MAGIC and version == _WAL_VERSION and page_bytes == PAGE_BYTES
-    return known and tuple(total) == _sum(header[:24], _order(header))
+    is_ours = magic in _WAL_MAGIC and version == _WAL_VERSION and page_bytes == PAGE_BYTES
+    return is_ours and tuple(total) == _sum(header[:24], _order(header))
 
 
 def read_piece(file: int, at: int, length: int) -> bytes:
-    """Read from a place; empty where the disk cannot, as at a bad sector."""
+    """Return bytes from a place; none where the disk cannot read them, as at a bad sector."""
     try:
         return os.pread(file, length, at)
     except OSError:
@@ -179,7 +179,7 @@ def read_piece(file: int, at: int, length: int) -> bytes:
 
 
 def _read_page(file: int, at: int) -> bytes:
-    """Read one page, filled up with zeros where the file ends; empty where the disk cannot."""
+    """Return one page, padded with zeros where the file ends; empty where the disk cannot read it."""
     page = read_piece(file, at, PAGE_BYTES)
     return page.ljust(PAGE_BYTES, b"\0") if page else b""
 
@@ -190,7 +190,7 @@ def _order(header: bytes) -> str:
 
 
 def _sum(data: bytes, order: str, before: Sum = (0, 0)) -> Sum:
-    """Continue the log's checksum (section 4.2)."""
+    """Return the log's checksum, continued over these bytes (section 4.2)."""
     first, second = before
     words = iter(unpack(f"{order}{len(data) // 4}I", data))
     for left, right in zip(words, words, strict=True):

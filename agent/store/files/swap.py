@@ -1,4 +1,4 @@
-"""Files beside the store's: how a salvaged file takes a damaged one's place, also across a kill in between."""
+"""Replaces a damaged file by a salvaged one, in steps that a kill may interrupt, and writes marks beside the store."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ _DAMAGED = ".damaged-"
 
 
 def suspect(path: Path, reason: str) -> None:
-    """Note that the next opening has to salvage."""
+    """Mark the store so that the next opening salvages it."""
     write_durably(beside(path, ".suspect"), reason)
 
 
 def suspicion(path: Path) -> str:
-    """Return the reason why this opening has to salvage; empty where there is none."""
+    """Return the reason why this opening has to salvage; empty where it has not."""
     mark = beside(path, ".suspect")
     return (text(mark) or "damaged") if mark.exists() else ""
 
 
 def prepare(path: Path) -> Path:
-    """Return the name under which to salvage, with room made: of files set aside, only the latest one is kept."""
-    for old in set_aside(path):
+    """Return the path for a salvage, after deleting earlier damaged files: only the latest one is kept."""
+    for old in damaged_files(path):
         old.unlink()
     remove_leftovers(path)
     return beside(path, _SALVAGING)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what an unfinished salvage has left."""
+    """Remove the files of an unfinished salvage."""
     for part in ("", "-wal", "-shm", "-journal"):
         beside(path, f"{_SALVAGING}{part}").unlink(missing_ok=True)
 
 
-def set_log_aside(path: Path, time: str) -> None:
-    """Put a log away that is not the store's latest, so that nothing is read from it."""
+def move_log_away(path: Path, time: str) -> None:
+    """Rename a log that is not the store's latest, so that nothing is read from it."""
     beside(path, "-wal").rename(beside(path, f"{_DAMAGED}{time}-older-wal"))
     beside(path, "-shm").unlink(missing_ok=True)
     sync_folder(path)
 
 
 def finish(path: Path, new: Path, time: str) -> None:
-    """Put a complete salvaged file in the damaged one's place."""
+    """Replace the damaged file by a complete salvaged one."""
     with new.open("rb") as file:
         os.fsync(file.fileno())
     new.rename(beside(path, f"{_SALVAGED}{time}"))
@@ -57,7 +57,7 @@ def finish(path: Path, new: Path, time: str) -> None:
 
 
 def resume(path: Path) -> None:
-    """Finish a replacement that a kill has interrupted, of which each step may have happened, or clear it away."""
+    """Finish a replacement that was interrupted after any of its steps, or remove its leftovers."""
     remove_leftovers(path)
     for salvaged in path.parent.glob(f"{path.name}{_SALVAGED}*"):
         time = salvaged.name.removeprefix(f"{path.name}{_SALVAGED}")
@@ -73,18 +73,18 @@ def resume(path: Path) -> None:
         sync_folder(path)
 
 
-def set_aside(path: Path) -> Iterator[Path]:
-    """Yield the files that were set aside."""
+def damaged_files(path: Path) -> Iterator[Path]:
+    """Yield the damaged files that a salvage has replaced."""
     yield from path.parent.glob(f"{path.name}{_DAMAGED}*")
 
 
 def beside(path: Path, part: str) -> Path:
-    """Return the path of a file beside the store's, by what its name has more."""
+    """Return the path of a file beside the store's, whose name has this suffix."""
     return Path(f"{path}{part}")
 
 
 def text(mark: Path) -> str:
-    """Read a mark; nothing where the disk cannot, since that it is there says the most."""
+    """Return the text of a mark; empty where the disk cannot read it, since its presence says the most."""
     try:
         return mark.read_text(errors="replace")
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The mark of a store in use, `events.db.open`: it stands beside the file while something may be in the log alone.
+"""The mark of a store in use, `events.db.open`, which stands beside the file while events may be in the log alone.
 
-It holds the last position that was committed, by which it is told whether a log that is gone, or that has lost its end,
-has taken events with it; and the log's round, by which an older copy or another log in its place is known.
+It holds the last committed position, which shows whether a log that is gone, or has lost its end, held events; and the
+log's round, which shows whether an older copy or another log stands in its place.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _MODE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class LastCommit:
     """The last position that a store is known to have committed."""
 
     end: int
     boot: str
-    """In which boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
+    """The boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
     log_round: int | None = None
     """The first salt in the header of the log that held the commit; None where the log was empty."""
 
 
 class UseMark:
-    """The mark of the process that serves the store; its descriptor is kept, so that no note has to open a file."""
+    """The mark as the serving process writes it; its descriptor stays open, so that no note has to open a file."""
 
     def __init__(self, path: Path, boot: str) -> None:
         self._path = mark_of(path)
@@ -44,10 +44,10 @@ class UseMark:
         self._fails = False
 
     def note(self, end: int, log_round: int | None) -> None:
-        """Note the last position and the log's round, in place of those before, before anybody is acked.
+        """Write the last position and the log's round over those before, before anybody is acked.
 
         Not flushed: what a process wrote survives its kill, and after a power cut the boot is another one. A mark that
-        cannot be written is emptied, since an older position would have a lost log taken for one that was written back.
+        cannot be written is emptied: with an older position a lost log would look like one that was written back.
         """
         try:
             self._write(f"{end:020} {_NO_ROUND if log_round is None else f'{log_round:08x}'} {self._boot}\n".encode())
@@ -74,13 +74,13 @@ class UseMark:
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, _MODE)
             os.pwrite(self._file, text, 0)
-            os.ftruncate(self._file, len(text))  # what stood behind it is of an earlier life, and declared by now
+            os.ftruncate(self._file, len(text))  # the rest is of an earlier process, and declared by now
         else:
             os.pwrite(self._file, text, 0)
 
 
 def mark_of(path: Path) -> Path:
-    """Return where the mark of a store stands."""
+    """Return the path of a store's mark."""
     return swap.beside(path, ".open")
 
 
@@ -93,24 +93,26 @@ def lacks_log(path: Path) -> bool:
 
 
 def note_lost_log(path: Path) -> None:
-    """Note that the log is gone until the next note: whoever opens the store makes a new one, which would hide it."""
+    """Note that the log is gone, until the next note: opening the store creates a new log, which would hide that."""
     mark = mark_of(path)
     swap.write_durably(mark, f"{swap.text(mark).removesuffix(_LOG_GONE)}{_LOG_GONE}")
 
 
-def noted(path: Path) -> Noted | None:
-    """Return what the mark says; None where there is none, or where it cannot be read."""
+def noted(path: Path) -> LastCommit | None:
+    """Return the content of the mark; None where there is none, or where it cannot be read."""
     mark = mark_of(path)
     if not mark.exists():
         return None
     match = _NOTE.match(swap.text(mark))
     if match is None:
         return None
-    return Noted(int(match["end"]), match["boot"], None if match["round"] == _NO_ROUND else int(match["round"], 16))
+    return LastCommit(
+        int(match["end"]), match["boot"], None if match["round"] == _NO_ROUND else int(match["round"], 16)
+    )
 
 
 def lacks_file(path: Path) -> bool:
-    """Whether the file itself is gone: what lies beside it belongs to a store that was in use."""
+    """Whether the file itself is gone, while the log or mark beside it shows that the store was in use."""
     if path.exists():
         return False
     wal = swap.beside(path, "-wal")

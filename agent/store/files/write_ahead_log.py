@@ -1,4 +1,4 @@
-"""The files that the writing connection has open: looked at around each commit, since others can take them away."""
+"""The write-ahead log of the writing connection: verified around each commit, since others can remove or replace it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _FILE_PAGES = slice(4, 8)
 _FORM = slice(0, 12)
 """In the log's header: what is the same in all headers of one store."""
 _ROUNDS_MAX = 1 << 10
-"""More than the log begins anew between two looks at it."""
+"""More often than the log begins anew between two checks."""
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The log as it was last found to be right."""
+    """The log as it was when last verified."""
 
     header: bytes = b""
     """Empty where it is not complete: SQLite has written nothing yet, or has emptied the log."""
     size: int = 0
 
 
-class LogFile:
-    """The log of the one connection that writes; runs on the writer's thread alone.
+class WriteAheadLog:
+    """The log of the writing connection; runs on the writer's thread alone.
 
-    Its descriptor outlives a connection that an error has closed, so that the next one is held against it.
+    Its descriptor outlives a connection that an error has closed, so that the next one is compared with it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,32 +50,32 @@ class LogFile:
 
     @property
     def round(self) -> int | None:
-        """The log's round, as the first salt in its header, at the last look; None where it is empty."""
+        """The log's round, as the first salt in its header, when last verified; None where it is empty."""
         return _first_salt(self._state.header) if self._state.header else None
 
     def open(self) -> None:
-        """Look at the files that a connection has just opened.
+        """Verify the files that a connection has just opened.
 
-        Raise DamagedStoreError where they are not those of the connection before: SQLite would take what it finds.
+        Raise DamagedStoreError where they are not those of the connection before, which SQLite would not notice.
         """
         self._is_flushed = False
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR)
             self._origins = self._database.stat(), os.fstat(self._file)
-            self._state = self._look()
+            self._state = self._read_state()
             return
-        state = self._look_in_place()
+        state = self._verified_state()
         if state.header == self._state.header:
             self._refuse_shorter(state)
         elif not self._may_follow_a_failure(state.header):
             raise self._overwritten()
 
     def flush(self) -> None:
-        """Bring the latest commit to the medium, once for each connection, before anybody relies on it.
+        """Flush the latest commit to the medium, once for each connection, before anybody relies on it.
 
         A process that is killed between the last write of a COMMIT and its flush leaves a commit that SQLite reads
-        from the page cache. Where a flush has failed the kernel may hold such pages for clean, so they are written
-        once more. What came before that commit was flushed by its own (decision 46).
+        from the page cache. Where a flush has failed, the kernel may consider such pages clean, so they are
+        written once more. What came before that commit was flushed by its own (decision 46).
         """
         if self._is_flushed:
             return
@@ -88,13 +88,13 @@ class LogFile:
         self._is_flushed = True
 
     def cut(self, connection: sqlite3.Connection) -> None:
-        """Cut off what stands behind the last commit, on the medium, too; waits for no reader.
+        """Cut off the frames behind the last commit, on the medium, too; wait for no reader.
 
-        A transaction that fails leaves its frames there. The next one, if smaller, would overwrite only their
-        beginning, and what follows could be taken for newer pages (decision 29).
+        A failed transaction leaves its frames there. A smaller one after it would overwrite only their beginning, and
+        the rest could be taken for newer pages (decision 29).
         """
         assert self._file is not None
-        header = self._look_in_place().header
+        header = self._verified_state().header
         if header and header != self._state.header and not self._may_follow_a_failure(header):
             raise self._overwritten()  # before SQLite copies it into the file
         try:
@@ -112,22 +112,22 @@ class LogFile:
         if found > size:
             os.ftruncate(self._file, size)
         os.fsync(self._file)
-        self._state = self._look()
+        self._state = self._read_state()
 
     def has_changed(self) -> bool:
-        """Whether the log is not as the last commit left it: emptied in order, or taken away by others.
+        """Whether the log is not as the last commit left it: emptied in order, or replaced by others.
 
         Raise DamagedStoreError where the log or the store's file is no longer the one that is open.
         """
-        state = self._look_in_place()
+        state = self._verified_state()
         return state.header != self._state.header or state.size < self._state.size
 
     def check(self, *, written: bool) -> None:
         """Raise DamagedStoreError where the files that a transaction was written to are no longer the store's.
 
-        SQLite does not look: what it commits to a log that was removed or truncated is gone at the next start.
+        SQLite does not verify this: a commit to a log that was removed or truncated is lost at the next start.
         """
-        state = self._look_in_place()
+        state = self._verified_state()
         if written and not is_log_header(state.header):
             raise self._overwritten()
         if state.header == self._state.header:
@@ -148,13 +148,13 @@ class LogFile:
         return os.pread(self._file, _FRAME_HEAD_BYTES, at)[_FRAME_SALTS] == self._state.header[_SALTS]
 
     def put_back(self) -> None:
-        """Write the log anew where it was, if it was removed or replaced; what stood in it can be read only here."""
+        """Write the log to its place again if it was removed or replaced: no other process can read its content."""
         if self._file is None or self._size_in_place() is not None:
             return
-        state = self._look()
+        state = self._read_state()
         if state.size < self._state.size or not _follows(self._state.header, state.header):
             return
-        new = Path(f"{self._database}.salvaging-wal")  # which the next opening removes, where this ends halfway
+        new = Path(f"{self._database}.salvaging-wal")  # the next opening removes it, where this ends halfway
         with new.open("wb") as file:
             at = 0
             while piece := os.pread(self._file, _CHUNK_BYTES, at):
@@ -165,7 +165,7 @@ class LogFile:
         _sync_folder(self._path.parent)
 
     def close_connection(self, connection: sqlite3.Connection) -> bool:
-        """Close a connection; True where it was the last one of all: SQLite then writes the log back and removes it."""
+        """Close a connection; return True where it was the last one, so that SQLite has written the log back."""
         was_in_place = self._file is not None and self._size_in_place() is not None
         connection.close()
         is_removed = was_in_place and not self._path.exists()
@@ -179,20 +179,21 @@ class LogFile:
             os.close(self._file)
         self._file, self._origins, self._state = None, None, _State()
 
-    def _look(self) -> _State:
+    def _read_state(self) -> _State:
         assert self._file is not None
         return _State(self._header(), os.fstat(self._file).st_size)
 
-    def _look_in_place(self) -> _State:
-        """Look at the log; raise DamagedStoreError where it, or the store's file, is no longer the one that is open.
+    def _verified_state(self) -> _State:
+        """Return the state of the log.
 
-        An error of the look itself counts as damage, too: after a commit the events are in the file, and not in memory.
+        Raise DamagedStoreError where it, or the store's file, is no longer the one that is open. An error while reading
+        counts as damage, too: after a commit the events are in the file, and not in memory.
         """
         try:
             size = self._size_in_place()
             header = self._header()
         except OSError as error:
-            raise DamagedStoreError(f"{self._path}: cannot be looked at: {error}") from error
+            raise DamagedStoreError(f"{self._path}: cannot be read: {error}") from error
         if size is None:
             raise DamagedStoreError(f"{self._database}: removed or replaced, or its log, while the store was open")
         return _State(header, size)
@@ -213,7 +214,7 @@ class LogFile:
 
     def _latest_commit(self, file: int) -> tuple[int, int]:
         """Return where the latest commit begins, the header included if it is the first, and where its round ends."""
-        salts = self._look().header[_SALTS]
+        salts = self._read_state().header[_SALTS]
         begins, ends, at = 0, 0, LOG_HEADER_BYTES
         while salts and (head := os.pread(file, _FRAME_HEAD_BYTES, at))[_FRAME_SALTS] == salts:
             at += LOG_FRAME_BYTES
@@ -222,9 +223,9 @@ class LogFile:
         return begins, at if salts else 0
 
     def _may_follow_a_failure(self, header: bytes) -> bool:
-        """Whether a transaction that failed can have left this header: also one of which only a part is new.
+        """Whether a failed transaction can have left this header, even if only a part of it is new.
 
-        SQLite begins its log anew only once all is in the file, so then nothing is lost with the earlier one.
+        SQLite begins its log anew only once all is in the file, so that nothing is lost with the earlier round.
         """
         before = self._state.header
         if is_log_header(header):
@@ -243,9 +244,9 @@ class LogFile:
 
 
 def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
-    """Whether a store's log is an older copy of itself, or another one: it does not follow the round that is given.
+    """Whether a store's log is an older copy or another log: one that does not follow the given round.
 
-    False where nothing tells: without a round, without a log, or where its header is not whole.
+    Return False without a round, without a log, or where its header is not whole.
     """
     log = Path(f"{path}-wal")
     if log_round is None or not log.exists():
@@ -256,10 +257,9 @@ def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
 
 
 def _follows(before: bytes, header: bytes) -> bool:
-    """Whether this is the header of the same round of the log, or of a later one, or the first.
+    """Whether this is the header of the same round of the log, of a later one, or the first.
 
-    SQLite adds one to the first salt whenever it begins the log anew: an older copy has a lower one.
-    Another log has any.
+    SQLite adds one to the first salt whenever it begins the log anew: an older copy has a lower salt, another log any.
     """
     if not is_log_header(header):
         return False

@@ -1,7 +1,7 @@
-"""Bloom filters of one size side by side, bit-sliced: one look at a place in memory asks many of them.
+"""Bloom filters of one size, bit-sliced: one read of memory tests many of them.
 
-Eight filters make a plane: a byte for each place of theirs, in it a bit for each filter. Planes are interleaved to
-words of up to four bytes, since a look-up costs by the places in memory that it touches.
+Eight filters make a plane: a byte for each of their places, and in it a bit for each filter. Planes are interleaved to
+words of up to four bytes, since the cost of a look-up is the number of places in memory that it reads.
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+HASHES = 8
+"""How many bits of a filter each fingerprint sets."""
 PLANE_FILTERS = 8
 _Word = Literal["I", "H", "B"]
 _WORD_FORMATS: Mapping[int, _Word] = {4: "I", 2: "H", 1: "B"} if sys.byteorder == "little" else {1: "B"}
-"""By the bytes of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
+"""By the size of a word, and so the planes of a group, the widest first; a word's lowest byte has to come first."""
 _PIECE_BYTES = 4_096
-"""Of a filter, spread at once: as a whole it would take four times the memory of its plane."""
+"""How much of a filter is spread at once: as a whole it would take four times the memory of its plane."""
 _SPREAD = [[bytes((byte >> bit & 1) << column for byte in range(256)) for bit in range(8)] for column in range(8)]
-"""For a filter's column in its plane and a bit of its bytes: that bit, moved into the column."""
+"""By a filter's column in its plane and a bit of its bytes: a table that moves that bit into the column."""
 _CLEARED = [bytes(byte & ~(1 << column) for byte in range(256)) for column in range(8)]
 
 
 class _Plane(NamedTuple):
-    """Where a plane lies: one byte in each word of a group."""
+    """The place of a plane: one byte in each word of a group."""
 
     group: int
     byte: int
 
 
-class Slices:
-    """Filters with as many bits and hashes each; a filter is known by its segment's number."""
+class FilterSlices:
+    """Filters of one size; each is known by its segment's number."""
 
-    def __init__(self, hashes: int, bits: int) -> None:
-        self._hashes = hashes
+    def __init__(self, bits: int) -> None:
         self._bits_given = bits
         self._bits = bits
-        """In memory: the half of it once they are folded."""
+        """In memory: half of that once they are folded."""
         self._groups: list[memoryview] = []
-        """Words over a bytearray each; together they have the columns in order."""
+        """Each is words over a bytearray; together they hold the columns in order."""
         self._columns: list[int | None] = []
         """The segment in each column, None where it is free."""
 
@@ -45,7 +46,7 @@ class Slices:
         return (number for number in self._columns if number is not None)
 
     def bytes_held(self) -> int:
-        """Count the bytes in memory."""
+        """Return how many bytes the filters take."""
         return sum(group.nbytes for group in self._groups)
 
     def growth(self) -> int:
@@ -72,7 +73,7 @@ class Slices:
         self._columns[column] = number
 
     def fold(self) -> None:
-        """Halve all filters, once: a place and the one half a filter further become one, whose bits both have set."""
+        """Halve all filters, once: a place and the one half a filter further become one, with the bits of both."""
         if self._bits == self._bits_given:
             self._bits //= 2
             for group, words in enumerate(self._groups):
@@ -80,7 +81,7 @@ class Slices:
                 self._groups[group] = memoryview(_folded(content)).cast(_WORD_FORMATS[words.itemsize])
 
     def drop(self, number: int) -> None:
-        """Forget a segment's filter, and its plane where that is empty then."""
+        """Remove a segment's filter, and its plane where that is empty then."""
         column = self._columns.index(number)
         self._columns[column] = None
         planes, at = self._planes(), column // PLANE_FILTERS
@@ -93,8 +94,8 @@ class Slices:
             self._arrange([*planes[:at], *planes[at + 1 :]])
 
     def candidates(self, place: int, step: int) -> Iterator[int]:
-        """Yield the segments whose filters let a fingerprint through."""
-        bits, hashes, first = self._bits, range(self._hashes), 0
+        """Yield the segments whose filters a fingerprint passes, given as its first place and its step."""
+        bits, hashes, first = self._bits, range(HASHES), 0
         for words in self._groups:
             passed, at = -1, place
             for _ in hashes:
@@ -120,13 +121,13 @@ class Slices:
         return [_Plane(group, byte) for group, words in enumerate(self._groups) for byte in range(words.itemsize)]
 
     def _bytes_of(self, plane: _Plane) -> tuple[bytearray, int, int]:
-        """Return where a plane's bytes lie: in what, from where on, and how far apart."""
+        """Return the buffer that holds a plane, where the plane starts in it, and how far apart its bytes are."""
         words = self._groups[plane.group]
         content: bytearray = words.obj  # type: ignore[assignment]  # `_interleaved` made it
         return content, plane.byte, words.itemsize
 
     def _arrange(self, planes: Sequence[_Plane | None]) -> None:
-        """Group planes anew, of which None is an empty one; groups that stay the same are kept as they are."""
+        """Regroup planes, of which None is an empty one; unchanged groups are kept."""
         groups: list[memoryview] = []
         at = 0
         for size, word in _WORD_FORMATS.items():
@@ -137,14 +138,14 @@ class Slices:
         self._groups = groups
 
     def _kept(self, planes: Sequence[_Plane | None]) -> memoryview | None:
-        """Return the group that has just these planes, in this order, where there is one."""
+        """Return the group of exactly these planes in this order; None where there is none."""
         for group, words in enumerate(self._groups):
             if list(planes) == [_Plane(group, byte) for byte in range(words.itemsize)]:
                 return words
         return None
 
     def _interleaved(self, planes: Sequence[_Plane | None], word: _Word) -> memoryview:
-        """Make a group of planes."""
+        """Return a new group of planes."""
         made = bytearray(self._bits * len(planes))
         for byte, plane in enumerate(planes):
             if plane is not None:
@@ -154,7 +155,7 @@ class Slices:
 
 
 def _folded(content: bytes | bytearray) -> bytearray:
-    """Lay the halves over one another, piece by piece, so that it takes little memory beside its result's."""
+    """Return the union of the halves, made piece by piece to take little memory besides."""
     half = len(content) // 2
     made = bytearray(half)
     for start in range(0, half, _PIECE_BYTES):

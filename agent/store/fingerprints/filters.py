@@ -1,7 +1,7 @@
-"""Which segments may hold a fingerprint, by the segments' Bloom filters, in memory as far as the bound allows.
+"""Tells which segments may hold a fingerprint, by Bloom filters in memory as far as the bound allows.
 
-A filter only ever spares look-ups: what it lets through is looked up on flash, and a segment without one always is.
-Where memory is short, filters are folded: their halves laid over one another are a filter, too, of half the size.
+A filter only saves look-ups: a fingerprint that passes is looked up on flash. So is any in a segment without filter.
+Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
 """
 
 from __future__ import annotations
@@ -9,25 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from agent.store.fingerprints.filter_slices import Slices
+from agent.store.fingerprints.filter_slices import HASHES, FilterSlices
 
 BITS = 24
-"""For each fingerprint; with HASHES of them one look-up of 24,000 is for nothing, in a folded filter one of 320."""
-HASHES = 8
-_HASHES_BEFORE = 5
-"""Of a filter on flash that does not say how many it has."""
+"""For each fingerprint. With HASHES of them set, one look-up of 24,000 is in vain; in a folded filter, one of 320."""
 _WORDS = Struct("<QQ")
-"""A fingerprint's first place in a filter, and the step to the next: it is a hash already, and needs no other."""
+"""A fingerprint's first place in a filter, and the step to the next: it is a hash already and needs no other."""
 
 
-class Bloom:
-    """The filter of one segment, as it grows."""
+class BloomFilter:
+    """The Bloom filter of one segment, while it is being built."""
 
     def __init__(self, events_max: int) -> None:
         self._bits = bytearray(filter_bytes(events_max))
 
     def add(self, fingerprints: Iterable[bytes]) -> None:
-        """Add fingerprints, which it lets through from now on."""
+        """Add fingerprints, which pass the filter from now on."""
         bits, size = self._bits, len(self._bits) * 8
         for fingerprint in fingerprints:
             place, step = _WORDS.unpack(fingerprint)
@@ -37,32 +34,29 @@ class Bloom:
                 place += step | 1
 
     def content(self) -> bytes:
-        """Return it as it lies on flash: the number of hashes, then the bits."""
-        return bytes((HASHES,)) + self._bits
+        """Return the filter's bits, as they are stored."""
+        return bytes(self._bits)
 
 
 class Filters:
-    """The filters in memory, as many as the bound allows: the latest segments'."""
+    """The filters of the latest segments, as many as the bound on memory allows."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._slices: dict[tuple[int, int], Slices] = {}
-        """By hashes and bits: those of one kind lie side by side."""
+        self._slices: dict[int, FilterSlices] = {}
+        """By size in bits: filters of one size lie side by side."""
         self._unfiltered: set[int] = set()
 
     def bytes_held(self) -> int:
-        """Count the bytes in memory."""
+        """Return how many bytes the filters take."""
         return sum(slices.bytes_held() for slices in self._slices.values())
 
-    def add(self, number: int, content: bytes) -> None:
-        """Add a segment's filter as it lies on flash; where there is no room, the oldest segment does without."""
-        # One of an even length does not say how many hashes it has.
-        hashes, bits = (content[0], content[1:]) if len(content) % 2 else (_HASHES_BEFORE, content)
-        slices = self._slices.setdefault((hashes, len(bits) * 8), Slices(hashes, len(bits) * 8))
+    def add(self, number: int, bits: bytes) -> None:
+        """Add a segment's stored filter; where memory is short, the oldest segments go without one."""
+        slices = self._slices.setdefault(len(bits) * 8, FilterSlices(len(bits) * 8))
         if self._lacks(slices.growth()):
-            for kind, others in self._slices.items():
-                if kind[0] == HASHES:  # those of before are small already
-                    others.fold()
+            for others in self._slices.values():
+                others.fold()
         while self._lacks(slices.growth()):
             filtered = [number for slices in self._slices.values() for number in slices]
             if not filtered:
@@ -76,7 +70,7 @@ class Filters:
         return growth > 0 and self.bytes_held() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
-        """Forget a segment."""
+        """Remove a segment."""
         self._unfiltered.discard(number)
         for slices in self._slices.values():
             if number in slices:
@@ -94,5 +88,5 @@ class Filters:
 
 
 def filter_bytes(events_max: int) -> int:
-    """Return the size of a segment's filter that is not folded, an even number."""
+    """Return the size of a segment's filter that is not folded: an even number, since folding halves it."""
     return -(-events_max * BITS // 16) * 2

@@ -1,4 +1,4 @@
-"""The latest fingerprints, exact and in memory: open addressing over one packed block, until it is full and sealed."""
+"""The latest fingerprints in memory: a hash table with open addressing, until it is full and sealed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, spl
 
 SLOT_BYTES = 4
 MOMENT_MS = 10_000
-"""How exactly the moment of a sealed fingerprint's commit is kept: enough to forget it in time."""
+"""The resolution of a sealed fingerprint's service time: enough to forget it in time."""
 
 
-class Recent:
-    """Fingerprints with their positions and the service time of their commit; 16 bytes each and 8 to 16 for the slots.
+class Memtable:
+    """Fingerprints with their positions and the service times of their commits; 24 to 32 bytes each.
 
     Where one is added again, its later position counts.
     """
 
     def __init__(self, events_max: int) -> None:
         self._events_max = events_max
-        # At least two slots for each, so that a miss looks at two or three. Untouched pages of both take no memory.
+        # At least two slots for each, so that a miss reads two or three. Untouched pages take no memory.
         self._mask = (1 << (2 * events_max - 1).bit_length()) - 1
         self._slots = memoryview(bytearray((self._mask + 1) * SLOT_BYTES)).cast("I")
         self.packed = bytearray(events_max * FINGERPRINT_BYTES)
         self._count = 0
-        self._places, self._positions, self._services = array("q"), array("q"), array("q")
+        self._places, self._positions, self._services_ms = array("q"), array("q"), array("q")
         """Where runs of consecutive positions begin, each of at most MOMENT_MS."""
 
     def __len__(self) -> int:
@@ -34,17 +34,17 @@ class Recent:
 
     @classmethod
     def bytes_max(cls, events_max: int) -> int:
-        """Return the memory that a full block takes."""
+        """Return the memory that a full memtable takes."""
         return events_max * FINGERPRINT_BYTES + (1 << (2 * events_max - 1).bit_length()) * SLOT_BYTES
 
     @property
     def free(self) -> int:
-        """How many more it can hold."""
+        """How many more fingerprints it can hold."""
         return self._events_max - self._count
 
-    def add(self, first_position: int, service: int, packed: bytes) -> None:
-        """Add the fingerprints of consecutive positions; FORGOTTEN takes its place and is never found."""
-        self._continue_run(first_position, service)
+    def add(self, first_position: int, service_ms: int, packed: bytes) -> None:
+        """Add the fingerprints of consecutive positions; FORGOTTEN takes a place and is never found."""
+        self._continue_run(first_position, service_ms)
         start = self._count
         end = start + len(packed) // FINGERPRINT_BYTES
         held = self.packed
@@ -63,7 +63,7 @@ class Recent:
             slots[slot] = number
 
     def position(self, fingerprint: bytes) -> int | None:
-        """Return the position of a fingerprint, compared in all its bytes."""
+        """Return the position of a fingerprint, None where it is not there."""
         slots, mask, held = self._slots, self._mask, self.packed
         slot = hash(fingerprint) & mask
         while number := slots[slot]:
@@ -78,9 +78,9 @@ class Recent:
         run = bisect_right(self._places, place) - 1
         return self._positions[run] + place - self._places[run]
 
-    def service_at(self, place: int) -> int:
-        """Return the service time at which a place was committed, in ms, at most MOMENT_MS too early."""
-        return self._services[bisect_right(self._places, place) - 1]
+    def service_ms_at(self, place: int) -> int:
+        """Return the service time at which a place was committed, at most MOMENT_MS too early."""
+        return self._services_ms[bisect_right(self._places, place) - 1]
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first and last position of each run."""
@@ -88,11 +88,11 @@ class Recent:
         for place, position, end in zip(self._places, self._positions, ends, strict=False):
             yield position, position + end - place - 1
 
-    def _continue_run(self, first_position: int, service: int) -> None:
+    def _continue_run(self, first_position: int, service_ms: int) -> None:
         if self._places:
             following = self._positions[-1] + self._count - self._places[-1]
-            if following == first_position and 0 <= service - self._services[-1] < MOMENT_MS:
+            if following == first_position and 0 <= service_ms - self._services_ms[-1] < MOMENT_MS:
                 return
         self._places.append(self._count)
         self._positions.append(first_position)
-        self._services.append(service)
+        self._services_ms.append(service_ms)

@@ -1,7 +1,8 @@
-"""Sealing: the oldest block of fingerprints becomes a segment on flash, in small steps between the commits.
+"""Sealing: the oldest memtable becomes a segment on flash, in small steps between the commits.
 
-First its entries, sorted, a share in each step; then the segment's own row, from which on it counts; then the rows of
-the log that it replaces are deleted. A crash before that row leaves entries that the next try deletes, and the log.
+The entries are written first, sorted, a share in each transaction; then the segment's own row, from which on it counts;
+then the rows of `fingerprints` that it replaces are deleted. A crash before the segment's row leaves entries, which the
+next attempt deletes, and those rows.
 """
 
 from __future__ import annotations
@@ -10,70 +11,72 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 
-from agent.store.fingerprints import rows as known_rows
-from agent.store.fingerprints import segments
-from agent.store.fingerprints.filters import Bloom
-from agent.store.fingerprints.index import Fingerprints
-from agent.store.fingerprints.memtable import Recent
-from agent.store.fingerprints.segments import Entry, Segment
+from agent.store.fingerprints import fingerprint_rows, segments
+from agent.store.fingerprints.filters import BloomFilter
+from agent.store.fingerprints.index import FingerprintIndex
+from agent.store.fingerprints.memtable import Memtable
+from agent.store.fingerprints.segments import SealedFingerprint, Segment
 from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, FINGERPRINT_BYTES, FORGOTTEN
+from agent.store.schema.database import GetConnection
 
 SHARES = 64
-"""Into how many transactions the writing of a segment is divided, and each of them into steps."""
+"""In how many transactions a segment is written, each of them in steps."""
 _SHARE_SHIFT = 2
 ENTRIES_PER_STEP = 512
-"""Read from the block, or added to the filter, in one step: a few milliseconds for which sensors wait."""
+"""Read from the memtable, or added to the filter, in one step: sensors wait a few milliseconds for it."""
 ROWS_PER_STEP = 256
-"""Of the log, deleted in one step."""
+"""How many rows of `fingerprints` one step deletes."""
 Transact = Callable[[Callable[[sqlite3.Connection], None]], None]
 
 
 class Sealing:
-    """Runs on the writer's thread alone; every step is one transaction, or none."""
+    """Seals memtables in steps of one transaction at most; runs on the writer's thread alone."""
 
     def __init__(
         self,
-        fingerprints: Fingerprints,
+        index: FingerprintIndex,
+        connection: GetConnection,
         transact: Transact,
-        service: Callable[[], int],
-        proof_ms: int = EXCHANGE_LIFETIME_MS,
+        service_ms: Callable[[], int],
+        retransmission_ms: int = EXCHANGE_LIFETIME_MS,
     ) -> None:
-        self._fingerprints = fingerprints
+        self._index = index
+        self._connection = connection
         self._transact = transact
-        self._service = service
-        self._proof_ms = proof_ms
+        self._service_ms = service_ms
+        self._retransmission_ms = retransmission_ms
         self._steps: Iterator[None] | None = None
         self._cleared_for = 1
-        """The next segment's number when the log was last cleared; nothing is to be cleared before the first."""
+        """The next segment's number when the rows were last cleared; nothing is to be cleared before the first."""
         self._cleared_to = 0
 
     def step(self) -> bool:
-        """Do the next step; False where nothing is to be done. An error ends the try, and the next call begins anew."""
+        """Do the next step; return False where none is due. After an error the next call begins anew."""
         steps, self._steps = self._steps, None
         if steps is None:
-            block = self._fingerprints.full_block()
-            if block is None:
-                return self._clear_log()
-            steps = self._seal(block)
+            memtable = self._index.full_memtable()
+            if memtable is None:
+                return self._clear_rows()
+            steps = self._seal(memtable)
         for _ in steps:
             self._steps = steps
             break
         return True
 
-    def _seal(self, block: Recent) -> Iterator[None]:
-        """Write a block, a little in each step of the iterator."""
-        number = self._fingerprints.next_number()
-        for left in list(segments.numbers(self._fingerprints.connection(), number)):
+    def _seal(self, memtable: Memtable) -> Iterator[None]:
+        """Write a memtable, a little in each step of the iterator."""
+        number = self._index.next_number()
+        for left in list(segments.numbers(self._connection(), number)):
             self._transact(lambda connection, left=left: segments.delete_segment(connection, left))  # type: ignore[misc]
             yield
-        bloom = Bloom(self._fingerprints.segment_events)
+        bloom = BloomFilter(self._index.segment_events)
         count = 0
-        for places in _shares(block):
-            found: list[Entry] = []
+        for places in _shares(memtable):
+            found: list[SealedFingerprint] = []
             for start in range(0, len(places), ENTRIES_PER_STEP):
                 if start:
                     yield
-                found.extend(self._entries(block, places[start : start + ENTRIES_PER_STEP]))
+                found.extend(self._entries(memtable, places[start : start + ENTRIES_PER_STEP]))
             entries = segments.sorted_entries(found)
             for start in range(0, len(entries), ENTRIES_PER_STEP):
                 if start:
@@ -82,44 +85,43 @@ class Sealing:
             count += len(entries)
             self._transact(lambda connection, entries=entries: segments.insert_sealed(connection, number, entries))  # type: ignore[misc]
             yield
-        runs = list(block.runs())
+        runs = list(memtable.runs())
         first, last = min(first for first, _ in runs), max(last for _, last in runs)
-        segment = Segment(number, first, last, block.service_at(len(block) - 1), count)
+        segment = Segment(number, first, last, memtable.service_ms_at(len(memtable) - 1), count)
         content = bloom.content()
         self._transact(lambda connection: segments.insert_segment(connection, segment, content))
-        self._fingerprints.replace_block(block, segment, content)
+        self._index.replace_memtable(memtable, segment, content)
 
-    def _entries(self, block: Recent, places: Iterable[int]) -> Iterator[Entry]:
+    def _entries(self, memtable: Memtable, places: Iterable[int]) -> Iterator[SealedFingerprint]:
         for place in places:
-            fingerprint = bytes(block.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
-            position = block.position_at(place)
-            # Of two in one block the later counts: the earlier is given up, or past its retention.
-            counts = fingerprint != FORGOTTEN and block.position(fingerprint) == position
-            if counts and not self._fingerprints.is_forgotten(position):
-                yield Entry(fingerprint, position, block.service_at(place))
+            fingerprint = bytes(memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
+            position = memtable.position_at(place)
+            # Of two in one memtable the later counts: the earlier is given up, or past its retention.
+            counts = fingerprint != FORGOTTEN and memtable.position(fingerprint) == position
+            if counts and not self._index.is_forgotten(position):
+                yield SealedFingerprint(fingerprint, position, memtable.service_ms_at(place))
 
-    def _clear_log(self) -> bool:
-        """Delete rows of the log that a segment has replaced; what else they tell stays as long as it counts."""
-        number = self._fingerprints.next_number()
+    def _clear_rows(self) -> bool:
+        """Delete rows that a segment has replaced, but keep what else they hold as long as it counts."""
+        number = self._index.next_number()
         if number == self._cleared_for:
             return False
-        connection = self._fingerprints.connection()
-        proven_from = self._service() - self._proof_ms
-        rows = known_rows.rows_above(connection, self._cleared_to, ROWS_PER_STEP)
-        done = [row for row in rows if not any(self._fingerprints.unsealed(row.first_position, row.fingerprints))]
+        keys_from_ms = self._service_ms() - self._retransmission_ms
+        rows = fingerprint_rows.rows_above(self._connection(), self._cleared_to, ROWS_PER_STEP)
+        done = [row for row in rows if not any(self._index.unsealed(row.first_position, row.fingerprints))]
         if not done:
             self._cleared_for, self._cleared_to = number, 0
             return False
-        self._transact(lambda writing: known_rows.clear_rows(writing, done, proven_from))
+        self._transact(lambda connection: fingerprint_rows.clear_rows(connection, done, keys_from_ms))
         self._cleared_to = done[-1].first_position
         return True
 
 
-def _shares(block: Recent) -> Iterator[array[int]]:
-    """Yield the places of a block by the first bits of their fingerprints, in the order of those."""
-    # Arrays: as numbers of Python's own a block's places would take ten megabytes for as long as it is being sealed.
+def _shares(memtable: Memtable) -> Iterator[array[int]]:
+    """Yield the places of a memtable in shares by the first bits of their fingerprints, in order of these."""
+    # Arrays: as Python's integers the places would take ten megabytes for as long as the memtable is being sealed.
     shares = [array("I") for _ in range(SHARES)]
-    for place, byte in enumerate(block.packed[: len(block) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):
+    for place, byte in enumerate(memtable.packed[: len(memtable) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):
         shares[byte >> _SHARE_SHIFT].append(place)
     for number in range(SHARES):
         yield shares[number]

@@ -1,7 +1,7 @@
-"""Sealed segments: fingerprints that memory no longer holds, sorted once, on flash, dropped whole.
+"""Sealed segments: fingerprints on flash that memory no longer holds, sorted once and dropped whole.
 
-A row of `sealed` holds some 180 entries and says by itself what they mean, so that a segment's own row can be made
-again from them. An entry is the fingerprint, then 3 bytes each for its position and its moment, from the row's own on.
+A row of `sealed` holds some 180 entries and can be read by itself, so that a segment's row can be rebuilt. An entry is
+the fingerprint, then 3 bytes each for its position and its service time, counted from those of its row.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ _ENTRY_BYTES = FINGERPRINT_BYTES + 2 * _PART_BYTES
 PART_MAX = (1 << 8 * _PART_BYTES) - 1
 _PREFIX_BYTES = 5
 _NUMBER_SHIFT = 8 * _PREFIX_BYTES
-_SEALED = "key, position, service, packed, checksum"
+_SEALED = "key, position, service_ms, packed, checksum"
+_SEGMENT = "number, first, last, service_ms, count, bloom, checksum"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One sealed fingerprint; `service` is the time of its commit in ms, at most MOMENT_MS too early."""
+class SealedFingerprint:
+    """One sealed fingerprint."""
 
     fingerprint: bytes
     position: int
-    service: int
+    service_ms: int
+    """The service time of its commit, at most MOMENT_MS too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What is said of a whole segment."""
+    """What a segment's own row says."""
 
     number: int
     first: int
     """Lowest position."""
     last: int
     """Highest position."""
-    service: int
-    """Of its latest commit; past the retention it is dropped."""
+    service_ms: int
+    """Of its latest commit; past the retention the segment is dropped."""
     count: int
 
 
-def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[Entry]) -> None:
-    """Append sorted entries, which no earlier part of the segment comes behind."""
+def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[SealedFingerprint]) -> None:
+    """Append sorted entries to a segment, all of which lie behind those it has."""
     if not entries:
         return
     position = min(entry.position for entry in entries)
-    service = min(entry.service for entry in entries)
+    service_ms = min(entry.service_ms for entry in entries)
     start = 0
     while start < len(entries):
         end = min(start + ENTRIES_PER_ROW, len(entries))
@@ -63,10 +65,10 @@ def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence
         packed = b"".join(
             entry.fingerprint
             + (entry.position - position).to_bytes(_PART_BYTES, "big")
-            + min((entry.service - service) // MOMENT_MS, PART_MAX).to_bytes(_PART_BYTES, "big")
+            + min((entry.service_ms - service_ms) // MOMENT_MS, PART_MAX).to_bytes(_PART_BYTES, "big")
             for entry in entries[start:end]
         )
-        row = (_key(number, entries[start].fingerprint), position, service, packed)
+        row = (_key(number, entries[start].fingerprint), position, service_ms, packed)
         connection.execute(
             f"INSERT OR REPLACE INTO sealed ({_SEALED}) VALUES (?, ?, ?, ?, ?)", (*row, checksum("sealed", row))
         )
@@ -74,63 +76,54 @@ def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence
 
 
 def insert_segment(connection: sqlite3.Connection, segment: Segment, bloom: bytes) -> None:
-    """Make a segment count: all its entries are written."""
-    row = (segment.number, segment.first, segment.last, segment.service, segment.count, bloom)
+    """Complete a segment, all of whose entries are written: from now on it counts."""
+    row = (segment.number, segment.first, segment.last, segment.service_ms, segment.count, bloom)
     connection.execute(
-        "INSERT OR REPLACE INTO segments (number, first, last, service, count, bloom, checksum)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*row, checksum("segments", row)),
+        f"INSERT OR REPLACE INTO segments ({_SEGMENT}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, checksum("segments", row))
     )
 
 
 def load_segments(connection: Reads) -> Iterator[tuple[Segment, bytes]]:
-    """Read the segments in order, each with its filter."""
-    rows = connection.execute(
-        "SELECT number, first, last, service, count, bloom, checksum FROM segments ORDER BY number"
-    )
-    for number, first, last, service, count, bloom in verified("segments", rows):
-        yield Segment(number, first, last, service, count), bloom
+    """Yield the segments in order, each with its filter."""
+    for *fields, bloom in verified("segments", connection.execute(f"SELECT {_SEGMENT} FROM segments ORDER BY number")):
+        yield Segment(*fields), bloom
 
 
 def load_next_segment(connection: Reads, above: int) -> tuple[Segment, bytes] | None:
-    """Read the first segment above a number, with its filter."""
-    rows = connection.execute(
-        "SELECT number, first, last, service, count, bloom, checksum FROM segments WHERE number > ?"
-        " ORDER BY number LIMIT 1",
-        (above,),
-    )
-    for number, first, last, service, count, bloom in verified("segments", rows):
-        return Segment(number, first, last, service, count), bloom
+    """Return the first segment above a number, with its filter; None where there is none."""
+    rows = connection.execute(f"SELECT {_SEGMENT} FROM segments WHERE number > ? ORDER BY number LIMIT 1", (above,))
+    for *fields, bloom in verified("segments", rows):
+        return Segment(*fields), bloom
     return None
 
 
-def find(connection: Reads, number: int, fingerprint: bytes) -> Entry | None:
-    """Look a fingerprint up in a segment: one page."""
+def find(connection: Reads, number: int, fingerprint: bytes) -> SealedFingerprint | None:
+    """Return the entry of a fingerprint in a segment, None where there is none; reads one page."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
         (number << _NUMBER_SHIFT, _key(number, fingerprint)),
     )
-    for _, position, service, packed in verified("sealed", rows):
+    for _, position, service_ms, packed in verified("sealed", rows):
         at = packed.find(fingerprint)
         while at >= 0 and at % _ENTRY_BYTES:
             at = packed.find(fingerprint, at + 1)
-        return None if at < 0 else _entry(packed, at, position, service)
+        return None if at < 0 else _entry(packed, at, position, service_ms)
     return None
 
 
-def entries(connection: Reads, number: int) -> Iterator[Entry]:
+def entries(connection: Reads, number: int) -> Iterator[SealedFingerprint]:
     """Yield all entries of a segment, sorted."""
     rows = connection.execute(
         f"SELECT {_SEALED} FROM sealed WHERE key BETWEEN ? AND ? ORDER BY key",
         (number << _NUMBER_SHIFT, (number + 1 << _NUMBER_SHIFT) - 1),
     )
-    for _, position, service, packed in verified("sealed", rows):
+    for _, position, service_ms, packed in verified("sealed", rows):
         for at in range(0, len(packed), _ENTRY_BYTES):
-            yield _entry(packed, at, position, service)
+            yield _entry(packed, at, position, service_ms)
 
 
 def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
-    """Yield the segments, from a number on, of which there are entries, complete or not."""
+    """Yield the numbers of the segments, from `least` on, that have entries, complete or not."""
     while True:
         row = connection.execute(
             "SELECT key FROM sealed WHERE key >= ? ORDER BY key LIMIT 1", (least << _NUMBER_SHIFT,)
@@ -141,14 +134,8 @@ def numbers(connection: Reads, least: int = 0) -> Iterator[int]:
         least = (row[0] >> _NUMBER_SHIFT) + 1
 
 
-def last_sealed(connection: Reads) -> int:
-    """Return the highest position that any segment has."""
-    position: int = connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0]
-    return position
-
-
 def delete_segment(connection: sqlite3.Connection, number: int) -> None:
-    """Drop a segment whole."""
+    """Delete a segment and its entries."""
     connection.execute("DELETE FROM segments WHERE number = ?", (number,))
     connection.execute(
         "DELETE FROM sealed WHERE key BETWEEN ? AND ?",
@@ -165,28 +152,28 @@ def forget(connection: sqlite3.Connection, first: int, last: int) -> None:
 
 
 def delete_forgotten(connection: sqlite3.Connection, below: int) -> None:
-    """Forget what was forgotten below a position, where nothing is remembered any more."""
+    """Delete the ranges below a position, where no fingerprint is remembered any more."""
     connection.execute("DELETE FROM forgotten WHERE last < ?", (below,))
 
 
 def load_forgotten(connection: Reads) -> list[tuple[int, int]]:
-    """Read the ranges of positions whose fingerprints are forgotten."""
+    """Return the ranges of positions whose fingerprints are forgotten."""
     rows = connection.execute("SELECT first, last, checksum FROM forgotten ORDER BY first")
     return [(first, last) for first, last in verified("forgotten", rows)]
 
 
-def sorted_entries(found: Iterable[Entry]) -> list[Entry]:
-    """Sort entries as a segment has them."""
+def sorted_entries(found: Iterable[SealedFingerprint]) -> list[SealedFingerprint]:
+    """Return entries in the order of a segment."""
     return sorted(found, key=lambda entry: entry.fingerprint)
 
 
-def _entry(packed: bytes, at: int, position: int, service: int) -> Entry:
+def _entry(packed: bytes, at: int, position: int, service_ms: int) -> SealedFingerprint:
     place = at + FINGERPRINT_BYTES
     moment = place + _PART_BYTES
-    return Entry(
+    return SealedFingerprint(
         packed[at:place],
         position + int.from_bytes(packed[place:moment], "big"),
-        service + int.from_bytes(packed[moment : moment + _PART_BYTES], "big") * MOMENT_MS,
+        service_ms + int.from_bytes(packed[moment : moment + _PART_BYTES], "big") * MOMENT_MS,
     )
 
 

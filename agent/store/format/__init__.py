@@ -1,1 +1,1 @@
-"""The form of stored events."""
+"""The stored form of events."""

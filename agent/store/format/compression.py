@@ -1,8 +1,7 @@
-"""Compressed commits: flash wears out by the bytes written, and events of one time are much alike.
+"""Compresses commits, to write less to flash: the events of one commit are much alike.
 
-A commit of a few events or more is cut into blocks. Each has its events' heads as they are, checksums and fingerprints,
-and their tails deflated together; so a damaged bit costs a block's events at most, and a row of a few events, or of
-the first release, is what it was.
+A commit of EVENTS_MIN events or more is cut into blocks. A block holds its events' heads as they are, and their tails
+deflated together; so a damaged bit costs one block's events at most. A smaller commit is stored as it is.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from itertools import accumulate, pairwise
 from struct import Struct
 
 HEAD_BYTES = 33
-"""Of a packed event, which end with its fingerprint; bytes 4 to 8 are the length of its tail (packing.py)."""
+"""The head of a packed event; bytes 4 to 8 are the length of its tail (packing.py)."""
 EVENTS_MIN = 4
-"""With fewer there is little alike."""
+"""Fewer events have little in common."""
 BLOCK_EVENTS = 32
-"""What one damaged bit may cost at most."""
+"""How many events one damaged bit costs at most."""
 MARK = b"\0z1\xff"
 _LEVEL = 1
 _BLOCK = Struct("<4sHI")
@@ -25,7 +24,7 @@ _BLOCK = Struct("<4sHI")
 
 
 def compress(pieces: Sequence[bytes]) -> bytes:
-    """Join the packed events of one commit."""
+    """Return the packed events of one commit as one blob."""
     if len(pieces) < EVENTS_MIN:
         plain = b"".join(pieces)
         if not plain.startswith(MARK):  # the first event's checksum may be the mark, by chance
@@ -41,7 +40,7 @@ def compress(pieces: Sequence[bytes]) -> bytes:
 
 
 def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield heads, tails and end of each block, without joining them; stop before the first that is not whole."""
+    """Yield heads, tails and end of each block; stop before the first that is not whole."""
     at = 0
     while at + _BLOCK.size <= len(blob):
         mark, count, length = _BLOCK.unpack_from(blob, at)
@@ -57,7 +56,7 @@ def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 
 def expand(blob: bytes) -> bytes:
-    """Return the packed events of one commit, joined; of damaged blocks as much as can be had."""
+    """Return the packed events of one commit, joined; of damaged blocks as much as possible."""
     if not blob.startswith(MARK):
         return blob
     return expand_blocks(blob)
@@ -89,7 +88,7 @@ def _expand_block(heads: bytes, tails: bytes, parts: list[bytes]) -> None:
 
 
 def _inflate(deflated: bytes) -> bytes:
-    """Inflate what can be had: all, or what lies before the damage."""
+    """Return the inflated bytes: all, or those before the damage."""
     try:
         return zlib.decompress(deflated)
     except zlib.error:

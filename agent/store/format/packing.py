@@ -1,4 +1,4 @@
-"""The packed form of the events of one commit: one blob, each event with a checksum of its own."""
+"""The packed form of the events of one commit: one blob, in which each event has its own checksum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.record import ClockTrust, Shared
 _HEAD = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
 _CHECKED = Struct("<qIBq16s")
-"""What the checksum is made over before the tail: the position, and the head without the checksum."""
+"""What the checksum covers before the tail: the position, and the head without the checksum."""
 _POSITION = Struct("<q")
 
 _TRUSTED = 0x01
@@ -24,12 +24,12 @@ _SHARED = {Shared.TIME: 0x00, Shared.LABEL: 0x04, Shared.NONE: 0x08}
 _SHARED_OF = {flag: shared for shared, flag in _SHARED.items()}
 _SHARED_MASK = 0x0C
 _CLOCK_OF = (ClockTrust.UNTRUSTED, ClockTrust.TRUSTED)
-# For every event: a member's look-up through its class, or by its hash, takes as long as a checksum.
+# For speed: looking a member up through its class, or by its hash, takes as long as a checksum.
 _IS_TIME, _IS_TRUSTED = Shared.TIME, ClockTrust.TRUSTED
 
 
 class PackedEvent(NamedTuple):
-    """One event as it lies on disk."""
+    """One event as it is stored."""
 
     position: int
     fingerprint: bytes
@@ -40,14 +40,14 @@ class PackedEvent(NamedTuple):
 
 
 def pack(event: PackedEvent) -> bytes:
-    """Write one event."""
+    """Return the packed form of one event."""
     return pack_fields(*event)
 
 
 def pack_fields(
     position: int, fingerprint: bytes, tail: bytes, clock: ClockTrust, shared: Shared, bound: int | None
 ) -> bytes:
-    """Write one event, given as the fields of a PackedEvent."""
+    """Return the packed form of one event, given as the fields of a PackedEvent."""
     flags = 0 if shared is _IS_TIME else _SHARED[shared]
     if clock is _IS_TRUSTED:
         flags |= _TRUSTED
@@ -60,7 +60,7 @@ def pack_fields(
 
 
 def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
-    """Read the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
+    """Yield the events of one commit, each verified; raise DamagedEventError at the first that is not whole."""
     position, read = first_position, 0
     for heads, tails, read in whole_blocks(blob):  # noqa: B007  # where it ends is used below
         end = 0
@@ -68,7 +68,7 @@ def unpack(first_position: int, blob: bytes) -> Iterator[PackedEvent]:
             start, end = end, end + int.from_bytes(heads[head + 4 : head + 8], "little")
             yield _event(position, heads[head : head + _HEAD.size], tails[start:end])
             position += 1
-    if read < len(blob):  # it has no blocks; or one is damaged, and as much is read as can be had
+    if read < len(blob):  # it has no blocks; or one is damaged, and as much is read as possible
         yield from islice(_unpack(first_position, expand(blob)), position - first_position, None)
 
 
@@ -99,7 +99,7 @@ def _event(position: int, head: bytes, tail: bytes) -> PackedEvent:
 
 
 def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
-    """Read what is whole of a commit of `count` events, whatever lies between."""
+    """Yield the whole events of a commit of `count` events, whatever is damaged between them."""
     found = list(_unpack_readable(first_position, count, expand(blob)))
     if len(found) < count and not blob.startswith(MARK) and MARK in blob:
         # Its first mark may be damaged; or it has no blocks, and the mark is there by chance.
@@ -126,7 +126,7 @@ def _unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[P
 
 
 def _next_whole(blob: bytes, at: int, position: int, end: int) -> tuple[int, int] | None:
-    """Find the next event that is whole: where it starts, and its position below `end`."""
+    """Return where the next whole event starts, and its position below `end`; None where there is none."""
     for start in range(at, len(blob) - _HEAD.size + 1):
         piece = _one(blob, start)
         if piece:
@@ -137,7 +137,7 @@ def _next_whole(blob: bytes, at: int, position: int, end: int) -> tuple[int, int
 
 
 def _one(blob: bytes, at: int) -> bytes:
-    """Cut out the event whose head would start here; empty where none can."""
+    """Return the bytes of the event whose head would start here; none where no event can."""
     _, length, flags, _, fingerprint = _HEAD.unpack_from(blob, at)
     end = at + _HEAD.size + length
     plausible = end <= len(blob) and flags & _SHARED_MASK in _SHARED_OF and any(fingerprint)

@@ -1,6 +1,6 @@
-"""How the reading commands look into the store: through sqlite-utils, on a second connection that cannot write.
+"""The reading commands' access to the store: sqlite-utils on a second connection that cannot write.
 
-The service imports this only when somebody searches on its status page; its start does not pay for it.
+The service imports this only when its status page is searched, so that its start does not pay for it.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def read_only(path: Path) -> Iterator[Database]:
 
 
 def open_database(connection: sqlite3.Connection) -> Database:
-    """Return a connection as sqlite-utils' database, with nothing done to it."""
+    """Return a connection as a database of sqlite-utils, which changes nothing on it."""
     return Database(connection, recursive_triggers=False, execute_plugins=False)

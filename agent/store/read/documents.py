@@ -1,6 +1,6 @@
 """Stored events, duplicates and traces as JSON documents, for the command line and the status page.
 
-sqlite-utils is imported only when something is read: the service's start does not pay for it.
+sqlite-utils is imported only when something is read, so that the service's start does not pay for it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agent.store.facts import RECEIPTS_TABLE
-from agent.store.fingerprints import rows
+from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
-from agent.store.read.kept import Kept, read_all
+from agent.store.read.kept import KeptEvent, read_all
 from agent.store.read.states import PROCESSED, States
 from agent.store.read.trace import Trace, fingerprint_at, trace
 from agent.store.schema import tables
@@ -23,40 +23,40 @@ from contract.record import encode_value
 
 
 def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
-    """Yield the latest stored events in order: the record's keys and `state`. No transaction is held between two."""
+    """Yield the latest stored events in order: the record's keys and `state`; hold no transaction between two."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
         end = tables.last_position(store)
         first = max(tables.first_event(store) or 1, end - limit + 1)
         for entry in read_all(store, range(first, end + 1)):
-            if isinstance(entry, Kept):
+            if isinstance(entry, KeptEvent):
                 yield _event_document(entry, gateway)
             else:
                 yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
 
 
 def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
-    """Yield the latest copies that were recognised, each with the event that it repeats."""
+    """Yield the latest duplicates, each with the event that it repeats."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
-        copies = rows.latest_duplicates(store, limit)
+        duplicates = fingerprint_rows.latest_duplicates(store, limit)
         epochs, states = Epochs.load(store), States(store)
-        for copy in copies:
-            label = epochs.label(copy.position)
-            fingerprint = fingerprint_at(store, copy.position)
+        for duplicate in duplicates:
+            label = epochs.label(duplicate.position)
+            fingerprint = fingerprint_at(store, duplicate.position)
             yield {
-                "received": copy.received,
+                "received": duplicate.received,
                 "fingerprint": None if fingerprint is None else fingerprint.hex(),
                 "epoch": label.epoch,
                 "sequence": label.sequence,
-                "state": states.state(copy.position),
+                "state": states.state(duplicate.position),
             }
 
 
 def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str, object]]:
-    """Return what the store knows of the events under a fingerprint."""
+    """Return the traces of the events with a fingerprint."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
@@ -64,7 +64,7 @@ def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str,
         return [_trace_document(one, gateway, table) for one in trace(store, fingerprint)]
 
 
-def _event_document(kept: Kept, gateway: str) -> dict[str, object]:
+def _event_document(kept: KeptEvent, gateway: str) -> dict[str, object]:
     event = kept.event
     document: dict[str, object] = json.loads(encode_value(event.fingerprint, gateway, event.label, event.tail))
     document["state"] = kept.state
@@ -80,7 +80,7 @@ def _trace_document(one: Trace, gateway: str, table: str | None) -> dict[str, ob
         document |= {"accepted": rfc3339(value["received"]), "clock": one.event.clock.value, "event": value}
     if one.batch is not None:
         document["topic_id"] = one.batch.topic_id
-        # The batch's, not the event's own: where within them it lies, the gateway does not keep.
+        # Of the whole batch: the gateway does not keep the offsets of single events.
         document["batch_offsets"] = {
             str(number): [offsets.lowest, offsets.highest] for number, offsets in one.batch.partitions.items()
         }

@@ -1,4 +1,4 @@
-"""Reading stored events back, each with its label and its checksum verified."""
+"""Reads stored events, each with its label, their checksums verified."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from agent.store.errors import DamagedEventError, DamagedStoreError
 from agent.store.format.packing import PackedEvent, unpack, unpack_readable
 from agent.store.port import LabelRange, StoredEvent
+from agent.store.schema import tables
 from agent.store.schema.database import Reads
 from contract.event import Label
 
-_ROWS_AT_A_TIME = 64
+_COMMITS_AT_A_TIME = 64
 
 
 class Epochs:
-    """Which label a position carries."""
+    """The epochs of a store, which give each position its label."""
 
     def __init__(self, rows: Sequence[tuple[int, str]]) -> None:
         self._firsts = [first for first, _ in rows]
@@ -23,8 +24,8 @@ class Epochs:
 
     @classmethod
     def load(cls, connection: Reads) -> Epochs:
-        """Read all epochs that the store knows."""
-        return cls(connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall())
+        """Return all epochs of a store."""
+        return cls(tables.load_epoch_names(connection))
 
     def label(self, position: int) -> Label:
         """Return the label of a position."""
@@ -45,7 +46,7 @@ class Epochs:
             at += 1
 
     def add(self, first_position: int, epoch: str) -> None:
-        """Take note of an epoch that has just been opened."""
+        """Add an epoch that has just begun."""
         self._firsts.append(first_position)
         self._names.append(epoch)
 
@@ -59,28 +60,21 @@ def read_packed(connection: Reads, first: int, last: int) -> Iterator[PackedEven
 
     A later call that starts above the damage reads on.
     """
-    start = connection.execute("SELECT max(first_position) FROM events WHERE first_position <= ?", (first,)).fetchone()[
-        0
-    ]
-    following = first if start is None else start
+    following = tables.commit_start(connection, first)
     while following <= last:
-        rows = connection.execute(
-            "SELECT first_position, count, packed FROM events"
-            " WHERE first_position BETWEEN ? AND ? ORDER BY first_position LIMIT ?",
-            (following, last, _ROWS_AT_A_TIME),
-        ).fetchall()
-        for first_position, count, packed in rows:
+        commits = tables.commits_between(connection, following, last, _COMMITS_AT_A_TIME).fetchall()
+        for first_position, count, packed in commits:
             check_commit(first_position, count, packed)
             following = first_position + count
             if following <= first:
                 continue
             yield from _read_commit(first_position, count, packed, first, last)
-        if len(rows) < _ROWS_AT_A_TIME:
+        if len(commits) < _COMMITS_AT_A_TIME:
             return
 
 
 def check_commit(first_position: int, count: object, packed: object) -> None:
-    """Raise DamagedStoreError where a row's columns are not even of the right kind."""
+    """Raise DamagedStoreError where a row's values are not of the right types."""
     if not (isinstance(count, int) and count > 0 and isinstance(packed, bytes)):
         raise DamagedStoreError(f"commit at position {first_position}: not what was written")
 
@@ -100,7 +94,7 @@ def _read_commit(first_position: int, count: int, packed: bytes, first: int, las
 
 
 def _read_around(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
-    """Yield what is whole from `first` on, up to the first hole, and raise with the hole's range."""
+    """Yield the whole events from `first` on, up to the first hole; raise with the hole's range."""
     last = min(last, first_position + count - 1)
     for event in unpack_readable(first_position, count, packed):
         if event.position > min(first, last):
@@ -115,7 +109,7 @@ def _read_around(first_position: int, count: int, packed: bytes, first: int, las
 
 
 def stored(event: PackedEvent, epochs: Epochs) -> StoredEvent:
-    """Return a packed event with its label."""
+    """Return a packed event as a stored one, with its label."""
     return StoredEvent(
         event.position,
         epochs.label(event.position),

@@ -1,4 +1,4 @@
-"""The events that are still kept, with their states, read a page at a time beside the running service."""
+"""Reads the events that are still kept, with their states, a page at a time beside the running service."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from agent.store.port import LabelRange, StoredEvent
 from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.read.states import States
 from agent.store.schema import tables
-from agent.store.schema.database import Reads, moment
+from agent.store.schema.database import Reads, snapshot
 
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
-"""How much is read in one moment of the store, which is over before anything is done with it."""
+"""How much is read in one snapshot of the store, which ends before the page is handed on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An event and how far it has come."""
+class KeptEvent:
+    """An event that is still kept, and its state."""
 
     event: StoredEvent
     state: str
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedEvents:
     """The labels of events that are not what was written."""
 
     labels: tuple[LabelRange, ...]
 
 
 def positions_of(connection: Reads, epoch: str) -> range | None:
-    """Return the positions of an epoch's events, kept or not; None where the epoch is not known."""
-    known = [(first, opening.epoch) for first, opening in tables.load_openings(connection)]
-    ends = [*(first for first, _ in known[1:]), tables.last_position(connection) + 1]
-    return next((range(first, end) for (first, name), end in zip(known, ends, strict=True) if name == epoch), None)
+    """Return the positions of an epoch's events, kept or not; None where there is no such epoch."""
+    epochs = [(first, start.epoch) for first, start in tables.load_epochs(connection)]
+    ends = [*(first for first, _ in epochs[1:]), tables.last_position(connection) + 1]
+    return next((range(first, end) for (first, name), end in zip(epochs, ends, strict=True) if name == epoch), None)
 
 
-def read_kept(connection: Reads, positions: range) -> Iterator[Kept]:
-    """Yield what is still kept and whole of some positions, in order."""
-    yield from (entry for entry in read_all(connection, positions) if isinstance(entry, Kept))
+def read_kept(connection: Reads, positions: range) -> Iterator[KeptEvent]:
+    """Yield the events at some positions that are still kept and whole, in order."""
+    yield from (entry for entry in read_all(connection, positions) if isinstance(entry, KeptEvent))
 
 
-def read_all(connection: Reads, positions: range) -> Iterator[Kept | Damaged]:
-    """Yield what is still kept of some positions, and what is damaged between, in order.
+def read_all(connection: Reads, positions: range) -> Iterator[KeptEvent | DamagedEvents]:
+    """Yield the events at some positions that are still kept, and those damaged among them, in order.
 
-    Each page is of a moment of its own: an event that is purged before its page is read is left out.
+    Each page is of its own snapshot: an event that is purged before its page is read is left out.
     """
     first = positions.start
     while first < positions.stop:
@@ -56,22 +56,22 @@ def read_all(connection: Reads, positions: range) -> Iterator[Kept | Damaged]:
         yield from page
 
 
-def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[Kept | Damaged], int]:
-    """Read one page; return it and the position after it."""
-    page: list[Kept | Damaged] = []
+def _read_page(connection: Reads, first: int, last: int) -> tuple[Sequence[KeptEvent | DamagedEvents], int]:
+    """Return one page, and the position after it."""
+    page: list[KeptEvent | DamagedEvents] = []
     size = 0
-    with moment(connection):
+    with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
         while first <= last:
             try:
                 for packed in read_packed(connection, first, last):
-                    page.append(Kept(stored(packed, epochs), states.state(packed.position)))
+                    page.append(KeptEvent(stored(packed, epochs), states.state(packed.position)))
                     first = packed.position + 1
                     size += len(packed.tail)
                     if size >= PAGE_BYTES:
                         return page, first
                 break
             except DamagedEventError as damage:
-                page.append(Damaged(tuple(epochs.label_ranges(damage.first, damage.last))))
+                page.append(DamagedEvents(tuple(epochs.label_ranges(damage.first, damage.last))))
                 first = damage.last + 1
     return page, last + 1

@@ -1,4 +1,4 @@
-"""Which state each stored event has, as the ranges say."""
+"""The states of stored events, as batches, processed ranges and gaps give them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NEW, FORWARDED, PROCESSED, LOST = "new", "forwarded", "processed", "lost"
 
 
 class States:
-    """One look at batches, processed ranges and gaps."""
+    """The states at one moment."""
 
     def __init__(self, connection: Reads) -> None:
         self.batches = tables.load_batches(connection)
         self.lost = Ranges((gap.first, gap.last) for gap in gaps.load(connection) if gap.count)
         self.done = Ranges([*self.lost, *tables.load_processed(connection)])
-        """What needs nothing more: processed, or lost."""
+        """Positions that are processed or lost."""
         self._firsts = [batch.first for batch in self.batches]
 
     def state(self, position: int) -> str:

@@ -1,55 +1,55 @@
-"""One event's way through the store: when it was committed, how far it has come, and its copies."""
+"""The traces of events in the store: when each was committed, its state, and its duplicates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.store.errors import DamagedEventError
-from agent.store.fingerprints import rows, segments
+from agent.store.errors import DamagedEventError, DamagedStoreError
+from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.transient import split
 from agent.store.format.packing import unpack_readable
 from agent.store.port import Batch, StoredEvent
 from agent.store.read.events import Epochs, read_packed, stored
 from agent.store.read.states import States
 from agent.store.schema import tables
-from agent.store.schema.database import Reads, moment
-from agent.store.schema.tables import Opening, Row
+from agent.store.schema.database import Reads, snapshot
+from agent.store.schema.tables import EpochStart
 from contract.event import Label
 
-COPIES_MAX = 100_000
-"""How many of the latest copies are looked through."""
-SEARCHED_POSITIONS = 10_000
-"""Looked through in one statement: while it runs, the service cannot begin its log anew."""
+DUPLICATES_MAX = 100_000
+"""How many of the latest duplicates are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the store knows of one event; moments in milliseconds since 1970 UTC."""
+    """What the store knows of one event; moments are milliseconds since 1970 UTC."""
 
     position: int
     label: Label
     state: str
     committed: int | None
-    """By the clock of the opening, right or wrong; some seconds too early once the fingerprint is sealed; None where
-    it is forgotten."""
+    """By the clock of the opening, right or wrong, and some seconds too early once the fingerprint is sealed.
+
+    None where the fingerprint is forgotten.
+    """
     event: StoredEvent | None
     """None where it is purged."""
     batch: Batch | None
     copies: tuple[int, ...]
-    """Moments of the copies that were noted one by one."""
+    """Moments of the duplicates that were listed one by one."""
 
 
 def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
-    """Yield every event under a fingerprint: one, or more where it came again after the retention.
+    """Yield every event with a fingerprint: one, or more where it came again after the retention.
 
-    The search goes through the store a part at a time; what is said of an event is of one moment after it.
+    The store is searched a part at a time; all traces are of one snapshot after that.
     """
     commits = _remembered(connection, fingerprint)
     positions = sorted({*commits, *_kept(connection, fingerprint)})
-    with moment(connection):
+    with snapshot(connection):
         epochs, states = Epochs.load(connection), States(connection)
-        copies = rows.latest_duplicates(connection, COPIES_MAX)
+        copies = fingerprint_rows.latest_duplicates(connection, DUPLICATES_MAX)
         found = [
             Trace(
                 position,
@@ -67,10 +67,10 @@ def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
 
 def fingerprint_at(connection: Reads, position: int) -> bytes | None:
     """Return the fingerprint that is remembered for a position."""
-    for row in rows.fingerprints_between(connection, position, position):
-        known: dict[int, bytes] = dict(enumerate(split(row[2]), row[0]))
-        if position in known:
-            return known[position]
+    for row in fingerprint_rows.rows_between(connection, position, position):
+        fingerprints = dict(enumerate(split(row.fingerprints), row.first_position))
+        if position in fingerprints:
+            return fingerprints[position]
     for segment, _ in segments.load_segments(connection):
         if segment.first <= position <= segment.last:
             for entry in segments.entries(connection, segment.number):
@@ -80,41 +80,33 @@ def fingerprint_at(connection: Reads, position: int) -> bytes | None:
 
 
 def _remembered(connection: Reads, fingerprint: bytes) -> dict[int, int]:
-    """Return the positions whose fingerprint is remembered, each with the moment of its commit."""
-    openings = tables.load_openings(connection)
+    """Return the positions that are remembered for a fingerprint, each with the moment of its commit."""
+    epochs = tables.load_epochs(connection)
     found: dict[int, int] = {}
-    columns = "first_position, service, packed"
-    for first_position, service, packed in _search(connection, "fingerprints", columns, fingerprint):
-        opening = _opening_of(openings, first_position)
+    columns = "first_position, service_ms, packed"
+    for first_position, service_ms, packed in tables.search(connection, "fingerprints", columns, fingerprint):
         for place, piece in enumerate(split(packed)):
             if piece == fingerprint:
-                found[first_position + place] = opening.wall + service - opening.service
+                found[first_position + place] = _moment(epochs, first_position, service_ms)
     for segment, _ in segments.load_segments(connection):
         entry = segments.find(connection, segment.number, fingerprint)
         if entry is not None:
-            opening = _opening_of(openings, entry.position)
-            found.setdefault(entry.position, opening.wall + entry.service - opening.service)
+            found.setdefault(entry.position, _moment(epochs, entry.position, entry.service_ms))
     return found
 
 
-def _opening_of(openings: list[tuple[int, Opening]], position: int) -> Opening:
-    return max((pair for pair in openings if pair[0] <= position), key=lambda pair: pair[0])[1]
+def _moment(epochs: list[tuple[int, EpochStart]], position: int, service_ms: int) -> int:
+    """Return the moment of a commit, in milliseconds since 1970 UTC."""
+    start = tables.epoch_of(epochs, position)
+    if start is None:
+        raise DamagedStoreError(f"position {position}: no epoch gives it a label")
+    return start.wall_ms + service_ms - start.service_ms
 
 
 def _kept(connection: Reads, fingerprint: bytes) -> Iterator[int]:
-    """Yield the positions of kept events, which may outlive what is remembered."""
-    for row in _search(connection, "events", "first_position, count, packed", fingerprint):
-        yield from (event.position for event in unpack_readable(*row) if event.fingerprint == fingerprint)
-
-
-def _search(connection: Reads, table: str, columns: str, fingerprint: bytes) -> Iterator[Row]:
-    """Yield the rows that hold a fingerprint; each statement looks through some positions only, and is soon over."""
-    query = f"SELECT {columns} FROM {table} WHERE first_position BETWEEN ? AND ? AND instr(packed, ?)"
-    first: int | None
-    first, last = connection.execute(f"SELECT min(first_position), max(first_position) FROM {table}").fetchone()
-    while first is not None and first <= last:
-        yield from connection.execute(query, (first, first + SEARCHED_POSITIONS - 1, fingerprint)).fetchall()
-        first += SEARCHED_POSITIONS
+    """Yield the positions of kept events, which may outlive their remembered fingerprint."""
+    for commit in tables.search_commits(connection, fingerprint):
+        yield from (event.position for event in unpack_readable(*commit) if event.fingerprint == fingerprint)
 
 
 def _read(connection: Reads, position: int, epochs: Epochs) -> StoredEvent | None:

@@ -1,1 +1,1 @@
-"""Opening a store whatever state its files are in."""
+"""Opening, verifying and salvaging a store."""

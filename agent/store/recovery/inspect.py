@@ -1,4 +1,4 @@
-"""Signs of damage that SQLite does not report: a wrong header, a cut file, commits lost in the write-ahead log."""
+"""Finds damage that SQLite does not report: a wrong header, a cut file, commits lost in the write-ahead log."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from pathlib import Path
 
 from agent.store.errors import DamagedStoreError
 from agent.store.files import use_mark
-from agent.store.files.sqlite_pages import HEADER_BYTES, Log, read_piece
+from agent.store.files.sqlite_pages import HEADER_BYTES, LogFrames, read_piece
 from agent.store.layout import PAGE_BYTES
 
 _MAGIC = b"SQLite format 3\0"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _ROOT_MAX = 64
-"""Our tables' roots are among the first pages."""
+"""The roots of all tables are among the first pages."""
 _LOCK_PAGE = (1 << 30) // PAGE_BYTES + 1
 """Holds the bytes that SQLite locks, and is never written."""
 _TORN_COMMITS_MAX = 1
-"""A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the last.
+"""A power cut tears the commit that was being written, and no earlier one: each waits for the flush of the one before.
 
-Of a commit that fails the frames are cut off before the next one is written (log_file.py)."""
+The frames of a failed commit are cut off before the next one is written (write_ahead_log.py)."""
 
 
 def inspect_files(path: Path) -> None:
-    """Look at the files before SQLite does, which would tidy up; raise DamagedStoreError where they are damaged."""
+    """Raise DamagedStoreError where the files are damaged; to be called before SQLite opens, and changes, them."""
     if use_mark.lacks_file(path):
         raise DamagedStoreError(f"{path}: missing, though its log or the mark of its use is there")
-    log = Log(path)
-    # With a rollback journal beside it, its making was cut short: SQLite takes back what it finds.
+    log = LogFrames(path)
+    # With a rollback journal beside it, its creation was interrupted: SQLite rolls that back.
     if path.exists() and not _has_rollback_journal(path):
         header = _beginning(path, HEADER_BYTES)
         if not _is_header(header):
@@ -41,7 +41,7 @@ def inspect_files(path: Path) -> None:
         raise DamagedStoreError(f"{log.path}: damaged, with {log.commits_behind_damage} commits behind it")
 
 
-def _inspect_length(path: Path, header: bytes, log: Log) -> None:
+def _inspect_length(path: Path, header: bytes, log: LogFrames) -> None:
     """Raise DamagedStoreError where a page is neither in the file nor in its log.
 
     The log may hold the file's last pages: a reader, or a full disk, keeps them from being written back.
@@ -56,7 +56,7 @@ def _inspect_length(path: Path, header: bytes, log: Log) -> None:
 
 
 def _has_rollback_journal(path: Path) -> bool:
-    """Whether a whole journal stands beside it, which only the store's making needs, before it has a log."""
+    """Whether a whole rollback journal stands beside it, which only the creation of the store needs."""
     journal = path.with_name(f"{path.name}-journal")
     if not journal.exists():
         return False
@@ -64,7 +64,7 @@ def _has_rollback_journal(path: Path) -> bool:
 
 
 def _beginning(path: Path, length: int) -> bytes:
-    """Read how a file begins; empty where the disk cannot."""
+    """Return the first bytes of a file; none where the disk cannot read them."""
     file = os.open(path, os.O_RDONLY)
     try:
         return read_piece(file, 0, length)
@@ -73,7 +73,7 @@ def _beginning(path: Path, length: int) -> bytes:
 
 
 def _is_header(header: bytes) -> bool:
-    """Compare with what we let SQLite write (https://www.sqlite.org/fileformat2.html section 1.3)."""
+    """Whether SQLite writes such a header for the store (https://www.sqlite.org/fileformat2.html section 1.3)."""
     return (
         len(header) == HEADER_BYTES
         and header.startswith(_MAGIC)

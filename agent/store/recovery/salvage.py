@@ -1,8 +1,8 @@
-"""Salvage: what can be read of a damaged file goes into a new one, and what cannot is given up in so many words.
+"""Salvages a damaged file: copies what is whole into a new one, and records the rest as gaps.
 
-Pages are looked through one by one, without SQLite, which gives up at the first wrong one. Every row and every event
-shows by its checksum that it is what was written. Where a page has several versions, the newest whole row counts of
-those that SQLite would read; what its log holds besides fills holes only.
+Pages are read one by one, without SQLite, which stops at the first wrong one. Checksums show which rows and events are
+what was written. Where a page has several versions, the newest whole row counts of those that SQLite would read; other
+frames of the log only fill holes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.store.errors import StoreError
 from agent.store.files import sqlite_cells
-from agent.store.files.sqlite_pages import Pages
+from agent.store.files.sqlite_pages import PageVersions
 from agent.store.fingerprints import segments
 from agent.store.format.packing import PackedEvent, pack, unpack_readable
 from agent.store.ranges import Ranges
@@ -25,7 +25,7 @@ from agent.store.recovery.salvage_fingerprints import complete_fingerprints
 from agent.store.schema import database, gaps, tables
 from agent.store.schema.checksum import is_whole
 from agent.store.schema.gaps import Gap
-from agent.store.schema.tables import Opening
+from agent.store.schema.tables import EpochStart
 from contract.record import read_started
 
 log = logging.getLogger(__name__)
@@ -36,21 +36,21 @@ _EPOCH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a salvage has brought over."""
+class Salvaged:
+    """How many events a salvage has copied, and how many it has lost."""
 
     events: int
     lost: int
 
 
-def salvage(damaged: Path, new: Path, reason: str) -> Found:
-    """Fill a new file from a damaged one; its gaps are declared by the service that opens it."""
+def salvage(damaged: Path, new: Path, reason: str) -> Salvaged:
+    """Fill a new file from a damaged one; the service that opens it declares the gaps."""
     with closing(database.open_for_service(new)) as connection:
-        # Nobody relies on this file before it is complete and flushed: no log, which would take the room twice.
+        # Nobody relies on this file before it is complete and flushed: no log, which would take the space twice.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
-        with closing(Pages(damaged)) as pages:
+        with closing(PageVersions(damaged)) as pages:
             kept = _Salvage(connection, pages).run()
         _copy_through_sqlite(damaged, connection)
         complete_fingerprints(connection)
@@ -58,21 +58,21 @@ def salvage(damaged: Path, new: Path, reason: str) -> Found:
         lost = _give_up(connection, kept, reason)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
-    return Found(sum(last - first + 1 for first, last in kept), lost)
+    return Salvaged(sum(last - first + 1 for first, last in kept), lost)
 
 
 class _Salvage:
-    """One look through all pages."""
+    """Copies the whole rows of all pages."""
 
-    def __init__(self, connection: sqlite3.Connection, pages: Pages) -> None:
+    def __init__(self, connection: sqlite3.Connection, pages: PageVersions) -> None:
         self._connection = connection
         self._pages = pages
         self._kept = Ranges()
         self._processed = Ranges()
 
     def run(self) -> Ranges:
-        """Write what is whole; return the positions whose events were found."""
-        for versions, fetch in self._pages.looks():
+        """Copy what is whole; return the positions of the events found."""
+        for versions, fetch in self._pages.passes():
             for number, page in versions:
                 self._take_page(sqlite_cells.rows(number, page, fetch))
         tables.replace_processed(self._connection, self._processed)
@@ -83,7 +83,7 @@ class _Salvage:
             if len(row) == 3 and isinstance(row[2], bytes):
                 self._take_events(row)
             if len(row) == 3 and is_whole("processed", row):
-                self._processed.add(row[0], row[1])  # it only ever grows: older rows are right, too
+                self._processed.add(row[0], row[1])  # the ranges only grow: older rows are true, too
             for table, columns in _TABLES.items():
                 if len(row) == columns and is_whole(table, row):
                     self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * columns)})", row)
@@ -96,11 +96,11 @@ class _Salvage:
             return
         run: list[PackedEvent] = []
         for event in unpack_readable(first, count, packed):
-            known = self._kept.end_of(event.position) is not None
-            if run and (known or event.position != run[-1].position + 1):
+            is_kept = self._kept.end_of(event.position) is not None
+            if run and (is_kept or event.position != run[-1].position + 1):
                 self._write(run)
                 run = []
-            if not known:
+            if not is_kept:
                 run.append(event)
         if run:
             self._write(run)
@@ -119,39 +119,42 @@ _TABLES = {
     "sealed": 5,
     "segments": 7,
 }
-"""Tables whose rows count by themselves, with their columns."""
+"""Tables whose rows count independently of each other, with the number of their columns."""
 
 
 def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
-    """Take what counts only in its newest state, as far as SQLite can still read it.
+    """Copy the tables of which only the newest state counts, as far as SQLite can read them.
 
-    A batch that is lost with it is new again: it is sent once more, and loses nothing.
+    The events of a batch that is lost here are new again, and sent once more.
     """
     try:
         with closing(database.open_as_it_is(damaged)) as old:
             for batch in tables.load_batches(old):
                 tables.insert_batch(connection, batch)
-            rejected = old.execute("SELECT number, received, device, via, reason, raw FROM rejected").fetchall()
-            connection.executemany("INSERT OR IGNORE INTO rejected VALUES (?, ?, ?, ?, ?, ?)", rejected)
+            tables.copy_rejects(old, connection)
     except (sqlite3.Error, StoreError) as error:
         log.warning("store=salvage skipped=%r effect=%r", str(error), "what Kafka has without a receipt is sent again")
 
 
 def _complete_epochs(connection: sqlite3.Connection) -> None:
-    """Restore the labels of events whose epoch's row is lost: by its first event or the next epoch's, else new ones."""
-    known = {first: opening.epoch for first, opening in tables.load_openings(connection)}
-    for first, name in _epochs_told(connection):
-        if first > 0 and first not in known and name not in known.values():
-            known[first] = name
-            tables.insert_epoch(connection, first, Opening(name, "", 0, 0, trusted=False, service=0))
-    if tables.last_position(connection) and min(known, default=2) > 1:
+    """Restore lost rows of epochs, from their first event or the next epoch's; else give the events a new epoch."""
+    names = {first: start.epoch for first, start in tables.load_epochs(connection)}
+    for first, name in _declared_epochs(connection):
+        if first > 0 and first not in names and name not in names.values():
+            names[first] = name
+            tables.insert_epoch(connection, first, _unknown_start(name))
+    if tables.last_position(connection) and min(names, default=2) > 1:
         name = secrets.token_hex(_EPOCH_BYTES)
-        tables.insert_epoch(connection, 1, Opening(name, "", 0, 0, trusted=False, service=0))
+        tables.insert_epoch(connection, 1, _unknown_start(name))
         log.warning("store=salvage epoch=lost from_position=1 labelled=%s", name)
 
 
-def _epochs_told(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """Yield the epochs that events tell of, each with its first position."""
+def _unknown_start(epoch: str) -> EpochStart:
+    return EpochStart(epoch, "", 0, 0, trusted=False, service_ms=0)
+
+
+def _declared_epochs(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """Yield the epochs that events name, each with its first position."""
     for _, events in _commits(connection):
         for event in events:
             if started := read_started(event.tail):
@@ -161,7 +164,7 @@ def _epochs_told(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
 
 
 def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
-    """Remember as gaps all positions of which nothing is known, and be done with them; return how many those are."""
+    """Record all positions of which nothing is known as gaps; return how many those are."""
     processed = Ranges(tables.load_processed(connection))
     covered = Ranges([*kept, *processed])
     for batch in tables.load_batches(connection):
@@ -169,7 +172,7 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
     for gap in gaps.load(connection):
         if gap.count:
             covered.add(gap.first, gap.last)
-            segments.forget(connection, gap.first, gap.last)  # its own row may be lost
+            segments.forget(connection, gap.first, gap.last)  # its own row of `forgotten` may be lost
     end = tables.last_position(connection)
     holes = list(covered.holes(1, end))
     for first, last in holes:
@@ -181,5 +184,5 @@ def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
 
 
 def _commits(connection: sqlite3.Connection) -> Iterator[tuple[int, list[PackedEvent]]]:
-    for first, count, packed in connection.execute("SELECT first_position, count, packed FROM events ORDER BY 1"):
+    for first, count, packed in tables.commits_between(connection):
         yield first, list(unpack_readable(first, count, packed))

@@ -1,4 +1,4 @@
-"""Does a store hold what it should: pages, checksums, labels, states. Reads only, also beside the service."""
+"""Verifies a store: pages, checksums, labels, states. Reads only, even beside the running service."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from agent.store.errors import DamagedStoreError, is_damage
-from agent.store.fingerprints import rows as known_rows
-from agent.store.fingerprints import segments
+from agent.store.fingerprints import fingerprint_rows, segments
 from agent.store.fingerprints.filters import Filters
 from agent.store.fingerprints.segments import Segment
 from agent.store.fingerprints.transient import FORGOTTEN, split
@@ -25,23 +24,22 @@ from agent.store.read.events import Epochs, check_commit
 from agent.store.read.states import NEW, PROCESSED, States
 from agent.store.recovery.inspect import inspect_files
 from agent.store.schema import database, gaps, tables
+from agent.store.schema.tables import Commit
 from contract.record import read_started
 
 FINDINGS_MAX = 1_000
-"""Of each check; the rest is more of the same."""
+"""How many findings each check reports."""
 PAGE_ROWS, PAGE_BYTES = 4_096, 4 << 20
-"""How much is read in one moment of the store: while it lasts, the service cannot begin its log anew."""
+"""How much is read in one snapshot of the store: while that is held, the service cannot begin its log anew."""
+FILE_CHECKS = 3
+"""How often file and log have to contradict each other before that is a finding."""
 
-LOOKS = 3
-"""How often file and log are looked at, where they do not fit each other, before that counts."""
-
-Commit = tuple[int, int, bytes]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is not as it should be."""
+class Defect:
+    """Something in the store that is wrong."""
 
     check: str
     text: str
@@ -49,43 +47,43 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a look at everything has found."""
+    """The result of a verification."""
 
     events: int
-    """How many are kept and whole."""
-    findings: tuple[Finding, ...]
+    """How many events are kept and whole."""
+    findings: tuple[Defect, ...]
 
 
 def verify(path: Path) -> Verification:
-    """Look at everything that is there now, a page at a time; raise StoreError where there is no store.
+    """Verify everything that is there now, a page at a time; raise StoreError where there is no store.
 
-    What is compared is of one moment; `PRAGMA integrity_check` alone is one statement over all of the file.
+    What is compared is of one snapshot. Only `PRAGMA integrity_check` is one statement over the whole file.
     """
     with closing(database.open_for_reading(path)) as connection:
-        look = _Look(path, open_database(connection))
+        run = _Checks(path, open_database(connection))
         checks: dict[str, Callable[[], Iterator[str]]] = {
-            "files": look.files,
-            "integrity": look.integrity,
-            "rows": look.rows,
-            "events": look.events,
-            "labels": look.labels,
-            "fingerprints": look.fingerprints,
-            "segments": look.segments,
-            "states": look.states,
+            "files": run.files,
+            "integrity": run.integrity,
+            "rows": run.rows,
+            "events": run.events,
+            "labels": run.labels,
+            "fingerprints": run.fingerprints,
+            "segments": run.segments,
+            "states": run.states,
         }
-        findings: list[Finding] = []
+        findings: list[Defect] = []
         for name, check in checks.items():
             try:
-                findings.extend(Finding(name, text) for text in islice(check(), FINDINGS_MAX))
+                findings.extend(Defect(name, text) for text in islice(check(), FINDINGS_MAX))
             except (sqlite3.Error, DamagedStoreError) as error:
                 if not is_damage(error, opening=True):
                     raise
-                findings.append(Finding(name, f"cannot be read: {error}"))
-        return Verification(look.whole, tuple(findings))
+                findings.append(Defect(name, f"cannot be read: {error}"))
+        return Verification(run.whole, tuple(findings))
 
 
-class _Look:
-    """The checks, each a generator of what it finds."""
+class _Checks:
+    """The checks, each a generator of findings."""
 
     def __init__(self, path: Path, store: Database) -> None:
         self._path = path
@@ -94,11 +92,11 @@ class _Look:
         self.whole = 0
 
     def files(self) -> Iterator[str]:
-        """Look for what SQLite passes over in silence.
+        """Check the files for damage that SQLite does not report.
 
-        Beside a running agent file and log are read at two moments: what a second look does not find was no damage.
+        Beside a running agent file and log are read at two moments: a finding that does not repeat is no damage.
         """
-        for _ in range(LOOKS):
+        for _ in range(FILE_CHECKS):
             try:
                 inspect_files(self._path)
             except DamagedStoreError as error:
@@ -115,7 +113,7 @@ class _Look:
     def rows(self) -> Iterator[str]:
         """Verify each table's rows; the first wrong one of a table is named."""
         loads: tuple[Callable[[database.Reads], object], ...] = (
-            tables.load_openings,
+            tables.load_epochs,
             tables.load_batches,
             tables.load_processed,
             tables.load_facts,
@@ -130,7 +128,7 @@ class _Look:
                 yield str(error)
 
     def events(self) -> Iterator[str]:
-        """Verify each event's checksum, and that commits do not overlap; what is declared lost is no news."""
+        """Verify each event's checksum, and that commits do not overlap; events that are in a gap are no finding."""
         following = 0
         for commits, lost in self._pages(lambda _: States(self._store).lost):
             for first, count, packed in commits:
@@ -145,9 +143,9 @@ class _Look:
                 following = first + count
 
     def labels(self) -> Iterator[str]:
-        """Hold each epoch against its first event, which carries its name."""
-        for commits, openings in self._pages(lambda _: tables.load_openings(self._store)):
-            names = {first: opening.epoch for first, opening in openings}
+        """Compare each epoch with its first event, which carries its name."""
+        for commits, starts in self._pages(lambda _: tables.load_epochs(self._store)):
+            names = {first: start.epoch for first, start in starts}
             epochs = Epochs(list(names.items()))
             for event in _events(commits):
                 started = read_started(event.tail)
@@ -157,18 +155,18 @@ class _Look:
                     yield f"event at position {event.position}: it begins epoch {started.epoch}, which has no row"
 
     def fingerprints(self) -> Iterator[str]:
-        """Hold the remembered fingerprints against those of the events."""
-        for commits, known in self._pages(self._remembered):
+        """Compare the remembered fingerprints with those of the events."""
+        for commits, remembered in self._pages(self._remembered):
             for event in _events(commits):
-                if known.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
+                if remembered.get(event.position, event.fingerprint) not in (event.fingerprint, FORGOTTEN):
                     yield f"event at position {event.position}: another fingerprint is remembered for it"
 
     def segments(self) -> Iterator[str]:
-        """Hold each segment's entries against what its own row says, a segment in one moment."""
+        """Compare each segment's entries with its own row, each segment in one snapshot."""
         number: int | None = 0
         last = 0
         while number is not None:
-            with database.moment(self._store):
+            with database.snapshot(self._store):
                 found = segments.load_next_segment(self._store, number)
                 if found is not None:
                     yield from list(self._check_segment(*found, last))
@@ -195,8 +193,8 @@ class _Look:
             yield f"segment {segment.number}: {count} entries, {segment.count} expected"
 
     def states(self) -> Iterator[str]:
-        """Look for ranges that contradict one another, and for new events that are not there."""
-        with database.moment(self._store):
+        """Find ranges that contradict one another, and new events that are not there."""
+        with database.snapshot(self._store):
             yield from list(self._check_batches(States(self._store)))
         position = 1
         for commits, states in self._pages(lambda _: States(self._store)):
@@ -217,15 +215,19 @@ class _Look:
             last = batch.last
 
     def _remembered(self, commits: list[Commit]) -> dict[int, bytes]:
-        """Return the fingerprints that are remembered for the positions of some commits."""
-        rows = known_rows.fingerprints_between(self._store, commits[0][0], commits[-1][0] + commits[-1][1] - 1)
-        return {position: piece for row in rows for position, piece in enumerate(split(row[2]), row[0])}
+        """Return the remembered fingerprints by the positions of some commits."""
+        rows = fingerprint_rows.rows_between(self._store, commits[0][0], commits[-1][0] + commits[-1][1] - 1)
+        return {
+            position: piece
+            for row in rows
+            for position, piece in enumerate(split(row.fingerprints), row.first_position)
+        }
 
     def _pages(self, load: Callable[[list[Commit]], T]) -> Iterator[tuple[list[Commit], T]]:
-        """Yield the commits that were there at the start, a page at a time, each with what is loaded in its moment."""
+        """Yield the commits that were there at the start, in pages, each with what `load` returns in its snapshot."""
         following = 0
         while True:
-            with database.moment(self._store):
+            with database.snapshot(self._store):
                 commits = self._read_page(following)
                 if not commits:
                     return
@@ -234,11 +236,7 @@ class _Look:
             following = commits[-1][0] + 1
 
     def _read_page(self, first: int) -> list[Commit]:
-        rows = self._store.execute(
-            "SELECT first_position, count, packed FROM events WHERE first_position BETWEEN ? AND ?"
-            " ORDER BY first_position LIMIT ?",
-            (first, self._end, PAGE_ROWS),
-        )
+        rows = tables.commits_between(self._store, first, self._end, PAGE_ROWS)
         commits: list[Commit] = []
         size = 0
         for commit in rows:
@@ -252,7 +250,7 @@ class _Look:
 
     @property
     def _end(self) -> int:
-        """The last position that was there when it was first asked for: what comes meanwhile is not chased."""
+        """The last position when this was first read: later events are not verified."""
         if self._end_seen is None:
             self._end_seen = tables.last_position(self._store)
         return self._end_seen
@@ -277,5 +275,5 @@ def _events(commits: list[Commit]) -> Iterator[PackedEvent]:
 def _load_fingerprints(connection: database.Reads) -> None:
     """Verify the rows of the fingerprints, a page at a time."""
     position = -1
-    while rows := known_rows.rows_above(connection, position, PAGE_ROWS):
+    while rows := fingerprint_rows.rows_above(connection, position, PAGE_ROWS):
         position = rows[-1].first_position

@@ -1,1 +1,1 @@
-"""The SQLite file: how it is opened, its tables, its migrations."""
+"""The SQLite database: how it is opened, its tables, its migrations."""

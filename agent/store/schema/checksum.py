@@ -1,4 +1,4 @@
-"""The checksum of a row: SQLite has none, and a wrong range of positions would lose events silently."""
+"""The checksum of a row: SQLite has none, and a wrong range of positions would lose events without notice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.store.errors import DamagedStoreError
 
 
 def checksum(table: str, row: Iterable[Any]) -> int:
-    """Compute the checksum of a row's values, in their order, in this table."""
+    """Return the checksum of a row's values, in their order, in this table."""
     crc = crc32(table.encode())
     for value in row:
         crc = crc32(value if isinstance(value, bytes) else b"%s;" % repr(value).encode(), crc)
@@ -18,7 +18,7 @@ def checksum(table: str, row: Iterable[Any]) -> int:
 
 
 def is_whole(table: str, row: tuple[Any, ...]) -> bool:
-    """Whether a row, its checksum last, is what was written."""
+    """Whether a row, with its checksum last, is what was written."""
     return bool(row) and row[-1] == checksum(table, row[:-1])
 
 

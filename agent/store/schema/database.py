@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Protocol
 
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import use_mark
 from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
-
-log = logging.getLogger(__name__)
 
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
@@ -28,14 +24,16 @@ _CACHE_KILOBYTES = 512
 
 
 class Reads(Protocol):
-    """What can be asked: a connection of the service, or a reading command's database."""
+    """A connection of the service, or the database of a reading command."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> sqlite3.Cursor:
         """Run one statement that only reads."""
 
 
 Connect = Callable[[Path], sqlite3.Connection]
-"""How the writing connection is opened; tests open one that fails."""
+"""Opens the writing connection; tests pass one that fails."""
+GetConnection = Callable[[], sqlite3.Connection]
+"""Returns the writing connection, its files verified."""
 
 
 def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
@@ -50,46 +48,45 @@ def open_for_service(path: Path, factory: type[sqlite3.Connection] = sqlite3.Con
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make a connection the one that writes.
+    """Configure the writing connection, and bring the schema forward.
 
-    synchronous=FULL makes each COMMIT wait for the flush of the write-ahead log: durable across a power cut.
+    With synchronous=FULL each COMMIT waits for the flush of the write-ahead log: it survives a power cut.
     """
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:  # to set it again would write
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:  # setting it again would write
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA mmap_size = 0")
-    # Debian's SQLite overwrites what is deleted, which writes a purged event once more.
+    # Debian's SQLite overwrites deleted content, which would write a purged event once more.
     connection.execute("PRAGMA secure_delete = OFF")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do it within COMMIT
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do that within COMMIT
     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
-    _let_shrink(connection, path)
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a second connection that can only read; works beside the service and without it."""
-    if use_mark.lacks_log(path):  # SQLite would make an empty one, which hides that
+    """Open a second connection that can only read, beside the running service or without it."""
+    if use_mark.lacks_log(path):  # SQLite would make an empty one, and hide the loss
         raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     except sqlite3.DatabaseError:
-        return connection  # damaged: whoever reads on will say so
-    if version < len(_migrations()):
+        return connection  # damaged: the next read raises
+    if version < len(migrations()):
         connection.close()
         raise StoreError(f"{path}: schema {version} is of an earlier release; `oncegate run` brings it forward")
     return connection
 
 
 def open_as_it_is(path: Path) -> sqlite3.Connection:
-    """Open a connection that can only read, whatever release wrote the file, and however damaged it is."""
+    """Open a connection that can only read, whatever the file's schema, and however damaged it is."""
     if use_mark.lacks_file(path):
         raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
     if not path.exists():
@@ -103,10 +100,10 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def moment(connection: Reads) -> Iterator[None]:
-    """Hold one moment of the store within the block, which has to be short.
+def snapshot(connection: Reads) -> Iterator[None]:
+    """Hold a snapshot of the store within the block, which has to be short.
 
-    While it is held, the service cannot begin its log anew. So nothing within may wait for whoever takes what is read.
+    While it is held, the service cannot begin its log anew: the block must not wait for the consumer of what it reads.
     """
     connection.execute("BEGIN")
     try:
@@ -132,7 +129,7 @@ def in_use(path: Path) -> bool:
 
 
 def bytes_used(connection: sqlite3.Connection) -> int:
-    """Count the bytes that hold something: pages in use; free pages are room for what comes."""
+    """Return the bytes of the pages in use; free pages are room for new events."""
     size: int = connection.execute(
         "SELECT (page_count - freelist_count) * page_size"
         " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -141,25 +138,25 @@ def bytes_used(connection: sqlite3.Connection) -> int:
 
 
 def free_pages(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return how many pages of the file hold nothing, and how many it has."""
+    """Return how many pages of the file are free, and how many it has."""
     free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
     return free, pages
 
 
 def shrink(connection: sqlite3.Connection, pages: int) -> None:
-    """Release some free pages to the file system, which has them once the log is written back."""
+    """Release some free pages to the file system, which gets them once the log is written back."""
     for _ in range(pages):  # one by one, since Python takes a single step of a statement that has no columns
         connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
 
 
 def write_back(connection: sqlite3.Connection) -> None:
-    """Bring into the file itself what no reader holds back."""
+    """Write the log back into the file as far as no reader holds it."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 def empty_log(connection: sqlite3.Connection, *, wait_ms: int = _BUSY_MS) -> bool:
-    """Bring all into the file itself and cut the log; False where a reader has held it for as long as this may wait."""
+    """Write all of the log back and cut it; return False where a reader has held it for as long as this may wait."""
     connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
     try:
         busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -174,35 +171,25 @@ def bytes_on_disk(path: Path) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema forward, a transaction for each release that it is behind."""
+    """Bring the schema forward, one transaction for each step."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != (_APPLICATION + version if version else 0):
         raise DamagedStoreError(f"{path}: schema {version} does not fit application id {application:#x}")
-    migrations = _migrations()
-    if version > len(migrations):
+    steps = migrations()
+    if version > len(steps):
         raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one knows {len(migrations)}); install that one"
+            f"{path}: schema {version} is of a newer release (this one knows {len(steps)}); install that one"
         )
-    for number, migration in enumerate(migrations[version:], version + 1):
+    for number, statements in enumerate(steps[version:], version + 1):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{migration.read_text()}\nPRAGMA user_version = {number};\n"
+            f"BEGIN IMMEDIATE;\n{statements}\nPRAGMA user_version = {number};\n"
             f"PRAGMA application_id = {_APPLICATION + number};\nCOMMIT;"
         )
 
 
-def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
-    """Make a file of the first release one that can shrink; that takes its size in room once more, so it may wait."""
-    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == _INCREMENTAL:
-        return
-    log.warning("store=rewriting file=%s effect=%r", path, "from now on it gives room back to the file system")
-    try:
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError as error:
-        log.warning("store=rewriting failed=%r effect=%r", str(error), "tried again at the next opening")
-
-
-def _migrations() -> list[Traversable]:
-    """Return the steps from an empty file to this release's schema."""
+def migrations() -> list[str]:
+    """Return the SQL of each step from an empty file to this release's schema; a step never changes once released."""
     folder = files("agent.store.schema").joinpath("migrations")
-    return sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    steps = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [step.read_text() for step in steps]

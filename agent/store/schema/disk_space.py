@@ -1,4 +1,4 @@
-"""Room on the file system below the store: what is left of it, and when too little is."""
+"""The space on the file system below the store, and when too little is left."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
 from agent.store.schema import database
 
 RESERVE_BYTES = 8 << 20
-"""Room that new events do not take: the log may grow to 4 MiB, and the file by what stands in it, so that receipts and
-deletes can still be written, and a start can write the log back."""
+"""Space that new events do not take: the log may grow to 4 MiB, and the file by as much.
+
+So receipts and deletes can still be written, and a start can write the log back.
+"""
 LOG_RESERVE_BYTES = 4 << 20
-"""Room that is left, beside what the log is going to add to the file, while a reader keeps the log growing."""
+"""Space that is left beside what the log will add to the file, while a reader keeps the log growing."""
 LOG_BYTES_EXPECTED = 16 << 20
-"""Four times what SQLite lets the log grow to, where nobody holds it."""
+"""Four times the size to which the log grows where no reader holds it."""
 DISK_FULL = "the disk is full: too little room is left below the store for new events"
 LOG_NEEDS_ROOM = "the disk is full: what is left of it is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-"""What SQLite says where it can make no file, and where a quota is reached."""
+"""SQLite's errors where it can create no file, and where a quota is reached."""
 _PROBE_BYTES = 32 << 10
-"""What the index of the log takes at the least."""
+"""The least size of the log's index."""
 
 
 def free_bytes(path: Path) -> int:
-    """Return what the file system has left for us where this file lies."""
-    room = os.statvfs(path.parent)
-    return room.f_bavail * room.f_frsize
+    """Return how many bytes the file system of this file has left for this process."""
+    status = os.statvfs(path.parent)
+    return status.f_bavail * status.f_frsize
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is left for the store on its file system, and what its log is still going to take of it."""
+    """The space left for the store on its file system, and what its log will still take of it."""
 
     free_bytes: int
     log_bytes: int
     growth_bytes: int
-    """By how much the file grows when the log is written back: that room is taken already."""
+    """By how much the file grows when the log is written back: that space is taken already."""
     free_in_file_bytes: int
-    """Free pages of the store's own file, which serve new events as long as the log begins anew again and again."""
+    """Free pages of the store's own file, which new events can use as long as the log is written back regularly."""
 
     @property
     def is_log_held(self) -> bool:
@@ -55,20 +57,20 @@ class Space:
         return self.free_bytes >= self.growth_bytes
 
     def missing_bytes(self, arriving_bytes: int = 0) -> int:
-        """Return how much room is missing for new events of this size, which go into the log and then into the file."""
+        """Return the space that is missing for new events of this size, which go into the log, then into the file."""
         usable = self.free_bytes + (0 if self.is_log_held else self.free_in_file_bytes)
         missing = RESERVE_BYTES + 2 * arriving_bytes + self.growth_bytes - usable
         return max(0, missing, self.growth_bytes - self.free_bytes)
 
     @property
     def endangers_log(self) -> bool:
-        """Whether anything more in the log could take the room that it needs to be written back."""
+        """Whether another transaction could take the space that the log needs to be written back."""
         grows = self.growth_bytes > 0 or self.is_log_held
         return self.log_bytes > LOG_BYTES_KEPT and grows and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
 
 
 def space(path: Path, connection: sqlite3.Connection) -> Space:
-    """Measure the space of the store that a connection, which is in no transaction, writes to."""
+    """Return the space of a store, given its writing connection outside a transaction."""
     free_pages, pages = database.free_pages(connection)
     return Space(
         free_bytes(path),
@@ -79,7 +81,7 @@ def space(path: Path, connection: sqlite3.Connection) -> Space:
 
 
 def is_ample(path: Path, arriving_bytes: int = 0) -> bool:
-    """Whether there is so much room that SQLite need not be asked about the rest."""
+    """Whether there is enough space whatever SQLite would tell about the log."""
     return free_bytes(path) >= RESERVE_BYTES + 2 * arriving_bytes + log_bytes(path)
 
 
@@ -91,8 +93,8 @@ def log_bytes(path: Path) -> int:
         return 0
 
 
-def lacks_room(error: BaseException, path: Path) -> bool:
-    """Whether an error means that the file system below this file takes no more, or that we may use no more of it."""
+def is_full(error: BaseException, path: Path) -> bool:
+    """Whether an error means that the file system of this file is full, or a quota on it reached."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     if not isinstance(error, sqlite3.Error):
@@ -102,9 +104,9 @@ def lacks_room(error: BaseException, path: Path) -> bool:
 
 
 def takes(path: Path, size: int) -> bool:
-    """Whether there is room beside this file for another one of a size: free blocks, a free inode, and no quota.
+    """Whether another file of this size fits beside this one: free blocks, a free inode, and no quota.
 
-    Asked by reserving it, since no system call tells it; nothing is written. Another error than a lack of room is none.
+    Reserves the space to find out, since no system call tells; writes nothing. Return True on any other error.
     """
     probe = path.with_name(f"{path.name}.probe")
     try:

@@ -1,4 +1,4 @@
-"""What is given up: events that cannot be read any more, forgotten (segments.forget) and declared."""
+"""The SQL of the gaps: ranges of positions that are given up."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from agent.store.schema.checksum import checksum, verified
 from agent.store.schema.database import Reads
 
 GAPS_MAX = 1_000
-"""How many declared gaps are remembered one by one, the latest; of what no event has declared yet, all are."""
+"""How many declared gaps are kept, the latest; gaps that no event has declared yet are all kept."""
+_COLUMNS = "number, first, last, reason, declared, checksum"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A range of positions; last = first - 1 stands for what may have followed the last event found."""
+    """A range of positions; last = first - 1 stands for events that may have followed the last one found."""
 
     first: int
     last: int
     reason: str
     declared: int = 0
-    """Position of the event that says so; 0 until it is stored."""
+    """Position of the event that declares it; 0 until that is stored."""
 
     @property
     def count(self) -> int:
@@ -31,28 +32,28 @@ class Gap:
 
 
 def insert(connection: sqlite3.Connection, *found: Gap) -> None:
-    """Remember gaps, each united with its predecessor; what an event in them declared has to be declared again.
+    """Record gaps, each united with its predecessor; a gap whose declaration lies in them is declared again.
 
-    What is waiting to be declared already is not remembered twice: a transaction of unknown outcome is run again.
+    A gap that waits for its declaration is not recorded twice: a transaction of unknown outcome is run again.
     """
     given_up = Ranges((gap.first, gap.last) for gap in found if gap.count)
-    known = dict(_numbered(connection))
-    for number, old in known.items():
+    recorded = dict(_numbered(connection))
+    for number, old in recorded.items():
         if old.declared and given_up.end_of(old.declared) is not None:
-            known[number] = replace(old, declared=0)
-            _write(connection, number, known[number])
-    waiting = {number: old for number, old in known.items() if old.count and not old.declared}
+            recorded[number] = replace(old, declared=0)
+            _write(connection, number, recorded[number])
+    waiting = {number: old for number, old in recorded.items() if old.count and not old.declared}
     covered = Ranges((old.first, old.last) for old in waiting.values())
     ends = {(old.last, old.reason): number for number, old in waiting.items()}
     added = [gap for gap in found if not gap.count or (covered.end_of(gap.first) or 0) < gap.last]
-    for number, gap in enumerate(added, max(known, default=0) + 1):
+    for number, gap in enumerate(added, max(recorded, default=0) + 1):
         before = ends.pop((gap.first - 1, gap.reason), None) if gap.count else None
-        known[number] = gap if before is None else replace(gap, first=known[before].first)
+        recorded[number] = gap if before is None else replace(gap, first=recorded[before].first)
         if before is not None:
             connection.execute("DELETE FROM gaps WHERE number = ?", (before,))
         if gap.count:
             ends[gap.last, gap.reason] = number
-        _write(connection, number, known[number])
+        _write(connection, number, recorded[number])
 
 
 def declare(connection: sqlite3.Connection, position: int) -> None:
@@ -76,23 +77,23 @@ def retract(connection: sqlite3.Connection, first_position: int) -> None:
 
 
 def load(connection: Reads) -> list[Gap]:
-    """Read the gaps in the order in which they were found."""
+    """Return the gaps in the order in which they were found."""
     return [gap for _, gap in _numbered(connection)]
 
 
 def count_declarations(connection: Reads) -> int:
-    """Count the commits that have declared gaps, of those still remembered."""
+    """Count the commits that have declared gaps, of those still kept."""
     count: int = connection.execute("SELECT count(DISTINCT declared) FROM gaps WHERE declared > 0").fetchone()[0]
     return count
 
 
 def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps that no event has declared yet, or whose event is given up itself."""
+    """Return the gaps that no event declares: not yet, or no longer since it was given up itself."""
     return [gap for gap in gaps if not gap.declared]
 
 
 def _numbered(connection: Reads) -> list[tuple[int, Gap]]:
-    rows = connection.execute("SELECT number, first, last, reason, declared, checksum FROM gaps ORDER BY number")
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM gaps ORDER BY number")
     return [
         (number, Gap(first, last, reason, declared)) for number, first, last, reason, declared in verified("gaps", rows)
     ]
@@ -101,6 +102,5 @@ def _numbered(connection: Reads) -> list[tuple[int, Gap]]:
 def _write(connection: sqlite3.Connection, number: int, gap: Gap) -> None:
     row = (number, gap.first, gap.last, gap.reason, gap.declared)
     connection.execute(
-        "INSERT OR REPLACE INTO gaps (number, first, last, reason, declared, checksum) VALUES (?, ?, ?, ?, ?, ?)",
-        (*row, checksum("gaps", row)),
+        f"INSERT OR REPLACE INTO gaps ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", (*row, checksum("gaps", row))
     )

@@ -1,10 +1,10 @@
-"""The store's SQL, one function for each thing that is written or loaded."""
+"""The store's SQL on events, epochs, progress, facts and rejected events: one function for each statement."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,54 +15,58 @@ from agent.store.schema.database import Reads
 
 REJECTED_MAX = 1_000
 """How many rejected events are kept, the latest."""
-
+_POSITION_MAX = (1 << 63) - 1
+_SEARCHED_POSITIONS = 10_000
+"""How many positions one statement of a search covers: while it runs, the service cannot begin its log anew."""
+_COMMITS = "SELECT first_position, count, packed FROM events"
+_EPOCH_COLUMNS = "first_position, epoch, boot, uptime_ms, wall_ms, trusted, service_ms, checksum"
+_REJECTED_COLUMNS = "number, received, device, via, reason, raw"
 
 Row = tuple[Any, ...]
 """A row of a table without its checksum."""
+Commit = tuple[int, int, bytes]
+"""A row of `events`: first position, count, packed events; its values may be of any type where the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """One opening of the store for service: what its epoch's row says."""
+class EpochStart:
+    """The opening that began an epoch: the content of the epoch's row."""
 
     epoch: str
     boot: str
-    since_boot: int
-    wall: int
+    uptime_ms: int
+    wall_ms: int
     trusted: bool
-    service: int
+    service_ms: int
 
 
-def insert_epoch(connection: sqlite3.Connection, first_position: int, opening: Opening) -> None:
+def insert_epoch(connection: sqlite3.Connection, first_position: int, start: EpochStart) -> None:
     """Begin an epoch."""
-    row = (
-        first_position,
-        opening.epoch,
-        opening.boot,
-        opening.since_boot,
-        opening.wall,
-        int(opening.trusted),
-        opening.service,
-    )
+    clocks = (start.boot, start.uptime_ms, start.wall_ms, int(start.trusted), start.service_ms)
+    row = (first_position, start.epoch, *clocks)
     connection.execute(
-        "INSERT INTO epochs (first_position, epoch, boot, since_boot, wall, trusted, service, checksum)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*row, checksum("epochs", row)),
+        f"INSERT INTO epochs ({_EPOCH_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum("epochs", row))
     )
 
 
-def load_openings(connection: Reads) -> list[tuple[int, Opening]]:
-    """Read all epochs with their first positions, in order."""
-    rows = connection.execute(
-        "SELECT first_position, epoch, boot, since_boot, wall, trusted, service, checksum"
-        " FROM epochs ORDER BY first_position"
-    )
-    return [opening_of(row) for row in verified("epochs", rows)]
+def load_epochs(connection: Reads) -> list[tuple[int, EpochStart]]:
+    """Return all epochs with their first positions, in order."""
+    rows = verified("epochs", connection.execute(f"SELECT {_EPOCH_COLUMNS} FROM epochs ORDER BY first_position"))
+    return [
+        (first, EpochStart(epoch, boot, uptime_ms, wall_ms, bool(trusted), service_ms))
+        for first, epoch, boot, uptime_ms, wall_ms, trusted, service_ms in rows
+    ]
 
 
-def opening_of(row: Row) -> tuple[int, Opening]:
-    """Read a verified row of `epochs`."""
-    return row[0], Opening(row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+def load_epoch_names(connection: Reads) -> list[tuple[int, str]]:
+    """Return the first position and name of all epochs, in order and unverified."""
+    return connection.execute("SELECT first_position, epoch FROM epochs ORDER BY first_position").fetchall()
+
+
+def epoch_of(epochs: Iterable[tuple[int, EpochStart]], position: int) -> EpochStart | None:
+    """Return the epoch that holds a position; None where it precedes all of them."""
+    earlier = [pair for pair in epochs if pair[0] <= position]
+    return max(earlier, key=lambda pair: pair[0])[1] if earlier else None
 
 
 def insert_events(connection: sqlite3.Connection, first_position: int, packed: list[bytes]) -> None:
@@ -73,52 +77,46 @@ def insert_events(connection: sqlite3.Connection, first_position: int, packed: l
     )
 
 
-def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> None:
-    """Keep the latest rejected events."""
-    connection.executemany(
-        "INSERT INTO rejected (received, device, via, reason, raw) VALUES (?, ?, ?, ?, ?)",
-        [(reject.received, reject.device, reject.via, reject.reason, reject.raw) for reject in rejects],
-    )
-    connection.execute("DELETE FROM rejected WHERE number <= (SELECT max(number) FROM rejected) - ?", (REJECTED_MAX,))
+def commits_between(
+    connection: Reads, first: int = 0, last: int = _POSITION_MAX, commits_max: int = -1
+) -> sqlite3.Cursor:
+    """Return the commits whose first position lies between two positions, both included, in order."""
+    where = "WHERE first_position BETWEEN ? AND ? ORDER BY first_position LIMIT ?"
+    return connection.execute(f"{_COMMITS} {where}", (first, last, commits_max))
 
 
-def insert_batch(connection: sqlite3.Connection, batch: Batch) -> None:
-    """Remember that the broker has a batch."""
-    partitions = json.dumps({number: _written(offsets) for number, offsets in batch.partitions.items()})
-    row = (batch.first, batch.last, batch.topic_id, partitions)
-    connection.execute(
-        "INSERT OR REPLACE INTO batches (first, last, topic_id, partitions, checksum) VALUES (?, ?, ?, ?, ?)",
-        (*row, checksum("batches", row)),
-    )
+def commit_start(connection: Reads, position: int) -> int:
+    """Return the first position of the commit that holds a position, or that precedes it; else the position itself."""
+    start: int | None = connection.execute(
+        "SELECT max(first_position) FROM events WHERE first_position <= ?", (position,)
+    ).fetchone()[0]
+    return position if start is None else start
 
 
-def delete_batch(connection: sqlite3.Connection, batch: Batch) -> None:
-    """Forget a batch: its events are new again, or processed."""
-    connection.execute("DELETE FROM batches WHERE first = ?", (batch.first,))
+def last_commit(connection: Reads) -> Commit | None:
+    """Return the last commit that is kept."""
+    commit: Commit | None = connection.execute(f"{_COMMITS} ORDER BY first_position DESC LIMIT 1").fetchone()
+    return commit
 
 
-def load_batches(connection: Reads) -> list[Batch]:
-    """Read the batches that wait for their receipt, in order."""
-    rows = connection.execute("SELECT first, last, topic_id, partitions, checksum FROM batches ORDER BY first")
-    return [
-        Batch(first, last, topic_id, _offsets(partitions))
-        for first, last, topic_id, partitions in verified("batches", rows)
-    ]
+def commit_sizes(connection: Reads) -> sqlite3.Cursor:
+    """Return first position, count and size in bytes of the kept commits, in order."""
+    return connection.execute("SELECT first_position, count, length(packed) FROM events ORDER BY first_position")
 
 
-def replace_processed(connection: sqlite3.Connection, ranges: Iterable[tuple[int, int]]) -> None:
-    """Write the ranges that the table has; they are few."""
-    connection.execute("DELETE FROM processed")
-    connection.executemany(
-        "INSERT INTO processed (first, last, checksum) VALUES (?, ?, ?)",
-        [(*row, checksum("processed", row)) for row in ranges],
-    )
+def search_commits(connection: Reads, piece: bytes) -> Iterator[Commit]:
+    """Yield the commits whose row holds some bytes."""
+    yield from search(connection, "events", "first_position, count, packed", piece)
 
 
-def load_processed(connection: Reads) -> list[tuple[int, int]]:
-    """Read the ranges that the table has."""
-    rows = connection.execute("SELECT first, last, checksum FROM processed ORDER BY first")
-    return [(first, last) for first, last in verified("processed", rows)]
+def search(connection: Reads, table: str, columns: str, piece: bytes) -> Iterator[Row]:
+    """Yield the rows whose `packed` holds some bytes; each statement covers some positions only, and is soon over."""
+    query = f"SELECT {columns} FROM {table} WHERE first_position BETWEEN ? AND ? AND instr(packed, ?)"
+    first: int | None
+    first, last = connection.execute(f"SELECT min(first_position), max(first_position) FROM {table}").fetchone()
+    while first is not None and first <= last:
+        yield from connection.execute(query, (first, first + _SEARCHED_POSITIONS - 1, piece)).fetchall()
+        first += _SEARCHED_POSITIONS
 
 
 def first_event(connection: Reads) -> int | None:
@@ -166,18 +164,43 @@ def discard_from(connection: sqlite3.Connection, first_position: int) -> None:
         connection.execute("PRAGMA secure_delete = OFF")
 
 
-def read_fact(connection: Reads, name: str) -> str | None:
-    """Read a fact."""
-    for row in verified("facts", connection.execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,))):
-        value: str = row[1]
-        return value
-    return None
+def insert_batch(connection: sqlite3.Connection, batch: Batch) -> None:
+    """Record that the broker has a batch."""
+    partitions = json.dumps({number: _offsets_to_json(offsets) for number, offsets in batch.partitions.items()})
+    row = (batch.first, batch.last, batch.topic_id, partitions)
+    connection.execute(
+        "INSERT OR REPLACE INTO batches (first, last, topic_id, partitions, checksum) VALUES (?, ?, ?, ?, ?)",
+        (*row, checksum("batches", row)),
+    )
 
 
-def load_facts(connection: Reads) -> dict[str, str]:
-    """Read all facts."""
-    rows = connection.execute("SELECT name, value, checksum FROM facts ORDER BY name")
-    return dict(verified("facts", rows))
+def delete_batch(connection: sqlite3.Connection, batch: Batch) -> None:
+    """Delete a batch: its events are new again, or processed."""
+    connection.execute("DELETE FROM batches WHERE first = ?", (batch.first,))
+
+
+def load_batches(connection: Reads) -> list[Batch]:
+    """Return the batches that wait for their receipt, in order."""
+    rows = connection.execute("SELECT first, last, topic_id, partitions, checksum FROM batches ORDER BY first")
+    return [
+        Batch(first, last, topic_id, _offsets_from_json(partitions))
+        for first, last, topic_id, partitions in verified("batches", rows)
+    ]
+
+
+def replace_processed(connection: sqlite3.Connection, ranges: Iterable[tuple[int, int]]) -> None:
+    """Write the ranges that the table has, in place of all before; they are few."""
+    connection.execute("DELETE FROM processed")
+    connection.executemany(
+        "INSERT INTO processed (first, last, checksum) VALUES (?, ?, ?)",
+        [(*row, checksum("processed", row)) for row in ranges],
+    )
+
+
+def load_processed(connection: Reads) -> list[tuple[int, int]]:
+    """Return the ranges that the table has."""
+    rows = connection.execute("SELECT first, last, checksum FROM processed ORDER BY first")
+    return [(first, last) for first, last in verified("processed", rows)]
 
 
 def write_fact(connection: sqlite3.Connection, name: str, value: str) -> None:
@@ -188,16 +211,45 @@ def write_fact(connection: sqlite3.Connection, name: str, value: str) -> None:
     )
 
 
+def read_fact(connection: Reads, name: str) -> str | None:
+    """Return the value of a fact, None where there is none."""
+    for row in verified("facts", connection.execute("SELECT name, value, checksum FROM facts WHERE name = ?", (name,))):
+        value: str = row[1]
+        return value
+    return None
+
+
+def load_facts(connection: Reads) -> dict[str, str]:
+    """Return all facts."""
+    rows = connection.execute("SELECT name, value, checksum FROM facts ORDER BY name")
+    return dict(verified("facts", rows))
+
+
+def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> None:
+    """Keep the latest rejected events."""
+    connection.executemany(
+        "INSERT INTO rejected (received, device, via, reason, raw) VALUES (?, ?, ?, ?, ?)",
+        [(reject.received, reject.device, reject.via, reject.reason, reject.raw) for reject in rejects],
+    )
+    connection.execute("DELETE FROM rejected WHERE number <= (SELECT max(number) FROM rejected) - ?", (REJECTED_MAX,))
+
+
+def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
+    """Copy the rejected events of another store."""
+    rows = source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected").fetchall()
+    connection.executemany(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+
 def count_rejects(connection: Reads) -> int:
     """Count the rejected events in all the store's life."""
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM rejected").fetchone()[0]
     return number
 
 
-def _written(offsets: Offsets) -> list[int]:
-    known = [] if offsets.leader_epoch is None else [offsets.leader_epoch]
-    return [offsets.lowest, offsets.highest, *known]
+def _offsets_to_json(offsets: Offsets) -> list[int]:
+    leader_epochs = [] if offsets.leader_epoch is None else [offsets.leader_epoch]
+    return [offsets.lowest, offsets.highest, *leader_epochs]
 
 
-def _offsets(partitions: str) -> dict[int, Offsets]:
+def _offsets_from_json(partitions: str) -> dict[int, Offsets]:
     return {int(number): Offsets(*offsets) for number, offsets in json.loads(partitions).items()}

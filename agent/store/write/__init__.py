@@ -1,1 +1,1 @@
-"""The one thread that writes."""
+"""Writing, on one thread."""

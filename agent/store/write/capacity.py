@@ -1,17 +1,16 @@
-"""Room on the disk: when the store is full, and what leaves it first."""
+"""The capacity of the store: when new events have no room, and what leaves the store first."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 from agent.config.settings import StoreSettings
 from agent.store.errors import StoreError
 from agent.store.layout import LOG_BYTES_KEPT
 from agent.store.memory import Memory
-from agent.store.schema import database, disk_space
+from agent.store.schema import database, disk_space, tables
+from agent.store.schema.database import GetConnection
 from agent.store.schema.gaps import Gap
 from agent.store.write.decision import STORE_FULL
 
@@ -21,45 +20,40 @@ RESERVE_BYTES_MAX = 16 << 20
 """Room that new events may not take, so that receipts and deletes still work when the store is full."""
 RESERVE_SHARE = 0.1
 DROP_SHARE = 0.02
-"""How much of a store at its bound is dropped in one go, so that few events declare it."""
+"""How much of a store at its bound is dropped at once, so that few events declare it."""
 DROP_BYTES_MIN = 1 << 20
-"""As much is dropped in one go where the disk is full and less is missing, for the same reason."""
+"""How much is dropped at once where the disk is full and less is missing, for the same reason."""
 LOG_WAIT_MS = 50
-"""How long a full store waits, once, for readers of its log: a reading command holds it for a page, which is less."""
+"""How long a full store waits, once, for readers of its log; a reading command holds it for less."""
 DROPPED = "dropped for newer events: the store was full"
 
 
-class Room:
-    """The bound of the store, log included."""
+class Capacity:
+    """The bound of the store, its log included, and of the file system below it."""
 
-    def __init__(
-        self, path: Path, settings: StoreSettings, memory: Memory, connection: Callable[[], sqlite3.Connection]
-    ) -> None:
+    def __init__(self, path: Path, settings: StoreSettings, memory: Memory, connection: GetConnection) -> None:
         self._file = path
         self._connection = connection
-        """Returns the writing connection, its files looked at; most questions are answered without it."""
+        """Returns the writing connection; most questions are answered without it."""
         self._bytes_max = settings.max_bytes - min(RESERVE_BYTES_MAX, int(settings.max_bytes * RESERVE_SHARE))
         self._drop_bytes = int(settings.max_bytes * DROP_SHARE)
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
         self._missing_bytes = 0
-        """How much room was missing on the file system when new events were last decided on."""
-        self._held = False
-        """Whether another process keeps the log from being emptied: then nothing that leaves the store makes room."""
+        """How much room was missing on the file system at the latest decision on new events."""
+        self._log_held = False
+        """Whether another process keeps the log from being emptied: then no removal makes room."""
 
     def is_full(self, arriving_bytes: int = 0) -> bool:
         """Whether new events have no room: the store is at its bound, or the file system below it is full."""
-        self._missing_bytes = self._look_for_room(arriving_bytes)
+        self._missing_bytes = self._find_missing_bytes(arriving_bytes)
         return self._is_at_bound() or self._missing_bytes > 0
 
-    def is_ample(self) -> bool:
-        """Whether the file system has room for what can wait, such as a segment."""
+    def allows_maintenance(self, *, grows: bool) -> bool:
+        """Whether there is room for work that can wait; a held log alone delays work that does not grow the file."""
+        if not grows and not self._log_held:
+            return True
         return disk_space.is_ample(self._file) or not self._space().missing_bytes()
-
-    @property
-    def is_log_held(self) -> bool:
-        """Whether another process keeps the log from being emptied: then no delete makes room."""
-        return self._held
 
     def check_log(self) -> None:
         """Raise StoreError where another transaction could take the room that the log needs to be written back.
@@ -71,7 +65,7 @@ class Room:
         if self._space().endangers_log:
             self._write_back()
             if self._space().endangers_log:
-                raise StoreError(self._held_message() if self._held else disk_space.LOG_NEEDS_ROOM)
+                raise StoreError(self._held_message() if self._log_held else disk_space.LOG_NEEDS_ROOM)
 
     def stays_full(self) -> bool:
         """Whether new events have no room, and nothing may leave for them."""
@@ -79,34 +73,32 @@ class Room:
 
     def refusal(self) -> str:
         """Return why new events have no room, for people."""
-        if self._held:
+        if self._log_held:
             return self._held_message()
         return disk_space.DISK_FULL if self._missing_bytes else STORE_FULL
 
-    def watch_log(self) -> None:
-        """Empty the log where it has grown beyond what is expected, and log a warning where a reader holds it."""
-        if self._held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
+    def limit_log(self) -> None:
+        """Empty the log where it has grown beyond what is expected; log a warning where a reader holds it."""
+        if self._log_held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
             self._empty_log()
 
     def purgeable(self) -> int | None:
-        """Return the position up to which all that is kept is processed: kept for comfort, not for need."""
+        """Return the position up to which all that is kept is processed, None where nothing is."""
         processed_to = self._memory.progress.processed_to(self._memory.first_kept)
         return processed_to if processed_to >= self._memory.first_kept else None
 
     def droppable(self) -> list[Gap]:
         """Return what is not processed of the oldest commits, whole batches of it, where they are to be dropped.
 
-        Nothing while the log is held: it grows by what is written, and by the dropping, too, until all is dropped.
-        Nothing where the log itself lacks room: what is dropped leaves pages of the file, and none of the file system.
+        Nothing while the log is held: dropping itself makes the log grow, until all is dropped.
+        Nothing where the log lacks room: a removal frees pages of the file, and no room on the file system.
         """
-        if not self._drops or self._held or not self._may_write_back():
+        if not self._drops or self._log_held or not self._may_write_back():
             return []
         drop_bytes, size, last = self._drop_bytes, 0, 0
         if self._missing_bytes and not self._is_at_bound():
             drop_bytes = max(self._missing_bytes, min(drop_bytes, DROP_BYTES_MIN))
-        for first, count, length in self._connection().execute(
-            "SELECT first_position, count, length(packed) FROM events ORDER BY first_position"
-        ):
+        for first, count, length in tables.commit_sizes(self._connection()):
             if size >= drop_bytes and self._memory.progress.may_cut_after(last):
                 break
             size += length
@@ -114,7 +106,7 @@ class Room:
         ranges = self._memory.progress.unprocessed(self._memory.first_kept, last)
         return [Gap(first, end, DROPPED) for first, end in ranges]
 
-    def _look_for_room(self, arriving_bytes: int) -> int:
+    def _find_missing_bytes(self, arriving_bytes: int) -> int:
         """Return how much room is missing for new events, once the log has given back what it can."""
         if disk_space.is_ample(self._file, arriving_bytes):
             return 0
@@ -124,11 +116,11 @@ class Room:
         return missing
 
     def _write_back(self) -> None:
-        """Bring the log into the file as far as readers let it, and empty it where it has grown beyond its size.
+        """Write the log back as far as readers let it, and empty it where it has grown beyond its size.
 
-        A log of the usual size stays as long as it is: its room, once given back, could be taken by others.
+        A log of the usual size keeps its length: its room, once given back, could be taken by others.
         """
-        if self._held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
+        if self._log_held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
             self._empty_log()
         elif self._may_write_back():
             database.write_back(self._connection())
@@ -140,30 +132,30 @@ class Room:
         return disk_space.space(self._file, self._connection())
 
     def _is_at_bound(self) -> bool:
-        # Asked for each commit: SQLite takes several times as long to say it as the file system.
+        # Asked for each commit: the file system answers several times faster than SQLite.
         if self._bytes_at_most() < self._bytes_max or self._bytes() < self._bytes_max:
             return False
         self._empty_log()  # it may hold on to room that nobody needs
         return self._bytes() >= self._bytes_max
 
     def _empty_log(self) -> None:
-        """Cut the log where the file can take it; of a reader that does not end the writer waits only once."""
+        """Cut the log where the file can take it; the writer waits only once for a reader that does not end."""
         if not self._may_write_back():
             return
-        held = not database.empty_log(self._connection(), wait_ms=0 if self._held else LOG_WAIT_MS)
-        if held and not self._held:
+        held = not database.empty_log(self._connection(), wait_ms=0 if self._log_held else LOG_WAIT_MS)
+        if held and not self._log_held:
             log.warning(
                 "store=log-held bytes=%d effect=%r hint=%r",
                 disk_space.log_bytes(self._file),
                 "it grows until the reader ends, and counts as store",
                 f"fuser -v {self._file}",
             )
-        elif self._held and not held:
+        elif self._log_held and not held:
             log.warning("store=log-released")
-        self._held = held
+        self._log_held = held
 
     def _bytes_at_most(self) -> int:
-        """Count the log twice: pages that are only there may make the file longer."""
+        """Return an upper bound: the log counts twice, since pages that are only there may make the file longer."""
         return self._file.stat().st_size + 2 * disk_space.log_bytes(self._file)
 
     def _bytes(self) -> int:

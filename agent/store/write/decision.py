@@ -1,4 +1,4 @@
-"""What one commit will hold: for each submission, which events are new and which are copies."""
+"""Decides what one commit holds: for each submission, which events are new and which are copies."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 
-from agent.store.fingerprints.index import Fingerprints
-from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, Likenesses, Proofs, Rejections
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS
 from agent.store.format.packing import pack_fields
+from agent.store.memory import Memory
 from agent.store.port import Candidate, Outcome, Reject, Submission
-from agent.store.read.events import Epochs
+from agent.store.schema.database import GetConnection
 from contract.event import Label
 from contract.fingerprint import fingerprint as compute_fingerprint
 
 STORE_FULL = "the store is full: it keeps every event until the table has it"
 FULL_RETRY_SECONDS = 60
-"""When a sensor may try again while the store is full: receipts make room every poll."""
+"""When a sensor may try again while the store is full: every poll of the receipts may make room."""
 _PLACE_PERSON = b"oncegate-place-1"
 
 
 @dataclass(slots=True)
 class Decision:
-    """The content of the next commit, grown submission by submission."""
+    """The content of the next commit, decided submission by submission against what memory has committed."""
 
+    memory: Memory
+    connection: GetConnection
+    """Looks sealed fingerprints up."""
     epoch: str
     epoch_first: int
     """Position of the epoch's sequence 1."""
-    first_position: int
-    monotonic: int
+    monotonic_ms: int
     refusal: str
     """Why new events have no room; empty where they have."""
-    known: Fingerprints
-    epochs: Epochs
-    proofs_known: Proofs
-    likenesses_known: Likenesses
-    rejections_known: Rejections
+    first_position: int = field(init=False)
     packed: list[bytes] = field(default_factory=list)
     fingerprints: dict[bytes, int] = field(default_factory=dict)
-    proofs: dict[bytes, int] = field(default_factory=dict)
-    likenesses: dict[int, bytes] = field(default_factory=dict)
+    retransmission_keys: dict[bytes, int] = field(default_factory=dict)
+    """With the position of the first event of each."""
+    similarity_keys: dict[int, bytes] = field(default_factory=dict)
+    """With the fingerprint of the latest event of each."""
     rejects: list[Reject] = field(default_factory=list)
     duplicates: list[tuple[bytes, int]] = field(default_factory=list)
     """Copies with the position of the event that each repeats."""
@@ -51,6 +51,9 @@ class Decision:
     at_once: list[tuple[Submission, Outcome]] = field(default_factory=list)
     """Outcomes that this commit cannot change: copies of what is on disk, refusals."""
 
+    def __post_init__(self) -> None:
+        self.first_position = self.memory.end + 1
+
     @property
     def next_position(self) -> int:
         """The position of the next new event."""
@@ -58,7 +61,7 @@ class Decision:
 
     @property
     def refuses(self) -> bool:
-        """Whether something is refused for which there is no room."""
+        """Whether a submission is refused because the store is full."""
         return any(outcome.refusal for _, outcome in self.at_once)
 
     def add(self, submission: Submission) -> None:
@@ -88,8 +91,8 @@ class Decision:
                 given.append(fingerprint)
             if candidate.fingerprint is None:
                 labelled.append(position)
-        if submission.proof is not None and labelled and max(labelled) >= start:
-            self._note_proof(submission.proof, labelled)
+        if submission.retransmission_key is not None and labelled and max(labelled) >= start:
+            self._note_retransmission_key(submission.retransmission_key, labelled)
         accepted = self.next_position - start
         rejects = self._new_rejects(submission, accepted, retransmitted=any(told is not None for told in proven))
         self.rejects.extend(rejects)
@@ -97,11 +100,10 @@ class Decision:
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
         (self.after_commit if in_work else self.at_once).append((submission, outcome))
 
-    def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
-        """Return those invalid events that are kept: copies bring theirs again, too."""
-        if accepted or not submission.candidates:
-            return submission.rejects
-        return () if retransmitted else tuple(filter(self.rejections_known.is_new, submission.rejects))
+    def declare(self, candidate: Candidate) -> None:
+        """Add an event that declares gaps."""
+        self.declares = self.next_position
+        self.add_new(candidate)
 
     def add_new(self, candidate: Candidate) -> bytes:
         """Add a new event at the next position; return its fingerprint."""
@@ -110,19 +112,25 @@ class Decision:
         if fingerprint is None:
             label = self._label(position)
             fingerprint = compute_fingerprint(candidate.event, candidate.fields, label)
-            if candidate.proof is not None:
-                self.proofs[candidate.proof] = position
+            if candidate.retransmission_key is not None:
+                self.retransmission_keys[candidate.retransmission_key] = position
         tail = candidate.tail
-        if candidate.likeness is not None:
-            tail += self._suspicion(candidate.likeness, candidate.likeness_seconds, fingerprint)
+        if candidate.similarity_key is not None:
+            tail += self._suspicion(candidate.similarity_key, candidate.similarity_seconds, fingerprint)
         self.packed.append(pack_fields(position, fingerprint, tail, candidate.clock, candidate.shared, candidate.bound))
         self.fingerprints[fingerprint] = position
         return fingerprint
 
-    def _suspicion(self, likeness: int, seconds: float | None, fingerprint: bytes) -> bytes:
-        """Name the earlier event that this one may repeat, as an entry of the record's value."""
-        earlier = self.likenesses.get(likeness) or self.likenesses_known.find(likeness, self.monotonic, seconds)
-        self.likenesses[likeness] = fingerprint
+    def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
+        """Return the invalid events to keep: a pack of copies brings those again that are kept already."""
+        if accepted or not submission.candidates:
+            return submission.rejects
+        return () if retransmitted else tuple(filter(self.memory.rejects.is_new, submission.rejects))
+
+    def _suspicion(self, key: int, seconds: float | None, fingerprint: bytes) -> bytes:
+        """Return the entry of the record's value that names the earlier event which this one may repeat."""
+        earlier = self.similarity_keys.get(key) or self.memory.similar.find(key, self.monotonic_ms, seconds)
+        self.similarity_keys[key] = fingerprint
         if earlier is not None:
             self.suspected.append(fingerprint)
         return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()
@@ -132,19 +140,22 @@ class Decision:
         if candidate.fingerprint is None:
             if proven is not None and self._counts(proven):
                 return proven
-            noted = None if candidate.proof is None else self._noted(candidate.proof, candidate.proof_seconds * 1000)
+            key, lifetime_ms = candidate.retransmission_key, candidate.retransmission_seconds * 1000
+            noted = None if key is None else self._noted(key, lifetime_ms)
             return noted if noted is not None and self._counts(noted) else None
         position = self.fingerprints.get(candidate.fingerprint)
-        return self.known.position(candidate.fingerprint) if position is None else position
+        if position is None:
+            position = self.memory.fingerprints.position(candidate.fingerprint, self.connection)
+        return position
 
     def _proven_positions(self, submission: Submission) -> list[int | None]:
-        """Return for each candidate where the transport proves it to be, which it does for those without a fingerprint.
+        """Return for each candidate the position that the transport proves; only those without a fingerprint have one.
 
-        They lie one behind the other, but for those for which something else is noted.
+        They lie one behind the other, but for those for which another position is noted.
         """
-        proof = submission.proof
-        first = None if proof is None else self._noted(proof)
-        if proof is None or first is None:
+        key = submission.retransmission_key
+        first = None if key is None else self._noted(key)
+        if key is None or first is None:
             return [None] * len(submission.candidates)
         positions: list[int | None] = []
         following, place = first, 0
@@ -152,42 +163,44 @@ class Decision:
             if candidate.fingerprint is not None:
                 positions.append(None)
                 continue
-            noted = self._noted(_proof_of_place(proof, first, place)) if place else first
+            noted = self._noted(_key_of_place(key, first, place)) if place else first
             position = following if noted is None else noted
             positions.append(position)
             following, place = position + 1, place + 1
         return positions
 
-    def _note_proof(self, proof: bytes, positions: list[int]) -> None:
-        """Note where the events of a delivery are whose labels join their identity."""
+    def _note_retransmission_key(self, key: bytes, positions: list[int]) -> None:
+        """Note the positions of the events of a delivery whose labels join their identity."""
         first = positions[0]
-        known = self._noted(proof) == first
-        if not known:
-            self.proofs[proof] = first
+        is_noted = self._noted(key) == first
+        if not is_noted:
+            self.retransmission_keys[key] = first
         for place, (before, position) in enumerate(pairwise(positions), 1):
-            if not known and position == before + 1:
+            if not is_noted and position == before + 1:
                 continue
-            name = _proof_of_place(proof, first, place)
-            noted = self._noted(name) if known else None
+            name = _key_of_place(key, first, place)
+            noted = self._noted(name) if is_noted else None
             if position != (before + 1 if noted is None else noted):
-                self.proofs[name] = position
+                self.retransmission_keys[name] = position
 
-    def _noted(self, proof: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
-        """Return the position that is noted for a proof, whether or not the event there is given up since."""
-        position = self.proofs.get(proof)
-        return self.proofs_known.position(proof, self.monotonic, lifetime_ms) if position is None else position
+    def _noted(self, key: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
+        """Return the position that is noted for a retransmission key, even if the event there is given up since."""
+        position = self.retransmission_keys.get(key)
+        return (
+            self.memory.retransmissions.position(key, self.monotonic_ms, lifetime_ms) if position is None else position
+        )
 
     def _counts(self, position: int) -> bool:
         """Whether an event is kept or remembered: what is given up may come again."""
-        return position >= self.first_position or not self.known.is_forgotten(position)
+        return position >= self.first_position or not self.memory.fingerprints.is_forgotten(position)
 
     def _label(self, position: int) -> Label:
         if position >= self.epoch_first:
             return Label(self.epoch, position - self.epoch_first + 1)
-        return self.epochs.label(position)
+        return self.memory.epochs.label(position)
 
 
-def _proof_of_place(proof: bytes, first: int, place: int) -> bytes:
-    """Return the proof of one event of a delivery that does not lie behind the one before it."""
-    named = proof + first.to_bytes(8, "big") + place.to_bytes(4, "big")
-    return blake2b(named, digest_size=len(proof), person=_PLACE_PERSON).digest()
+def _key_of_place(key: bytes, first: int, place: int) -> bytes:
+    """Return the retransmission key of one event of a delivery that does not lie behind the one before it."""
+    named = key + first.to_bytes(8, "big") + place.to_bytes(4, "big")
+    return blake2b(named, digest_size=len(key), person=_PLACE_PERSON).digest()

@@ -1,4 +1,4 @@
-"""The events that say what the store has given up."""
+"""The events that declare what the store has given up."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agent.store.read.events import Epochs
 from agent.store.schema.gaps import Gap
 
 LABEL_RANGES_MAX = 200
-"""How many ranges of labels one event names; more take more events."""
+"""How many ranges of labels one event names."""
 _ID_BYTES = 8
 
 
 def declarations(gateway: str, memory: Memory, clock: Clock) -> Iterator[Candidate]:
-    """Yield the gateway.gap events that are due: few, also for many gaps."""
+    """Yield the gateway.gap events that are due: few, even for many gaps."""
     for reason in dict.fromkeys(gap.reason for gap in memory.undeclared):
         for loss in _losses(reason, [gap for gap in memory.undeclared if gap.reason == reason], memory.epochs):
             yield gap_event(gateway, secrets.token_hex(_ID_BYTES), loss, clock.wall_ms(), clock.trust())

@@ -1,4 +1,4 @@
-"""The one thread that writes: it gathers what queued up during the previous flush into the next commit."""
+"""The one thread that writes: each commit takes all that was queued during the previous flush."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from agent.store.port import Submission
 log = logging.getLogger(__name__)
 
 CROWD = 8
-"""So many submissions in one commit: many are sending at once, and the next commit is given time to gather as many."""
+"""With as many submissions in one commit, many are sending at once: the next commit waits to gather as many."""
 GATHER_SECONDS = 0.002
-"""That time. A commit costs as much as dozens of events, and the loop's thread fills the queue while this one rests."""
+"""How long it waits. A commit costs as much as dozens of events, and meanwhile the loop's thread fills the queue."""
 
-Task = Callable[[], None]
+Task = Callable[[], object]
 """Work on the store that is not a submission; runs on the writer's thread, between commits."""
 
 
 class Writer:
     """A thread and its queue.
 
-    `commit` stores a group of submissions; `idle` does what is due and gives the seconds until it wants to be called.
+    `commit` stores a group of submissions; `maintain` does what is due and returns the seconds until it is due again.
     """
 
     def __init__(
         self,
         commit: Callable[[list[Submission]], None],
-        idle: Callable[[], float | None],
+        maintain: Callable[[], float | None],
         failed: Callable[[BaseException], None],
         *,
         events_max: int,
         delay_seconds: float,
     ) -> None:
         self._commit = commit
-        self._idle = idle
+        self._maintain = maintain
         self._failed = failed
         self._events_max = events_max
         self._delay_seconds = delay_seconds
@@ -46,7 +46,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._crowded = False
         self.failure: BaseException | None = None
-        """What ended the thread, where it was not asked to end."""
+        """The error that ended the thread, where it was not asked to end."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -57,7 +57,7 @@ class Writer:
         self._queue.put(work)
 
     def wake(self) -> None:
-        """Have a turn come round, which sees that marks are pending."""
+        """Cause a turn, which notices pending marks."""
         self._queue.put(do_nothing)
 
     def call(self, task: Task) -> None:
@@ -95,8 +95,8 @@ class Writer:
             self._failed(error)
 
     def _turn(self) -> bool:
-        """Commit one group; False once the thread shall end."""
-        pause = self._idle()
+        """Commit one group; return False once the thread is asked to end."""
+        pause = self._maintain()
         try:
             work = self._queue.get(timeout=pause)
         except Empty:
@@ -134,11 +134,11 @@ class Writer:
 
 
 def do_nothing() -> None:
-    """Do nothing, for whoever needs only a turn of the writer."""
+    """Do nothing: for a caller that needs only a turn of the writer."""
 
 
 def _show_name(name: str) -> None:
-    """Show a thread's name in top(1), ps(1) and /proc; Python itself keeps it to itself."""
+    """Show a thread's name in top(1), ps(1) and /proc, where Python does not set it."""
     try:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
     except OSError as error:

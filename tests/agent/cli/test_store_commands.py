@@ -33,13 +33,13 @@ def folder(tmp_path: Path) -> Path:
         clock = HandClock()
         async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
             await accept(store, clock, ONE)
-            store.mark_forwarded(batch(1, 2))
-            store.set_fact("receipts.table", "table-1")
-            store.mark_processed(store.forwarded())
+            store.outbox.mark_forwarded(batch(1, 2))
+            store.outbox.set_fact("receipts.table", "table-1")
+            store.outbox.mark_processed(store.outbox.forwarded())
             clock.pass_seconds(5)
             await accept(store, clock, ONE)
             await accept(store, clock, ONE, TWO)
-            store.mark_forwarded(batch(3, 3, offset=70))
+            store.outbox.mark_forwarded(batch(3, 3, offset=70))
             await accept(store, clock, THREE)
             assert [event.position for event in stored_events(store)] == [4]
 
@@ -124,7 +124,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     async def hold() -> tuple[list[str], list[str], int]:
         clock, path = HandClock(), folder / FILE_NAME
         async with make_store(folder, clock) as store:
-            with closing(database.open_for_reading(path)) as reader, database.moment(reader):
+            with closing(database.open_for_reading(path)) as reader, database.snapshot(reader):
                 reader.execute("SELECT count(*) FROM events").fetchone()
                 before = run("status")[1]
                 for number in range(40):
@@ -208,10 +208,10 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
 def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
     async def note() -> None:
         async with make_store(folder, HandClock(), keep_processed_seconds=10**9) as store:
-            store.set_fact(
+            store.outbox.set_fact(
                 OVERSIZED, write_held({4: HeldEvent(70_000, 1, own=False), 9: HeldEvent(3_000, 2, own=False)})
             )
-            store.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
+            store.outbox.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
 
     asyncio.run(note())
     code, lines = run("status")

@@ -59,8 +59,8 @@ async def test_the_delivery_says_what_the_request_said(fast: bool) -> None:
     assert (delivery.body, delivery.media, delivery.via) == (BODY, Media.SENML_CBOR, "coap")
     assert (delivery.sender, delivery.authenticated) == ("coap://[::1]", None)
     assert delivery.query == {"d": "urn:dev:mac:0011223344556677", "id": "7", "boot": "3", "t": "1", "type": "x"}
-    assert delivery.proof is not None
-    assert len(delivery.proof) == 16
+    assert delivery.retransmission_key is not None
+    assert len(delivery.retransmission_key) == 16
 
 
 @both_paths

@@ -69,7 +69,7 @@ async def test_a_refusal_is_not_remembered(status: Status) -> None:
             recorder.answer = DURABLE
             assert (await sensor.ask(post())).code == 0x44
     first, second = recorder.deliveries
-    assert first.proof == second.proof
+    assert first.retransmission_key == second.retransmission_key
 
 
 async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request() -> None:
@@ -79,7 +79,7 @@ async def test_other_bytes_under_the_same_message_id_and_token_are_a_new_request
             await sensor.ask(post(mid=5, token=b"t", payload=BODY))
             await sensor.ask(post(mid=5, token=b"t", payload=BODY[:-1] + b"\x02"))
     first, second = recorder.deliveries
-    assert first.proof != second.proof
+    assert first.retransmission_key != second.retransmission_key
 
 
 async def test_the_same_bytes_from_another_port_are_a_new_request() -> None:
@@ -89,7 +89,7 @@ async def test_the_same_bytes_from_another_port_are_a_new_request() -> None:
             await sensor.ask(post())
             await other.ask(post())
     first, second = recorder.deliveries
-    assert first.proof != second.proof
+    assert first.retransmission_key != second.retransmission_key
 
 
 async def test_the_same_bytes_to_another_address_of_ours_are_a_new_request() -> None:
@@ -111,7 +111,7 @@ async def test_a_restart_of_the_server_changes_no_proof() -> None:
         async with serving(recorder, bind=f"[::]:{port}"):
             await sensor.ask(post())
     first, second = recorder.deliveries
-    assert first.proof == second.proof
+    assert first.retransmission_key == second.retransmission_key
 
 
 async def test_the_same_bytes_after_the_exchange_lifetime_are_a_new_request() -> None:

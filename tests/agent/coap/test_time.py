@@ -49,7 +49,7 @@ async def test_a_retransmission_is_told_the_time_as_it_is_then() -> None:
         with Sensor(server.port) as sensor:
             await sensor.ask(post(options=ASKING))
             assert (await sensor.ask(post(options=ASKING))).rest == ANSWERED
-    assert recorder.deliveries[0].proof == recorder.deliveries[1].proof
+    assert recorder.deliveries[0].retransmission_key == recorder.deliveries[1].retransmission_key
 
 
 async def test_a_refusal_tells_no_time() -> None:

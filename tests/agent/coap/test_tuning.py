@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
 from agent.config.settings import CoapSettings
-from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, PROOFS_MAX
+from agent.store.fingerprints.transient import EXCHANGE_LIFETIME_MS, RETRANSMISSION_KEYS_MAX
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.agent.coap.stepped_loop import SteppedLoop
@@ -31,7 +31,7 @@ def test_the_bounds_are_those_of_the_documents() -> None:
     assert (tuning.exchanges_max, tuning.answers_max) == (16_384, 4_096)
     assert (tuning.slow_per_second, tuning.protected_per_second) == (300, 300)
     assert (tuning.empty_ack_seconds, tuning.drain_seconds_max) == (20, 10)
-    assert PROOFS_MAX // tuning.exchange_lifetime_seconds == 404  # guarantees.md: 400 a second
+    assert RETRANSMISSION_KEYS_MAX // tuning.exchange_lifetime_seconds == 404  # guarantees.md: 400 a second
 
 
 async def test_by_default_a_retransmission_is_answered_from_memory_for_247_seconds_and_no_longer() -> None:

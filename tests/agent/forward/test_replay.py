@@ -81,13 +81,13 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
     async with make_store(tmp_path, clock) as store:
         for number in range(6):  # positions 2 to 7, behind the event that opens the epoch
             await accept(store, clock, Event("d", id=number, data={}))
-        store.release(1, 2, NOTE)
-        store.mark_forwarded(batch(3, 4))
-        store.mark_processed(store.forwarded())
-        store.mark_forwarded(batch(5, 5))
-        store.give_up(6, "too large")
+        store.outbox.release(1, 2, NOTE)
+        store.outbox.mark_forwarded(batch(3, 4))
+        store.outbox.mark_processed(store.outbox.forwarded())
+        store.outbox.mark_forwarded(batch(5, 5))
+        store.outbox.give_up(6, "too large")
         with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
-            positions = positions_of(connection, store.epoch())
+            positions = positions_of(connection, store.outbox.epoch())
             assert positions == range(1, 9)  # the gap's own event, too
             result = ReplayResult(positions, 1)
             chosen = [event.position for event in result.select_events(connection)]
@@ -107,7 +107,7 @@ async def test_each_epoch_has_its_own_positions(tmp_path: Path) -> None:
     for number in range(3):
         async with make_store(tmp_path, clock) as store:
             await accept(store, clock, Event("d", id=number, data={}))
-            epochs.append(store.epoch())
+            epochs.append(store.outbox.epoch())
     with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
         assert [positions_of(connection, epoch) for epoch in epochs] == [range(1, 3), range(3, 5), range(5, 7)]
 
@@ -116,8 +116,8 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path / "state", clock) as store:
         await accept(store, clock, Event("d", id=1, data={}))
-        store.mark_forwarded(batch(1, 2))
-        epoch = store.epoch()
+        store.outbox.mark_forwarded(batch(1, 2))
+        epoch = store.outbox.epoch()
     configuration = configure(tmp_path, "127.0.0.1:1")
 
     unknown = replay(configuration, "--epoch", "feedfeedfeedfeed")

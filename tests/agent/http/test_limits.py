@@ -118,11 +118,11 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
 def test_the_limits_are_those_that_the_guarantees_state() -> None:
     page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
     limits = Limits()
-    bodies = f"fills all {limits.requests_in_work_max} requests in work with slow bodies"
+    bodies = f"occupies all {limits.requests_in_work_max} concurrent requests with slow bodies"
     for stated in (
-        f"A client that keeps {limits.connections_max} connections of HTTP busy",
-        f"each ends after {limits.head_seconds_max:g} s",
-        f"{bodies}, has them refused for up to {limits.body_seconds_max:g} s",
+        f"A client that occupies {limits.connections_max} HTTP connections",
+        f"each connection ends after {limits.head_seconds_max:g} s",
+        f"{bodies}, causes others to be refused for up to {limits.body_seconds_max:g} s",
         f"requests still in work after {limits.drain_seconds_max:g} s",
     ):
         assert stated in page

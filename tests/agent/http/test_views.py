@@ -75,7 +75,7 @@ async def test_the_metrics_are_those_of_the_events(tmp_path: Path) -> None:
         await served.client.post(EVENT.replace(b"17", b"17,1"))
         await served.client.post(b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2}]')
         await served.client.post(b"{")
-        served.store.mark_forwarded(batch(1, 2))
+        served.store.outbox.mark_forwarded(batch(1, 2))
         response = await served.client.get("/metrics")
     assert response.fields["Content-Type"].startswith("text/plain; version=")
     found = samples(response.body)
@@ -110,10 +110,10 @@ async def test_the_outbox_in_memory_counts_as_the_status_does(tmp_path: Path) ->
     async with serving(tmp_path) as served:
         for number in range(6):
             await served.client.post(b'{"device":"urn:a","id":%d}' % number)
-        served.store.mark_forwarded(batch(1, 2))
-        served.store.mark_processed(served.store.forwarded())
-        served.store.mark_forwarded(batch(3, 4))
-        served.store.give_up(6, "test")
+        served.store.outbox.mark_forwarded(batch(1, 2))
+        served.store.outbox.mark_processed(served.store.outbox.forwarded())
+        served.store.outbox.mark_forwarded(batch(3, 4))
+        served.store.outbox.give_up(6, "test")
         counted = served.store.counts()
     on_disk = read_status(tmp_path / "state", GATEWAY).events
     assert counted == (on_disk.new, on_disk.forwarded, on_disk.processed, on_disk.lost) == (3, 2, 2, 1)

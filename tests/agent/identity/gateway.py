@@ -29,7 +29,7 @@ class Gateway:
         """Deliver one body, an object as JSON, and wait for the answer."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        delivery = Delivery(raw, media, "coap", "coap://[fe80::1]", proof=proof, **more)  # type: ignore[arg-type]
+        delivery = Delivery(raw, media, "coap", "coap://[fe80::1]", retransmission_key=proof, **more)  # type: ignore[arg-type]
         self.pipeline.receive(delivery, answered.set_result)
         async with asyncio.timeout(60):
             return await answered

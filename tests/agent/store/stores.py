@@ -18,9 +18,10 @@ from agent.identity.identify import identify
 from agent.store.event_store import EventStore
 from agent.store.fingerprints.index import SEGMENT_EVENTS
 from agent.store.layout import FILE_NAME
+from agent.store.memory import Memory
 from agent.store.port import Batch, Candidate, Offsets, Outcome, Reject, StoredEvent, Submission
 from agent.store.schema import database
-from agent.store.write.capacity import Room
+from agent.store.write.capacity import Capacity
 from contract.event import Event
 from contract.record import ClockTrust
 
@@ -72,7 +73,7 @@ def make_store(
 
 def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each commit ask SQLite for the store's size, as it does near the bound."""
-    monkeypatch.setattr(Room, "_bytes_at_most", lambda room: 1 << 62)
+    monkeypatch.setattr(Capacity, "_bytes_at_most", lambda _: 1 << 62)
 
 
 def candidate(clock: HandClock, event: Event, via: str = "coap") -> Candidate:
@@ -83,26 +84,26 @@ def submit(
     store: EventStore,
     clock: HandClock,
     *events: Event,
-    proof: bytes | None = None,
+    key: bytes | None = None,
     rejects: tuple[Reject, ...] = (),
     via: str = "coap",
 ) -> asyncio.Future[Outcome]:
     """Submit one delivery; the future is its outcome."""
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     candidates = tuple(candidate(clock, event, via) for event in events)
-    store.submit(Submission(candidates, rejects, proof, done.set_result))
+    store.submit(Submission(candidates, rejects, key, done.set_result))
     return done
 
 
-async def accept(store: EventStore, clock: HandClock, *events: Event, proof: bytes | None = None) -> Outcome:
+async def accept(store: EventStore, clock: HandClock, *events: Event, key: bytes | None = None) -> Outcome:
     """Submit and wait for the outcome."""
-    return await asyncio.wait_for(submit(store, clock, *events, proof=proof), 60)
+    return await asyncio.wait_for(submit(store, clock, *events, key=key), 60)
 
 
 def stored_events(store: EventStore) -> list[StoredEvent]:
     """Return all new events in order."""
     events: list[StoredEvent] = []
-    while found := store.read(events[-1].position if events else 0, 100, 1 << 20):
+    while found := store.outbox.read(events[-1].position if events else 0, 100, 1 << 20):
         events.extend(found)
     return events
 
@@ -115,8 +116,14 @@ def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bo
     any time limit.
     """
     known: list[bool] = []
-    store._writer.call(lambda: known.extend(one in store._memory.fingerprints for one in fingerprints))
+    index, connection = store._memory.fingerprints, store._write_path.connection.get
+    store._writer.call(lambda: known.extend(index.position(one, connection) is not None for one in fingerprints))
     return known
+
+
+def position_of(memory: Memory, connection: sqlite3.Connection, fingerprint: bytes) -> int | None:
+    """Return the position that a loaded store remembers for a fingerprint."""
+    return memory.fingerprints.position(fingerprint, lambda: connection)
 
 
 def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> Batch:

@@ -76,7 +76,7 @@ class Gateway:
         assert answer.code_text == "2.04"
 
     def stored(self) -> list[tuple[int, int, str]]:
-        """Give the id, the year of acceptance, and the clock's standing of each stored event of a sensor."""
+        """Return the id, the year of acceptance, and the clock's trust of each stored event of a sensor."""
         with closing(database.open_for_reading(self.folder / "state" / FILE_NAME)) as connection:
             events = list(read_packed(connection, 1, 1 << 40))
         found = [(json.loads(b"{" + event.tail + b"}"), event.clock.value) for event in events]

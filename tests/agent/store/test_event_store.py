@@ -10,7 +10,6 @@ from agent.status import read_status
 from agent.store.errors import StoreError
 from agent.store.layout import FILE_NAME
 from agent.store.port import Outcome, Reject, Submission
-from agent.store.schema import database
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint
 from tests.agent.store.stores import (
@@ -25,7 +24,7 @@ from tests.agent.store.stores import (
 )
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-PROOF = b"p" * 16
+KEY = b"p" * 16
 ONE = Event(DEVICE, id=1, data={"t": 21})
 TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
@@ -94,12 +93,12 @@ async def test_a_proven_retransmission_is_a_duplicate_within_the_exchange_lifeti
     tmp_path: Path, clock: HandClock, seconds: int, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path / "first", clock) as store:
-        await accept(store, clock, NAMELESS, proof=PROOF)
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == 1
+        await accept(store, clock, NAMELESS, key=KEY)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == 1
         image = crash_image(tmp_path / "first", tmp_path / "second")
     clock.pass_seconds(seconds)
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
 @pytest.mark.parametrize(("trusted", "is_duplicate"), [(True, True), (False, False)])
@@ -107,13 +106,13 @@ async def test_after_a_reboot_only_a_trusted_clock_proves_a_retransmission(
     tmp_path: Path, clock: HandClock, trusted: bool, is_duplicate: bool
 ) -> None:
     async with make_store(tmp_path, clock) as store:
-        await accept(store, clock, NAMELESS, proof=PROOF)
+        await accept(store, clock, NAMELESS, key=KEY)
     clock.now += 30_000
     clock.running, clock.boot_name = 5_000, "boot-2"
     if not trusted:
         clock.trusted = type(clock.trusted).UNTRUSTED
     async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).duplicates == int(is_duplicate)
+        assert (await accept(store, clock, NAMELESS, key=KEY)).duplicates == int(is_duplicate)
 
 
 async def test_each_opening_has_an_epoch_of_its_own_and_names_the_end_of_the_previous(
@@ -191,7 +190,7 @@ async def test_a_pack_that_comes_again_brings_its_invalid_events_once(tmp_path: 
 async def test_copies_are_counted_across_a_clean_stop(tmp_path: Path, clock: HandClock) -> None:
     for _ in range(2):
         async with make_store(tmp_path, clock) as store:
-            store.also_count(lambda: 2)
+            store.add_transport(lambda: 2, lambda: None)
             await accept(store, clock, ONE)
             await accept(store, clock, ONE)
     assert read_status(tmp_path, GATEWAY).duplicates == 7
@@ -206,20 +205,10 @@ async def test_a_second_agent_on_one_store_is_refused(tmp_path: Path, clock: Han
 
 async def test_facts_are_durable(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path / "first", clock) as store:
-        store.set_fact("receipts.table", "t1")
+        store.outbox.set_fact("receipts.table", "t1")
         image = crash_image(tmp_path / "first", tmp_path / "second")
     async with make_store(image, clock) as store:
-        assert (store.fact("receipts.table"), store.fact("unknown")) == ("t1", None)
-
-
-async def test_a_newer_schema_is_refused_with_a_way_out(tmp_path: Path, clock: HandClock) -> None:
-    connection = database.open_for_service(tmp_path / FILE_NAME)
-    connection.execute("PRAGMA user_version = 99")
-    connection.execute(f"PRAGMA application_id = {0x4F670000 + 99}")
-    connection.close()
-    with pytest.raises(StoreError, match="newer release"):
-        async with make_store(tmp_path, clock):
-            pass
+        assert (store.outbox.fact("receipts.table"), store.outbox.fact("unknown")) == ("t1", None)
 
 
 async def test_the_writer_logs_nothing_per_event(

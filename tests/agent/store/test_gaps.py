@@ -9,7 +9,7 @@ import pytest
 from agent.store.errors import DamagedStoreError
 from agent.store.files import swap
 from agent.store.fingerprints import segments
-from agent.store.fingerprints.transient import Spans
+from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
 from agent.store.schema import database, gaps
@@ -17,7 +17,7 @@ from agent.store.schema.gaps import GAPS_MAX, Gap
 from agent.store.write.declaration import LABEL_RANGES_MAX, declarations
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store, stored_events
-from tests.agent.store.test_event_store import NAMELESS, ONE, PROOF, TWO
+from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO
 
 
 def test_of_declared_gaps_the_latest_are_remembered_and_of_others_all(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_declaration_that_is_given_up_is_made_again(tmp_path: Path) -> None:
 def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
     clock = HandClock()
     with closing(database.open_for_service(tmp_path / "events.db")) as connection:
-        memory = load(connection, clock, Spans())
+        memory = load(connection, clock, Lifetimes())
     memory.epochs.add(1, "epoch")
     memory.undeclared.extend(Gap(2 * number, 2 * number, "test") for number in range(1, LABEL_RANGES_MAX + 2))
     memory.undeclared.append(Gap(900, 899, "test"))
@@ -78,31 +78,31 @@ def test_many_gaps_of_one_reason_take_few_events(tmp_path: Path) -> None:
     assert (events[0]["found_to_epoch"], events[0]["found_to_sequence"]) == ("epoch", 899)
 
 
-async def test_what_is_given_up_is_forgotten_with_its_proof_and_nothing_else(tmp_path: Path) -> None:
+async def test_what_is_given_up_is_forgotten_with_its_key_and_nothing_else(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        await accept(store, clock, NAMELESS, proof=PROOF)
+        await accept(store, clock, NAMELESS, key=KEY)
     with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
         segments.forget(connection, 3, 4)
     async with make_store(tmp_path, clock) as store:
         assert (await accept(store, clock, ONE)).duplicates == 1
         assert (await accept(store, clock, TWO)).accepted == 1
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, NAMELESS, key=KEY)).accepted == 1
 
 
 async def test_a_damaged_fact_is_raised_and_never_taken_for_none(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
-        store.set_fact("receipts.table", "table-1")
+        store.outbox.set_fact("receipts.table", "table-1")
         await accept(store, clock, ONE)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"table-1", b"table-2"))
     async with make_store(tmp_path, clock) as store:
         with pytest.raises(DamagedStoreError, match="facts"):
-            store.fact("receipts.table")
+            store.outbox.fact("receipts.table")
         assert swap.suspicion(path)
     async with make_store(tmp_path, clock) as store:
-        assert store.fact("receipts.table") is None
+        assert store.outbox.fact("receipts.table") is None
         await accept(store, clock, TWO)
         assert [b"gateway.gap" in event.tail for event in stored_events(store)].count(True) == 1

@@ -43,7 +43,7 @@ async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
                 await accept(store, clock, *(Event("d", data={}) for _ in range(new)))
                 started = True
 
-        yield Case(store, keep)
+        yield Case(store.outbox, keep)
 
 
 def positions(outbox: Outbox, after: int = 0, events_max: int = 100, bytes_max: int = 1 << 20) -> list[int]:

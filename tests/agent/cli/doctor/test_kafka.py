@@ -149,7 +149,7 @@ def test_doctor_repins_by_hand_and_never_beside_the_agent(kafka: KafkaTopic, tmp
 
     async def pin(table: str) -> None:
         async with make_store(tmp_path / "state", HandClock()) as store:
-            await asyncio.to_thread(store.set_fact, "receipts.table", table)
+            await asyncio.to_thread(store.outbox.set_fact, "receipts.table", table)
 
     async def repin_beside_the_agent() -> subprocess.CompletedProcess[str]:
         async with make_store(tmp_path / "state", HandClock()):

@@ -25,7 +25,7 @@ from agent.config.settings import (
 )
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
-from agent.store.wear import Written, process_bytes
+from agent.store.wear import BytesWritten, process_bytes
 from contract.event import Event
 from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
@@ -113,12 +113,12 @@ def test_fingerprints_that_the_memory_cannot_hold_are_wrong() -> None:
 
 def test_years_left_follow_from_the_rate() -> None:
     day = 86_400_000
-    slow = years_left(Written(1_000_000, day), 32 * 10**9)
-    fast = years_left(Written(20 * 10**9, day), 32 * 10**9)
+    slow = years_left(BytesWritten(1_000_000, day), 32 * 10**9)
+    fast = years_left(BytesWritten(20 * 10**9, day), 32 * 10**9)
     assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
     years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
     assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
-    assert "too little is known" in years_left(Written(10, 10), 32 * 10**9).text
+    assert "too little is known" in years_left(BytesWritten(10, 10), 32 * 10**9).text
 
 
 def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ async def test_a_retransmitted_last_block_is_the_same_request() -> None:
             again = await sensor.ask(uploader.sent[-1])
     assert again.code == CHANGED
     first, second = recorder.deliveries
-    assert (first.body, first.proof) == (second.body, second.proof)
+    assert (first.body, first.retransmission_key) == (second.body, second.retransmission_key)
 
 
 async def test_an_interrupted_uploads_rest_is_incomplete() -> None:

@@ -94,8 +94,8 @@ async def test_an_odd_request_is_proven_as_an_ordinary_one_is() -> None:
             for value in (b"1", b"1", b"2"):
                 await sensor.ask(post(options=((65_000, value),)))
     first, again, other = recorder.deliveries
-    assert first.proof == again.proof
-    assert first.proof not in (None, other.proof)
+    assert first.retransmission_key == again.retransmission_key
+    assert first.retransmission_key not in (None, other.retransmission_key)
 
 
 async def test_no_response_is_honoured() -> None:

@@ -26,7 +26,7 @@ from agent.forward.delivery.at_most_once import AtMostOnceSession, _InDoubtRecor
 from agent.forward.delivery.exactly_once import TransactionalSession
 from agent.forward.delivery.transactional import TransactionalProducer
 from agent.service import serve
-from agent.store.event_store import EventStore
+from agent.store.outbox import StoreOutbox
 
 EVENTS_PER_BATCH = 20
 BATCHES_MAX = 3
@@ -52,14 +52,14 @@ TRANSACTION: Mapping[str, Step | None] = {
     "after intent": Step(TransactionalSession, "_intend", "after"),
     "before commit": Step(TransactionalProducer, "commit", "before"),
     "in commit": Step(TransactionalProducer, "commit", "soon"),
-    "before mark": Step(EventStore, "mark_forwarded", "before"),
-    "after mark": Step(EventStore, "mark_forwarded", "after"),
+    "before mark": Step(StoreOutbox, "mark_forwarded", "before"),
+    "after mark": Step(StoreOutbox, "mark_forwarded", "after"),
     "any time": None,
 }
 RELEASE: Mapping[str, Step | None] = {
-    "before release": Step(EventStore, "release", "before"),
-    "in release": Step(EventStore, "release", "soon"),
-    "after release": Step(EventStore, "release", "after"),
+    "before release": Step(StoreOutbox, "release", "before"),
+    "in release": Step(StoreOutbox, "release", "soon"),
+    "after release": Step(StoreOutbox, "release", "after"),
     "in send": Step(AtMostOnceSession, "_send", "soon"),
     "after send": Step(AtMostOnceSession, "_send", "after"),
     "before check": Step(AtMostOnceSession, "_check_connection", "before"),
@@ -69,7 +69,7 @@ RELEASE: Mapping[str, Step | None] = {
     "any time": None,
 }
 STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
-BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (EventStore, "release")}
+BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (StoreOutbox, "release")}
 """What begins a batch."""
 
 

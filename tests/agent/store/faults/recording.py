@@ -129,7 +129,7 @@ class Recording:
         return self.suffix(str(Path(f"/proc/self/fd/{file}").readlink())) or "folder"
 
     def suffix(self, name: str) -> str | None:
-        """Give what follows the store's name; None for other files, such as temporary ones."""
+        """Return what follows the store's name; None for other files, such as temporary ones."""
         return name.removeprefix(str(self.path)) if name.startswith(str(self.path)) else None
 
 

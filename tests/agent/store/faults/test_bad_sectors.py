@@ -17,7 +17,7 @@ SECTOR_BYTES = 512
 OPEN = """
 import sqlite3, sys
 from pathlib import Path
-from agent.store import database, tables
+from agent.store.schema import database, tables
 from agent.store.errors import is_damage
 try:
     connection = database.open_for_service(Path(sys.argv[1]))

@@ -26,7 +26,7 @@ from tests.agent.store.stores import (
 from tests.support.waiting import wait_until
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
-PROOF = b"p" * 16
+KEY = b"p" * 16
 ONE = Event(DEVICE, id=1, data={"t": 21})
 TWO = Event(DEVICE, id=2, data={"t": 21})
 NAMELESS = Event(DEVICE, data={"t": 21})
@@ -74,10 +74,10 @@ async def test_a_commit_whose_outcome_is_unknown_is_forgotten_and_its_resend_is_
     ) as store:
         await accept(store, clock, ONE)
         CommitsThenFails.fault = "after"
-        refused = await accept(store, clock, NAMELESS, proof=PROOF)
+        refused = await accept(store, clock, NAMELESS, key=KEY)
         CommitsThenFails.fault = ""
         assert refused.refusal
-        assert (await accept(store, clock, NAMELESS, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, NAMELESS, key=KEY)).accepted == 1
         events = stored_events(store)
     assert [event.label.sequence for event in events] == [1, 2, 1, 2]
     assert len({event.label.epoch for event in events}) == 2
@@ -94,8 +94,8 @@ async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itsel
         assert refusal == STORE_FULL
         assert (await accept(store, clock, Event(DEVICE, id=1, data={"text": "x" * 4000}))).duplicates == 1
         last = stored_events(store)[-1].position
-        store.mark_forwarded(batch(1, last))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, last))
+        store.outbox.mark_processed(store.outbox.forwarded())
         for _ in range(20):
             clock.pass_seconds(11)
             if not (await accept(store, clock, Event(DEVICE, id=number, data={"text": "x" * 4000}))).refusal:
@@ -113,7 +113,7 @@ async def test_retransmissions_in_work_share_a_failed_commit(tmp_path: Path, clo
     async with make_store(tmp_path, clock, connect=connect, commit_delay_ms_max=200) as store:
         FaultyConnection.fault = "INSERT INTO events"
         try:
-            outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, proof=PROOF) for _ in range(2)))
+            outcomes = await asyncio.gather(*(submit(store, clock, NAMELESS, key=KEY) for _ in range(2)))
         finally:
             FaultyConnection.fault = ""
         assert all(outcome.refusal for outcome in outcomes)
@@ -128,8 +128,8 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
     clock = HandClock()
     async with make_store(tmp_path, clock, connect=open_faulty(Failing)) as store:
         await accept(store, clock, ONE)
-        store.mark_forwarded(batch(1, 2))
-        wait_until(lambda: store._housekeeping._marks_since is not None, "the marks are noticed")
+        store.outbox.mark_forwarded(batch(1, 2))
+        wait_until(lambda: store._maintenance._marks_since is not None, "the marks are noticed")
         clock.pass_seconds(3)
         Failing.fault = "INSERT OR REPLACE INTO batches"
         for _ in range(10):
@@ -155,7 +155,7 @@ async def test_a_fact_that_the_disk_refuses_is_an_error_that_says_so_and_can_be_
         for fault in ("INSERT OR REPLACE INTO facts", "COMMIT"):
             Full.fault = fault
             with pytest.raises(OutboxError, match="disk is full"):
-                store.set_fact("a", "b")
+                store.outbox.set_fact("a", "b")
             Full.fault = ""
-            store.set_fact("a", fault)
-            assert store.fact("a") == fault
+            store.outbox.set_fact("a", fault)
+            assert store.outbox.fact("a") == fault

@@ -61,7 +61,7 @@ class Watching(sqlite3.Connection):
 
 
 def beginning(sql: str) -> str:
-    """Give a statement as far as it tells which one it is."""
+    """Return the part of a statement that identifies it."""
     return " ".join(sql.split())[:60]
 
 
@@ -71,7 +71,7 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
     for number in range(first, first + EVENTS):
         for _ in range(5):
             outcome = await submit(
-                store, clock, Event(DEVICE, id=number), rejects=(reject,) if number % 9 == 0 else (), proof=None
+                store, clock, Event(DEVICE, id=number), rejects=(reject,) if number % 9 == 0 else (), key=None
             )
             if not outcome.refusal:
                 break
@@ -79,9 +79,9 @@ async def work(store: EventStore, clock: HandClock, first: int, acked: set[int])
         acked.add(number)
         await accept(store, clock, Event(DEVICE, id=first))
         clock.pass_seconds(7)
-        if number % 8 == 0 and (events := store.read(0, 5, 1 << 20)):
-            store.mark_forwarded(batch(events[0].position, events[-1].position))
-            store.mark_processed(store.forwarded()[:1])
+        if number % 8 == 0 and (events := store.outbox.read(0, 5, 1 << 20)):
+            store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+            store.outbox.mark_processed(store.outbox.forwarded()[:1])
     for _ in range(80):
         store.trouble()  # a turn of the writer, which seals
 

@@ -17,7 +17,7 @@ from agent.config.settings import StoreSettings
 from agent.store.errors import StoreError
 from agent.store.files import swap
 from agent.store.fingerprints.index import IndexBounds
-from agent.store.fingerprints.transient import Spans
+from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.memory import load
 from agent.store.port import Outcome, Submission
@@ -25,10 +25,18 @@ from agent.store.read.events import Epochs, read_packed
 from agent.store.recovery.open import open_store
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
+from agent.store.transports import Transports
 from agent.store.write.committer import Answers, Committer
-from agent.store.write.maintenance import Housekeeping
+from agent.store.write.maintenance import Maintenance
+from agent.store.write.write_path import WritePath
 from contract.event import Event, Label
-from tests.agent.store.stores import GATEWAY, HandClock, batch, candidate
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    batch,
+    candidate,
+    position_of,
+)
 
 _names = itertools.count()
 OPERATIONS = ("xOpen", "xWrite", "xSync", "xTruncate", "xFileSize", "xClose")
@@ -134,7 +142,7 @@ class _File(apsw.VFSFile):
 
 
 class Work:
-    """The real committer and housekeeping; what they acked, refused, and whether they took it for damage."""
+    """The real committer and maintenance; what they acked, refused, and whether they took it for damage."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.path = folder / FILE_NAME
@@ -147,13 +155,13 @@ class Work:
     def run(self, commits: int) -> None:
         """Open, commit, forward, seal, purge, close; one submission after the other."""
         connection = self._disk.connect(self.path)
-        memory = load(connection, self._clock, Spans(), IndexBounds(segment_events=32))
-        committer = Committer(
-            self.path, self._disk.connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce
+        memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=32))
+        writes = WritePath.build(
+            self.path, self._disk.connect, StoreSettings(), self._clock, memory, Transports(), self.damage.append
         )
-        committer.damaged = self.damage.append
-        committer.open(connection)
-        housekeeping = Housekeeping(committer, memory, self._clock, 10**9, 7 * 86_400)
+        writes.connection.start(connection)
+        committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
+        maintenance = Maintenance(writes, memory, self._clock, 10**9, 7 * 86_400)
         number = 0
         for _ in range(commits):
             events = tuple(Event("d", id=number + place, data={"n": number + place}) for place in range(1, 5))
@@ -161,12 +169,12 @@ class Work:
             candidates = tuple(candidate(self._clock, event) for event in events)
             committer.commit([Submission(candidates, (), None, lambda _: None)])
             self._clock.pass_seconds(3)
-            housekeeping.turn()
+            maintenance.run_due()
             if (new := memory.progress.next_new(0)) is not None:
                 memory.progress.mark_forwarded(batch(*new))
             if self.damage:
                 return  # the service would close this store, and the next opening salvages
-        committer.close()
+        writes.connection.close()
 
     def _announce(self, answers: Answers) -> None:
         for submission, outcome in answers:
@@ -182,7 +190,7 @@ class Work:
 
 def check(work: Work) -> None:
     """Open what is there as the service does, on a disk that is well again: each acked event is there, once."""
-    connection, memory = open_store(work.path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())
+    connection, memory = open_store(work.path, database.open_for_service, HandClock(boot_name="boot-2"), Lifetimes())
     with closing(connection):
         events = list(read_packed(connection, 1, 1 << 40))
         epochs = Epochs.load(connection)
@@ -190,7 +198,7 @@ def check(work: Work) -> None:
         found = [event.fingerprint for event in events]
         for number, fingerprint in work.acked.items():
             assert found.count(fingerprint) == 1, f"event {number} is acked and there {found.count(fingerprint)} times"
-            assert memory.fingerprints.position(fingerprint) is not None
+            assert position_of(memory, connection, fingerprint) is not None
         assert not verify(work.path).findings
     assert len(set(labels)) == len(labels)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.store.errors import NoRoomError, StoreError
+from agent.store.errors import DiskFullError, StoreError
 from agent.store.files import swap
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, disk_space
@@ -44,8 +44,8 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
             assert (await accept(store, clock, event(7))).duplicates == 1
             assert "full" in (await accept(store, clock, event(100))).refusal
             assert "full" in store.trial()
-            store.mark_forwarded(batch(1, 51))
-            store.mark_processed(store.forwarded())
+            store.outbox.mark_forwarded(batch(1, 51))
+            store.outbox.mark_processed(store.outbox.forwarded())
             assert fault.hits
             system.fault = None
             assert not store.trial()
@@ -53,7 +53,7 @@ async def test_it_opens_reads_and_acks_copies_on_a_full_disk_and_goes_on_when_th
     async with make_store(image, clock) as store:
         assert (await accept(store, clock, event(100))).duplicates == 1
         assert store.counts()[2] == 51
-    assert not any(swap.set_aside(image / FILE_NAME))
+    assert not any(swap.damaged_files(image / FILE_NAME))
 
 
 async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
@@ -66,8 +66,8 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         assert (await accept(store, clock, event(10**6))).refusal == disk_space.DISK_FULL
         assert store.trouble() == disk_space.DISK_FULL
         assert (await accept(store, clock, event(0))).duplicates == 1
-        store.mark_forwarded(batch(1, 3_501))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, 3_501))
+        store.outbox.mark_processed(store.outbox.forwarded())
         # What the table has leaves for it: from then on the file's own free pages are the room.
         assert not store.trouble()
         assert (await accept(store, clock, event(10**6))).accepted == 1
@@ -85,7 +85,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
     for _ in range(2):
         with (
             system.failing(Fault(Operation.WRITE, Error.FULL, after=20, suffixes=("",))),
-            pytest.raises(NoRoomError) as full,
+            pytest.raises(DiskFullError) as full,
         ):
             async with make_store(folder, HandClock(), connect=system.connect):
                 pass
@@ -97,7 +97,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
     check(original, await survivors(folder))
 
 
-@pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, NoRoomError), (errno.EIO, StoreError)])
+@pytest.mark.parametrize(("reason", "error"), [(errno.EDQUOT, DiskFullError), (errno.EIO, StoreError)])
 async def test_a_quota_that_sqlite_calls_an_input_output_error_is_a_full_disk(
     original: Original,
     tmp_path: Path,
@@ -138,7 +138,7 @@ async def test_it_waits_for_room_and_tries_again_when_there_is_more(
     monkeypatch.setattr("agent.systemd.supervision.ROOM_SECONDS", 0.01)
     free = iter([900, 900, 1_000, 900_000, 10_000_000])
     monkeypatch.setattr(disk_space, "free_bytes", lambda path: next(free))
-    await asyncio.wait_for(wait_for_room(NoRoomError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
+    await asyncio.wait_for(wait_for_room(DiskFullError("the store", 5_000_000, 900), tmp_path, asyncio.Event()), 20)
     assert next(free) == 10_000_000, "far less than all may be enough, but a little more is not worth a trial"
     assert "store=waiting" in caplog.text
     assert "bytes_needed=5000000" in caplog.text
@@ -147,4 +147,4 @@ async def test_it_waits_for_room_and_tries_again_when_there_is_more(
 async def test_told_to_stop_it_waits_no_longer(tmp_path: Path) -> None:
     stop = asyncio.Event()
     stop.set()
-    await asyncio.wait_for(wait_for_room(NoRoomError("the store", 1 << 60, 0), tmp_path, stop), 20)
+    await asyncio.wait_for(wait_for_room(DiskFullError("the store", 1 << 60, 0), tmp_path, stop), 20)

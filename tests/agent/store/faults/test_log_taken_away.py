@@ -57,7 +57,7 @@ def make_anew(log: Path) -> None:
 
 
 def write_back(store: EventStore) -> None:
-    store._writer.call(lambda: database.write_back(store._committer.connection()))
+    store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
 
 
 def what_a_kill_leaves(folder: Path, to: Path) -> Path:
@@ -170,7 +170,7 @@ async def test_a_log_that_was_removed_while_a_reader_holds_it_is_put_back(
 ) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=0))
-        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.moment(reader):
+        with closing(database.open_for_reading(tmp_path / FILE_NAME)) as reader, database.snapshot(reader):
             reader.execute("SELECT count(*) FROM events").fetchone()
             for number in range(1, 5):
                 await accept(store, clock, Event("d", id=number))
@@ -318,10 +318,10 @@ async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_lo
         for number in range(30):
             assert (await accept(store, clock, Event("d", id=number, data={"text": TEXT * 5}))).accepted == 1
             if number % 3 == 0:
-                store._writer.call(lambda: database.write_back(store._committer.connection()))
+                store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
             if number % 5 == 0:
-                store._writer.call(lambda: void(database.empty_log(store._committer.connection())))
-                store._writer.call(lambda: store._committer.transact(void))
+                store._writer.call(lambda: void(database.empty_log(store._write_path.connection.get())))
+                store._writer.call(lambda: store._write_path.transactions.run(void))
             assert not store.trial()
         assert not store.failed.done()
     assert not [record for record in caplog.records if record.name.startswith("agent")]

@@ -14,21 +14,29 @@ import pytest
 
 from agent.config.settings import StoreSettings
 from agent.store.files import swap
-from agent.store.files.write_ahead_log import LogFile
+from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.fingerprints.index import IndexBounds
-from agent.store.fingerprints.transient import Spans
+from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME, LOG_FRAME_BYTES, LOG_HEADER_BYTES
 from agent.store.memory import Memory, load
 from agent.store.port import Submission
 from agent.store.read.events import read_packed
 from agent.store.recovery.open import open_store
 from agent.store.schema import database, tables
+from agent.store.transports import Transports
 from agent.store.write.committer import Answers, Committer
-from agent.store.write.maintenance import Housekeeping
+from agent.store.write.maintenance import Maintenance
+from agent.store.write.write_path import WritePath
 from contract.event import Event
 from tests.agent.store.faults.power_cuts import Image, images
 from tests.agent.store.faults.recording import Ack, KilledError, Recording, Step
-from tests.agent.store.stores import GATEWAY, HandClock, batch, candidate
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    batch,
+    candidate,
+    position_of,
+)
 
 LOG_BYTES = LOG_HEADER_BYTES + 12 * LOG_FRAME_BYTES
 """Few, so that a short load sees many checkpoints and rounds of the log."""
@@ -52,7 +60,7 @@ def ack_then_commit(committer: Committer, recording: Recording, group: Sequence[
 
 
 class Load:
-    """The real committer and the real housekeeping over a recording."""
+    """The real committer and the real maintenance over a recording."""
 
     def __init__(self, folder: Path, random: Random, commit: Commit, synchronous: str) -> None:
         folder.mkdir()
@@ -86,10 +94,13 @@ class Load:
         """Commit what was sent last to the process before, then more; return what was sent last."""
         path = self._recording.path
         connection = self._connect(path)
-        memory = load(connection, self._clock, Spans(), IndexBounds(segment_events=SEGMENT_EVENTS))
-        committer = Committer(path, self._connect, StoreSettings(), GATEWAY, self._clock, memory, self._announce)
-        committer.open(connection)
-        housekeeping = Housekeeping(committer, memory, self._clock, 0, 7 * 86_400)
+        memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
+        writes = WritePath.build(
+            path, self._connect, StoreSettings(), self._clock, memory, Transports(), lambda _: None
+        )
+        writes.connection.start(connection)
+        committer = Committer(writes, GATEWAY, self._clock, memory, self._announce)
+        maintenance = Maintenance(writes, memory, self._clock, 0, 7 * 86_400)
         group = list(again)
         self._recording.flushes_left = self._random.randrange(3 * COMMITS)
         self._recording.flush_fails = self._random.random() < 0.5
@@ -98,12 +109,12 @@ class Load:
                 if group:
                     self._commit(committer, self._recording, group)
                 group = [self._submission() for _ in range(self._random.randint(1, 4))]
-                self._work(memory, housekeeping)
+                self._work(memory, maintenance)
         del connection
-        committer.close()
+        writes.connection.close()
         return group
 
-    def _work(self, memory: Memory, housekeeping: Housekeeping) -> None:
+    def _work(self, memory: Memory, maintenance: Maintenance) -> None:
         self._clock.pass_seconds(3)
         if self._random.random() < 0.3:
             first, last = memory.progress.next_new(0) or (0, 0)
@@ -113,7 +124,7 @@ class Load:
                     memory.progress.forwarded(), self._clock.monotonic_ms(), memory.first_kept
                 )
         for _ in range(self._random.choice((1, 1, 20))):
-            housekeeping.turn()
+            maintenance.run_due()
 
     def _submission(self) -> Submission:
         events = []
@@ -129,8 +140,8 @@ class Load:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder, in memory where there is one."""
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder, in memory where there is one."""
     with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else tmp_path) as folder:
         yield Path(folder)
 
@@ -141,16 +152,16 @@ def broken(image: Image, folder: Path) -> str:
     path = folder / FILE_NAME
     for suffix, content in image.files.items():
         Path(f"{path}{suffix}").write_bytes(content)
-    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Spans())
+    connection, memory = open_store(path, database.open_for_service, HandClock(boot_name="boot-2"), Lifetimes())
     with closing(connection):
-        if any(swap.set_aside(path)):
+        if any(swap.damaged_files(path)):
             return "a power cut was taken for damage"
         verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if verdict != "ok":
             return f"integrity: {verdict}"
         processed = tables.load_processed(connection)
         kept = {event.fingerprint for event in read_packed(connection, 1, 1 << 40)}
-        positions = {fingerprint: memory.fingerprints.position(fingerprint) for fingerprint in image.acked}
+        positions = {fingerprint: position_of(memory, connection, fingerprint) for fingerprint in image.acked}
     for fingerprint, position in positions.items():
         if position is None:
             return "an acked event is unknown"
@@ -159,40 +170,40 @@ def broken(image: Image, folder: Path) -> str:
     return ""
 
 
-def find_broken(room: Path, seed: int, count: int, commit: Commit) -> str:
+def find_broken(folder: Path, seed: int, count: int, commit: Commit) -> str:
     """Try images of one load; give what is wrong with the first that breaks the promise."""
-    return next(faults(room, seed, count, commit), "")
+    return next(faults(folder, seed, count, commit), "")
 
 
-def faults(room: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
+def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
     """Try images of one load; give what is wrong with each that breaks the promise."""
     chance = Random(seed)
-    steps = Load(room / f"load-{seed}", chance, commit, synchronous).run()
+    steps = Load(folder / f"load-{seed}", chance, commit, synchronous).run()
     for number, image in enumerate(images(steps, count, chance)):
-        if fault := broken(image, room / f"{seed}-{number}"):
+        if fault := broken(image, folder / f"{seed}-{number}"):
             yield f"seed {seed}, image {number}: {fault}"
-        for file in (room / f"{seed}-{number}").iterdir():
+        for file in (folder / f"{seed}-{number}").iterdir():
             file.unlink()
 
 
-def test_a_cut_while_the_file_is_made_is_no_damage(room: Path) -> None:
+def test_a_cut_while_the_file_is_made_is_no_damage(folder: Path) -> None:
     journal = struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 0xA89B0112, 0, 512, 4096).ljust(512, b"\0")
     for torn in (bytes(3072), bytes(4096), b"SQLite format 3\0".ljust(512, b"\0")):
-        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), room / str(torn.count(0)))
+        assert not broken(Image({"": torn, "-journal": journal}, frozenset()), folder / str(torn.count(0)))
 
 
-def test_no_power_cut_takes_an_acked_event(room: Path) -> None:
-    assert not find_broken(room, random.randrange(1 << 32), 300, commit_then_ack)
+def test_no_power_cut_takes_an_acked_event(folder: Path) -> None:
+    assert not find_broken(folder, random.randrange(1 << 32), 300, commit_then_ack)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("_run", range(20))
-def test_no_power_cut_of_ten_thousand_takes_an_acked_event(room: Path, _run: int) -> None:
-    assert not find_broken(room, random.randrange(1 << 32), 500, commit_then_ack)
+def test_no_power_cut_of_ten_thousand_takes_an_acked_event(folder: Path, _run: int) -> None:
+    assert not find_broken(folder, random.randrange(1 << 32), 500, commit_then_ack)
 
 
-def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path) -> None:
-    assert any("an acked event" in fault for fault in faults(room, 1, 300, commit_then_ack, "NORMAL"))
+def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(folder: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(folder, 1, 300, commit_then_ack, "NORMAL"))
 
 
 @pytest.mark.parametrize(
@@ -201,12 +212,12 @@ def test_the_generator_catches_commits_that_do_not_wait_for_the_flush(room: Path
     ids=["flushed", "rewritten"],
 )
 def test_the_generator_catches_copies_acked_out_of_the_page_cache(
-    room: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, instead: Callable[..., object]
 ) -> None:
-    monkeypatch.setattr(LogFile, step, instead)
-    found = (fault for seed in range(6) for fault in faults(room, seed, 300, commit_then_ack))
+    monkeypatch.setattr(WriteAheadLog, step, instead)
+    found = (fault for seed in range(6) for fault in faults(folder, seed, 300, commit_then_ack))
     assert any("an acked event" in fault for fault in found)
 
 
-def test_the_generator_catches_an_ack_before_the_commit(room: Path) -> None:
-    assert any("an acked event" in fault for fault in faults(room, 2, 300, ack_then_commit))
+def test_the_generator_catches_an_ack_before_the_commit(folder: Path) -> None:
+    assert any("an acked event" in fault for fault in faults(folder, 2, 300, ack_then_commit))

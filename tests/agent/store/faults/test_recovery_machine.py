@@ -146,11 +146,11 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.acked.add(number)
 
     def forward_and_process(self, fault: Fault | None) -> None:
-        if events := self.store.read(0, 20, 1 << 20):
+        if events := self.store.outbox.read(0, 20, 1 << 20):
             self.processed.update(self.ids(list(events)))
             DISK.fault = fault
-            self.store.mark_forwarded(batch(events[0].position, events[-1].position))
-            self.store.mark_processed(self.store.forwarded())
+            self.store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+            self.store.outbox.mark_processed(self.store.outbox.forwarded())
             self.clock.pass_seconds(11)
             for _ in range(5):
                 self.store.trouble()
@@ -174,7 +174,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         if reads:
             self.open_reader()
         self.start()
-        assert any(swap.set_aside(self.folder / FILE_NAME)) == salvaged, "a healthy store is called damaged"
+        assert any(swap.damaged_files(self.folder / FILE_NAME)) == salvaged, "a healthy store is called damaged"
         self.adopt()
 
     def kill_and_damage(self, name: str, chance: Random, *, cut: bool) -> None:

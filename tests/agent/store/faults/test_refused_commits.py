@@ -88,7 +88,7 @@ async def test_what_was_refused_never_takes_the_place_of_what_is_acked_after_it(
     if salvaged:
         swap.suspect(image / FILE_NAME, "a bad sector elsewhere")
     async with make_store(image, clock) as store:
-        assert any(swap.set_aside(image / FILE_NAME)) == salvaged
+        assert any(swap.damaged_files(image / FILE_NAME)) == salvaged
         after_restart = stored_events(store)
         assert [event for event in after_restart if event.position <= before[-1].position] == before
         assert readings(after_restart).keys() == sensors.acked

@@ -47,13 +47,13 @@ def holding_the_log(path: Path) -> Iterator[None]:
 
 def write_facts(store: EventStore) -> None:
     for number in range(FACTS_MAX):
-        store.set_fact("a fact", f"{number}" * FACT_BYTES)
+        store.outbox.set_fact("a fact", f"{number}" * FACT_BYTES)
 
 
 def mark_all_processed(store: EventStore) -> None:
     events = stored_events(store)
-    store.mark_forwarded(batch(events[0].position, events[-1].position))
-    store.mark_processed(store.forwarded())
+    store.outbox.mark_forwarded(batch(events[0].position, events[-1].position))
+    store.outbox.mark_processed(store.outbox.forwarded())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             reading.enter_context(holding_the_log(path))
             acked = await fill_store(store, clock)
             assert (await accept(store, clock, *pack(0))).duplicates == PACK
-            store.set_fact("a fact", "the reserve takes it")
+            store.outbox.set_fact("a fact", "the reserve takes it")
             # Facts stand for all that is written besides events: marks, deletes, sealing.
             with pytest.raises(OutboxError):
                 write_facts(store)
@@ -77,7 +77,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             if ends_while_it_serves:
                 reading.close()
                 assert not store.trial()
-                store.set_fact("a fact", "the reader has ended")
+                store.outbox.set_fact("a fact", "the reader has ended")
         reading.close()
         async with make_store(folder, clock) as store:
             assert not store.trial()

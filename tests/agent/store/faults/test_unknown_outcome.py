@@ -39,7 +39,7 @@ def open_wrong(kind: type[AnswersWrong]) -> database.Connect:
 
 
 def write_a_fact(store: EventStore) -> None:
-    store.set_fact("a", "b")
+    store.outbox.set_fact("a", "b")
 
 
 def restart(store: EventStore) -> None:
@@ -54,7 +54,7 @@ async def test_a_gap_whose_declaration_failed_is_declared_whatever_comes_between
         instead = "COMMIT"
 
     def declare_in_vain() -> None:
-        store._committer._give_up(Gap(2, 2, "test"))
+        store._write_path.removal.give_up(Gap(2, 2, "test"))
         Wrong.fault = "COMMIT"
         store._committer.declare()
         Wrong.fault = ""
@@ -84,7 +84,7 @@ async def test_deleted_bytes_are_overwritten_for_the_discarding_alone_also_where
         assert (await accept(store, clock, TWO)).refusal
         Wrong.fault, Wrong.instead = "DELETE FROM fingerprints WHERE first_position >= ?", ""
         assert (await accept(store, clock, TWO)).refusal
-        assert store._committer.connection().execute("PRAGMA secure_delete").fetchone()[0] == 0
+        assert store._write_path.connection.get().execute("PRAGMA secure_delete").fetchone()[0] == 0
 
 
 @pytest.mark.parametrize("in_truth", ["", "ROLLBACK", "COMMIT"])
@@ -103,7 +103,7 @@ async def test_of_a_transaction_whose_rollback_fails_nothing_stands_and_nobody_i
     large = Event("d", id=9, data={"text": "x" * 60_000})
     async with make_store(tmp_path / "live", clock, connect=open_wrong(Wrong)) as store:
         await accept(store, clock, ONE)
-        store._committer.connection().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
+        store._write_path.connection.get().execute("PRAGMA cache_size = 1")  # so that the log has it before its end
         Wrong.breaks, Wrong.fault = "INSERT INTO fingerprints", "ROLLBACK"
         assert (await accept(store, clock, large)).refusal
         Wrong.breaks = Wrong.fault = ""
@@ -131,13 +131,13 @@ async def test_what_is_given_up_again_after_an_unknown_outcome_is_declared_once(
     Wrong.instead = instead
     async with make_store(tmp_path, clock, connect=open_wrong(Wrong)) as store:
         await accept(store, clock, ONE, TWO, THREE)
-        store.give_up(2, "test")
+        store.outbox.give_up(2, "test")
         Wrong.fault = "COMMIT"
         with pytest.raises(OutboxError):
-            store.give_up(3, "test")
+            store.outbox.give_up(3, "test")
         Wrong.fault = ""
-        store.give_up(3, "test")
-        store.give_up(4, "test")
+        store.outbox.give_up(3, "test")
+        store.outbox.give_up(4, "test")
         documents = [json.loads(b"{" + event.tail + b"}") for event in stored_events(store)]
     found = [document["data"] for document in documents if document["type"] == "gateway.gap"]
     assert [(gap["count"], [label[1:] for label in gap["labels"]]) for gap in found] == [

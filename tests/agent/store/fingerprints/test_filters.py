@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.fingerprints.filter_slices import PLANE_FILTERS, Slices
-from agent.store.fingerprints.filters import HASHES, Bloom, Filters, filter_bytes
+from agent.store.fingerprints.filter_slices import HASHES, PLANE_FILTERS, FilterSlices
+from agent.store.fingerprints.filters import BloomFilter, Filters, filter_bytes
 from agent.store.fingerprints.index import DEFAULT_BOUNDS, SEGMENT_EVENTS, IndexBounds
-from agent.store.fingerprints.memtable import Recent
+from agent.store.fingerprints.memtable import Memtable
 
 EVENTS = 16
 PLANE_BYTES = PLANE_FILTERS * filter_bytes(EVENTS)
@@ -24,19 +24,9 @@ def some(count: int, seed: int = 1) -> list[bytes]:
 
 
 def content_of(members: list[bytes], events: int = EVENTS) -> bytes:
-    bloom = Bloom(events)
+    bloom = BloomFilter(events)
     bloom.add(members)
     return bloom.content()
-
-
-def earlier_content_of(members: list[bytes], events: int = EVENTS) -> bytes:
-    """Make a filter as they were before they said how many hashes they have: 12 bits for each, five hashes."""
-    bits, size = bytearray(events * 12 // 8), events * 12
-    for member in members:
-        for hash_ in range(5):
-            bit = (int.from_bytes(member[:8], "little") + hash_ * (int.from_bytes(member[8:], "little") | 1)) % size
-            bits[bit // 8] |= 1 << bit % 8
-    return bytes(bits)
 
 
 def places(place: int, step: int, bits: int) -> Iterator[int]:
@@ -51,8 +41,8 @@ def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], 
     for is_added, number in steps:
         if is_added and number not in present:
             present[number] = some(EVENTS, number)
-            make = earlier_content_of if mixed and number % 3 == 0 else content_of
-            filters.add(number, make(present[number]))
+            larger = 2 if mixed and number % 3 == 0 else 1
+            filters.add(number, content_of(present[number], EVENTS * larger))
         elif not is_added and number in present:
             del present[number]
             filters.drop(number)
@@ -69,7 +59,7 @@ def test_many_filters_side_by_side_answer_as_each_alone(
     steps: list[tuple[bool, int]], folded_after: int, chance: random.Random
 ) -> None:
     bits = 64
-    slices, alone = Slices(HASHES, bits), dict[int, int]()
+    slices, alone = FilterSlices(bits), dict[int, int]()
     for step_number, (is_added, number) in enumerate(steps):
         if step_number == folded_after:
             slices.fold()
@@ -127,7 +117,7 @@ def test_segments_without_a_filter_are_the_oldest() -> None:
 
 def test_a_million_fingerprints_take_less_than_twenty_megabytes() -> None:
     planes = -(-1_000_000 // SEGMENT_EVENTS // PLANE_FILTERS)
-    assert 2 * Recent.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6
+    assert 2 * Memtable.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6
 
 
 def test_seven_days_at_fifty_events_a_second_have_filters_within_the_default_memory() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.store.fingerprints import sealing, segments
-from agent.store.fingerprints.index import Fingerprints, IndexBounds
-from agent.store.fingerprints.memtable import MOMENT_MS, Recent
+from agent.store.fingerprints.index import FingerprintIndex, IndexBounds
+from agent.store.fingerprints.memtable import MOMENT_MS, Memtable
 from agent.store.fingerprints.sealing import Sealing
-from agent.store.fingerprints.segments import ENTRIES_PER_ROW, Entry
+from agent.store.fingerprints.segments import ENTRIES_PER_ROW, SealedFingerprint
 from agent.store.fingerprints.transient import FORGOTTEN
 from agent.store.schema import database
 
@@ -48,7 +48,7 @@ def some(count: int, seed: int = 1) -> list[bytes]:
 
 @given(commits)
 def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tuple[int, int, list[bytes]]]) -> None:
-    block, model, moments = Recent(128), dict[bytes, int](), list[tuple[int, int]]()
+    block, model, moments = Memtable(128), dict[bytes, int](), list[tuple[int, int]]()
     position, service = 1, 0
     for hole, pause, found in added:
         position, service = position + hole, service + pause
@@ -61,7 +61,7 @@ def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tup
     assert block.position(b"\xff" * 16) == model.get(b"\xff" * 16)
     for place, (held, service) in enumerate(moments):
         assert block.position_at(place) == held
-        assert service - MOMENT_MS < block.service_at(place) <= service
+        assert service - MOMENT_MS < block.service_ms_at(place) <= service
     assert [at for first, last in block.runs() for at in range(first, last + 1)] == [held for held, _ in moments]
 
 
@@ -70,7 +70,8 @@ def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, s
     # Alike: their prefixes are equal, so that rows may only be cut around them.
     found = {*some(count, seed), *(b"alike" + piece[5:] for piece in some(alike, seed))}
     entries = segments.sorted_entries(
-        Entry(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS) for place, piece in enumerate(sorted(found, key=hash))
+        SealedFingerprint(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS)
+        for place, piece in enumerate(sorted(found, key=hash))
     )
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         database.migrate(connection, Path("memory"))
@@ -84,8 +85,8 @@ def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, s
 
 def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(connection: sqlite3.Connection) -> None:
     bounds = IndexBounds(64_000, 256)
-    known = Fingerprints(bounds, lambda: connection)
-    sealing = Sealing(known, transactions(connection), lambda: 0)
+    known = FingerprintIndex(bounds)
+    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(5000)
     for place in range(0, len(added), 50):
         known.add(place + 1, place, b"".join(added[place : place + 50]))
@@ -93,13 +94,13 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(conn
             pass
         assert known.bytes_held() <= bounds.memory_bytes
     assert len(list(known.segments())) == len(added) // 256
-    assert [known.position(piece) for piece in added] == list(range(1, len(added) + 1))
-    assert not any(stranger in known for stranger in some(500, 2))
+    assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, len(added) + 1))
+    assert not any(known.position(stranger, lambda: connection) for stranger in some(500, 2))
 
 
 def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(connection: sqlite3.Connection) -> None:
-    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
-    sealing = Sealing(known, transactions(connection), lambda: 0)
+    known = FingerprintIndex(IndexBounds(1 << 20, 64))
+    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(150)
     known.add(1, 0, b"".join(added))
     while sealing.step():
@@ -108,56 +109,56 @@ def test_what_is_given_up_is_forgotten_wherever_it_lies_and_may_come_again(conne
     known.forget(140, 145)
     gone = {*range(10, 21), *range(140, 146)}
     for position, piece in enumerate(added, 1):
-        assert known.position(piece) == (None if position in gone else position)
+        assert known.position(piece, lambda: connection) == (None if position in gone else position)
     known.add(151, 0, added[9] + added[139])
-    assert (known.position(added[9]), known.position(added[139])) == (151, 152)
+    assert (known.position(added[9], lambda: connection), known.position(added[139], lambda: connection)) == (151, 152)
     known.add(153, 0, b"".join(some(100, 3)))
     while sealing.step():
         pass
-    assert (known.position(added[9]), known.position(added[139])) == (151, 152)
+    assert (known.position(added[9], lambda: connection), known.position(added[139], lambda: connection)) == (151, 152)
 
 
 def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: sqlite3.Connection) -> None:
-    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
-    sealing = Sealing(known, transactions(connection), lambda: 0)
+    known = FingerprintIndex(IndexBounds(1 << 20, 64))
+    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(64)
     for place, piece in enumerate(added):
         known.add(place + 1, place * MOMENT_MS, piece)
     while sealing.step():
         pass
     known.expire(0, 30 * MOMENT_MS)
-    assert [known.position(piece) for piece in added] == [None] * 30 + list(range(31, 65))
+    assert [known.position(piece, lambda: connection) for piece in added] == [None] * 30 + list(range(31, 65))
 
 
 def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(connection: sqlite3.Connection) -> None:
-    bounds = IndexBounds(2 * Recent.bytes_max(64), 64)  # blocks, and no filter at all
-    known = Fingerprints(bounds, lambda: connection)
-    sealing = Sealing(known, transactions(connection), lambda: 0)
+    bounds = IndexBounds(2 * Memtable.bytes_max(64), 64)  # blocks, and no filter at all
+    known = FingerprintIndex(bounds)
+    sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(500)
     for place, piece in enumerate(added):
         known.add(place + 1, 0, piece)
         while sealing.step():
             pass
     assert known.bytes_held() <= bounds.memory_bytes
-    assert [known.position(piece) for piece in added] == list(range(1, 501))
+    assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, 501))
 
 
 def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:
-    known = Fingerprints(IndexBounds(1 << 20, 64), lambda: connection)
+    known = FingerprintIndex(IndexBounds(1 << 20, 64))
     added = some(100)
     known.add(1, 0, b"".join(added))
     held = known.bytes_held()
     known.expire(70, 0)
     assert known.bytes_held() < held
-    assert [known.position(piece) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
+    assert [known.position(piece, lambda: connection) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
 
 
 def test_a_step_of_the_sealing_reads_few_entries(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealing, "ENTRIES_PER_STEP", 4)
-    known = Fingerprints(IndexBounds(1 << 20, 1024), lambda: connection)
-    steps, read = Sealing(known, transactions(connection), lambda: 0), list[int]()
+    known = FingerprintIndex(IndexBounds(1 << 20, 1024))
+    steps, read = Sealing(known, lambda: connection, transactions(connection), lambda: 0), list[int]()
     is_forgotten = known.is_forgotten
 
     def noting(position: int) -> bool:

@@ -12,7 +12,7 @@ from agent.store.event_store import EventStore
 from agent.store.files import swap
 from agent.store.fingerprints import segments
 from agent.store.fingerprints.index import DEFAULT_BOUNDS
-from agent.store.fingerprints.transient import Spans
+from agent.store.fingerprints.transient import Lifetimes
 from agent.store.layout import FILE_NAME
 from agent.store.memory import load
 from agent.store.read.trace import fingerprint_at, trace
@@ -30,12 +30,13 @@ from tests.agent.store.stores import (
     crash_image,
     make_store,
     open_faulty,
+    position_of,
     stored_events,
 )
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SEGMENT = 32
-PROOF = b"p" * 16
+KEY = b"p" * 16
 STEPS = (
     "INSERT OR REPLACE INTO sealed",
     "INSERT OR REPLACE INTO segments",
@@ -57,7 +58,7 @@ async def settle(store: EventStore) -> None:
 
 
 def rest(store: EventStore) -> None:
-    """Let the writer come round, often enough for whatever it has put off."""
+    """Cause turns of the writer, enough for all its postponed work."""
     for _ in range(500):
         store.trouble()
 
@@ -181,17 +182,17 @@ async def test_what_is_given_up_stays_forgotten_where_a_salvage_finds_the_gap_al
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 1, 1, 1, 0]
 
 
-async def test_a_proof_lives_on_when_its_row_is_sealed(tmp_path: Path) -> None:
+async def test_a_retransmission_key_is_kept_when_its_row_is_sealed(tmp_path: Path) -> None:
     clock = HandClock()
     nameless = Event(DEVICE, data={"t": 21})
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        await accept(store, clock, nameless, proof=PROOF)
+        await accept(store, clock, nameless, key=KEY)
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
         assert sealed(tmp_path)
     async with make_store(tmp_path, clock, segment_events=SEGMENT) as store:
-        assert (await accept(store, clock, nameless, proof=PROOF)).duplicates == 1
+        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
 
 
 async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_path: Path) -> None:
@@ -252,9 +253,12 @@ async def test_a_kill_at_any_step_of_a_sealing_loses_no_fingerprint(tmp_path: Pa
         folder = tmp_path / f"image-{number}"
         connection = database.open_for_service(folder / FILE_NAME)
         with closing(connection):
-            memory = load(connection, clock, Spans(), DEFAULT_BOUNDS)
+            memory = load(connection, clock, Lifetimes(), DEFAULT_BOUNDS)
             for place in range(known):
-                assert memory.fingerprints.position(fingerprint(event(place))) is not None, (number, place)
+                assert position_of(memory, connection, fingerprint(event(place))) is not None, (
+                    number,
+                    place,
+                )
         if number % 20 == 0:
             async with make_store(folder, clock, segment_events=SEGMENT) as store:
                 assert (await accept(store, clock, *(event(place) for place in range(known)))).duplicates == known
@@ -300,12 +304,12 @@ async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tup
         for number in range(100):
             await accept(store, clock, event(number))
         await settle(store)
-        store.mark_forwarded(batch(1, 5))
+        store.outbox.mark_forwarded(batch(1, 5))
     path = folder / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
         # As a flipped bit would have it: a value that its row's checksum does not fit.
         connection.execute(
-            f"UPDATE {table} SET service = service + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
+            f"UPDATE {table} SET service_ms = service_ms + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
         )
         connection.commit()
     swap.suspect(path, "the test says so")

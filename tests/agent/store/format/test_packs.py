@@ -13,9 +13,9 @@ from agent.store.port import Outcome
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, crash_image, make_store, stored_events
 
-PROOF = b"p" * 16
+KEY = b"p" * 16
 RESEND_SECONDS = 20
-"""Several resends stay within the lifetime of a transport's proof."""
+"""Several resends stay within the lifetime of a transport's key."""
 
 
 def nameless(number: int) -> Event:
@@ -29,13 +29,13 @@ async def test_a_resend_heals_the_gap_inside_its_pack_and_doubles_nothing(
     clock = HandClock()
     pack = [nameless(number) for number in (1, 2, 3)]
     async with make_store(tmp_path, clock) as store:
-        assert (await accept(store, clock, *pack, proof=PROOF)).accepted == 3
+        assert (await accept(store, clock, *pack, key=KEY)).accepted == 3
         for place in damaged:
-            store.give_up(1 + place, "test")
-        again = await accept(store, clock, *pack, proof=PROOF)
+            store.outbox.give_up(1 + place, "test")
+        again = await accept(store, clock, *pack, key=KEY)
         assert (again.accepted, again.duplicates) == (len(damaged), 3 - len(damaged))
         assert again.new == tuple(place in damaged for place in (1, 2, 3))
-        assert (await accept(store, clock, *pack, proof=PROOF)).duplicates == 3
+        assert (await accept(store, clock, *pack, key=KEY)).duplicates == 3
         stored = [event.tail for event in stored_events(store)]
         assert [sum(b'"data":{"n":%d}' % number in tail for tail in stored) for number in (1, 2, 3)] == [1, 1, 1]
     assert read_status(tmp_path, GATEWAY).events.lost == len(damaged)
@@ -63,22 +63,22 @@ async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple
         at: dict[bytes, int] = {}
         if before:
             _learn(at, await accept(store, clock, *before), store._memory.end)
-        outcome = await accept(store, clock, *pack, proof=PROOF)
+        outcome = await accept(store, clock, *pack, key=KEY)
         _learn(at, outcome, store._memory.end)
         for number, (places, killed) in enumerate(rounds, 1):
             lost = {at[outcome.fingerprints[place]] for place in places if place < len(pack)}
             for position in sorted(lost):
-                store.give_up(position, "test")
+                store.outbox.give_up(position, "test")
             if killed:
                 image = crash_image(folder, Path(root) / str(number))
                 await stack.__aexit__(None, None, None)
                 folder, stack = image, make_store(image, clock)
                 store = await stack.__aenter__()
             clock.pass_seconds(RESEND_SECONDS)
-            outcome = await accept(store, clock, *pack, proof=PROOF)
+            outcome = await accept(store, clock, *pack, key=KEY)
             assert outcome.accepted == len(lost)
             _learn(at, outcome, store._memory.end)
-            assert (await accept(store, clock, *pack, proof=PROOF)).duplicates == len(pack)
+            assert (await accept(store, clock, *pack, key=KEY)).duplicates == len(pack)
         await stack.__aexit__(None, None, None)
 
 

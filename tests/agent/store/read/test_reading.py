@@ -11,16 +11,16 @@ from random import Random
 
 import pytest
 
-from agent.store.files.sqlite_pages import Log
+from agent.store.files.sqlite_pages import LogFrames
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.read import kept
 from agent.store.read.connection import read_only
 from agent.store.read.documents import read_duplicates, read_events
-from agent.store.read.kept import Kept, read_all, read_kept
+from agent.store.read.kept import KeptEvent, read_all, read_kept
 from agent.store.recovery import inspect
 from agent.store.recovery.verify import verify
 from agent.store.schema import database, tables
-from agent.store.schema.database import moment
+from agent.store.schema.database import snapshot
 from contract.event import Event
 from tests.agent.store.stores import GATEWAY, HandClock, accept, batch, make_store, stored_events
 
@@ -29,7 +29,7 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, Event("d", id=1))
-        with read_only(tmp_path / FILE_NAME) as reader, moment(reader):
+        with read_only(tmp_path / FILE_NAME) as reader, snapshot(reader):
             before = [row["first_position"] for row in reader.query("SELECT first_position FROM events")]
             assert (await accept(store, clock, Event("d", id=2))).accepted == 1
             assert [row["first_position"] for row in reader.table("events").rows_where()] == before
@@ -99,9 +99,9 @@ async def test_what_is_purged_before_its_page_is_read_is_left_out_and_nothing_co
         with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 52))
             found = list(islice(pages, 12))
-            store._writer.call(lambda: store._committer.purge(30))
+            store._writer.call(lambda: store._write_path.removal.purge(30))
             found += pages
-    positions = [entry.event.position for entry in found if isinstance(entry, Kept)]
+    positions = [entry.event.position for entry in found if isinstance(entry, KeptEvent)]
     assert positions == [*range(1, 21), *range(31, 52)]
 
 
@@ -113,7 +113,7 @@ async def test_a_page_ends_with_its_bytes(tmp_path: Path, monkeypatch: pytest.Mo
         with read_only(tmp_path / FILE_NAME) as reader:
             pages = read_all(reader, range(1, 22))
             next(pages)
-            store._writer.call(lambda: store._committer.purge(21))
+            store._writer.call(lambda: store._write_path.removal.purge(21))
             assert len(list(pages)) < 5
 
 
@@ -125,15 +125,15 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
         for number in range(20):
             await accept(store, clock, Event("d", id=number, data={"text": Random(number).randbytes(40_000).hex()}))
         last = stored_events(store)[-1].position
-        store.mark_forwarded(batch(1, last))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, last))
+        store.outbox.mark_processed(store.outbox.forwarded())
         clock.pass_seconds(100)
         store.trouble()
-        store._writer.call(lambda: void(database.empty_log(store._committer.connection())))
+        store._writer.call(lambda: void(database.empty_log(store._write_path.connection.get())))
         await accept(store, clock, Event("d", id=1_000))
         pages = [0]
 
-        class SlowLog(Log):
+        class SlowLog(LogFrames):
             """Is read, and then the agent gives room back."""
 
             def __init__(self, log_of: Path) -> None:
@@ -142,13 +142,13 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
                     return
                 before = path.stat().st_size
                 store._writer.call(
-                    lambda: store._committer.transact(lambda connection: database.shrink(connection, 50))
+                    lambda: store._write_path.transactions.run(lambda connection: database.shrink(connection, 50))
                 )
-                store._writer.call(lambda: database.write_back(store._committer.connection()))
+                store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
                 pages.append((before - path.stat().st_size) // PAGE_BYTES)
 
         with monkeypatch.context() as patch:
-            patch.setattr(inspect, "Log", SlowLog)
+            patch.setattr(inspect, "LogFrames", SlowLog)
             assert not verify(path).findings
         assert max(pages) == 50
 

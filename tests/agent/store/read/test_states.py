@@ -19,15 +19,15 @@ def clock() -> HandClock:
 async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, *(Event(DEVICE, id=number) for number in range(9)))
-        store.mark_forwarded(batch(1, 4))
-        store.mark_forwarded(batch(5, 7, 4))
+        store.outbox.mark_forwarded(batch(1, 4))
+        store.outbox.mark_forwarded(batch(5, 7, 4))
         assert [event.position for event in stored_events(store)] == [8, 9, 10]
     status = read_status(tmp_path, GATEWAY)
     assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 7, 0)
     async with make_store(tmp_path, clock) as store:
-        waiting = store.forwarded()
+        waiting = store.outbox.forwarded()
         assert [(found.first, found.last) for found in waiting] == [(1, 7)]
-        store.mark_processed(waiting)
+        store.outbox.mark_processed(waiting)
     status = read_status(tmp_path, GATEWAY)
     assert (status.events.new, status.events.forwarded, status.events.processed) == (3, 0, 7)
     assert (status.accepted, status.epochs) == (9, 1)
@@ -36,11 +36,11 @@ async def test_states_follow_from_the_batches_and_survive_a_restart(tmp_path: Pa
 async def test_a_returned_batch_is_new_again(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        store.mark_forwarded(batch(1, 3))
-        assert not store.wait(0, 0)
-        store.return_batches(store.forwarded())
-        assert store.wait(3, 0)
-        assert (store.take_returned(), store.take_returned()) == (True, False)
+        store.outbox.mark_forwarded(batch(1, 3))
+        assert not store.outbox.wait(0, 0)
+        store.outbox.return_batches(store.outbox.forwarded())
+        assert store.outbox.wait(3, 0)
+        assert (store.outbox.take_returned(), store.outbox.take_returned()) == (True, False)
         assert [event.position for event in stored_events(store)] == [1, 2, 3]
 
 
@@ -50,8 +50,8 @@ async def test_only_processed_events_are_purged_and_their_positions_never_come_a
     async with make_store(tmp_path, clock, keep_processed_seconds=60) as store:
         await accept(store, clock, ONE)
         await accept(store, clock, TWO)
-        store.mark_forwarded(batch(1, 3))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, 3))
+        store.outbox.mark_processed(store.outbox.forwarded())
         clock.pass_seconds(3600)
         await accept(store, clock, Event(DEVICE, id=3))
         await accept(store, clock, Event(DEVICE, id=4))
@@ -67,8 +67,8 @@ async def test_only_processed_events_are_purged_and_their_positions_never_come_a
 async def test_a_commit_is_purged_only_as_a_whole(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock, keep_processed_seconds=0) as store:
         await accept(store, clock, *(Event(DEVICE, id=number) for number in range(5)))
-        store.mark_forwarded(batch(1, 3))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, 3))
+        store.outbox.mark_processed(store.outbox.forwarded())
         clock.pass_seconds(60)
         await accept(store, clock, TWO)
         await accept(store, clock, Event(DEVICE, id=9))
@@ -78,5 +78,5 @@ async def test_a_commit_is_purged_only_as_a_whole(tmp_path: Path, clock: HandClo
 async def test_a_stale_batch_is_not_marked_processed(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        store.mark_processed([Batch(1, 3, "never forwarded")])
+        store.outbox.mark_processed([Batch(1, 3, "never forwarded")])
         assert len(stored_events(store)) == 3

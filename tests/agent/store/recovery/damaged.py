@@ -43,7 +43,7 @@ class Survivors:
 
 
 def event(number: int) -> Event:
-    """Give an event that takes about 300 bytes."""
+    """Return an event of about 300 bytes."""
     return Event(DEVICE, id=number, data={"text": f"{number:04d}" * 60})
 
 
@@ -59,14 +59,14 @@ def make_original(root: Path, openings: int = 3) -> Original:
                 for commit in range(6):
                     start = 1000 * opening + 100 * commit
                     await accept(store, clock, *(event(start + place) for place in range(1 if commit % 3 else 40)))
-                    added = store.read(events[-1].position if events else 0, 1000, 1 << 24)
+                    added = store.outbox.read(events[-1].position if events else 0, 1000, 1 << 24)
                     commits.append(added[0].position)
                     events.extend(added)
                 if opening == 0:
-                    store.mark_forwarded(batch(1, PROCESSED_TO))
-                    store.mark_processed(store.forwarded())
-                    store.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
-                    store.set_fact("receipts.table", "t1")
+                    store.outbox.mark_forwarded(batch(1, PROCESSED_TO))
+                    store.outbox.mark_processed(store.outbox.forwarded())
+                    store.outbox.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
+                    store.outbox.set_fact("receipts.table", "t1")
                 for _ in range(200):
                     store.trouble()  # a turn of the writer, which seals
                 if opening == openings - 1:
@@ -99,7 +99,7 @@ async def survivors(folder: Path) -> Survivors:
 
 
 def check(original: Original, found: Survivors, *, may_lose_from: int | None = None) -> None:
-    """Hold what survived against the original: nothing is lost silently, and no label changes hands."""
+    """Compare what survived with the original: nothing is lost without notice, and no label changes hands."""
     labels = {event.label: event for event in original.events}
     for event in found.new.values():
         same = labels.get(event.label)
@@ -130,5 +130,5 @@ def _survivors(store: EventStore, events: list[StoredEvent]) -> Survivors:
             found_to.add(Label(data["found_to_epoch"], data["found_to_sequence"]))
         for epoch, first, last in data["labels"]:
             lost.update(Label(epoch, sequence) for sequence in range(first, last + 1))
-    forwarded = {number for batch in store.forwarded() for number in range(batch.first, batch.last + 1)}
+    forwarded = {number for batch in store.outbox.forwarded() for number in range(batch.first, batch.last + 1)}
     return Survivors({event.position: event for event in events}, forwarded, lost, found_to, len(gaps))

@@ -13,8 +13,8 @@ import pytest
 
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import swap, use_mark
-from agent.store.files.sqlite_pages import Log
-from agent.store.files.use_mark import Noted, UseMark
+from agent.store.files.sqlite_pages import LogFrames
+from agent.store.files.use_mark import LastCommit, UseMark
 from agent.store.format.packing import PackedEvent, pack
 from agent.store.layout import FILE_NAME, PAGE_BYTES
 from agent.store.schema import database, gaps
@@ -88,7 +88,7 @@ async def test_a_file_of_something_else_is_set_aside_and_its_log_is_salvaged(
     in_log = {event.position for event in original.events if event.position >= original.commits[-6]}
     assert in_log <= found.new.keys()
     assert found.gap_events
-    assert {path.name.endswith("-wal") for path in swap.set_aside(folder / FILE_NAME)} == {True, False}
+    assert {path.name.endswith("-wal") for path in swap.damaged_files(folder / FILE_NAME)} == {True, False}
 
 
 async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as_new(
@@ -113,7 +113,7 @@ async def test_a_salvaged_store_knows_its_events_again_and_takes_what_it_lost_as
                     assert again.duplicates == 1
                 elif kept.position > 20:
                     assert again.accepted == 1
-        assert store.fact("receipts.table") == "t1"
+        assert store.outbox.fact("receipts.table") == "t1"
     assert len(found) < len(original.events)
 
 
@@ -134,7 +134,7 @@ async def test_one_damaged_event_becomes_a_gap_while_its_neighbours_go_on(origin
         assert wanted in gap.tail
         assert not store.failed.done()
         assert (await accept(store, clock, event(int(victim.tail.split(b'"id":')[1].split(b",")[0])))).accepted == 1
-    assert not list(swap.set_aside(folder / FILE_NAME))
+    assert not list(swap.damaged_files(folder / FILE_NAME))
     async with make_store(folder, clock) as store:
         assert sum(b"gateway.gap" in event.tail for event in stored_events(store)) == 1
 
@@ -241,7 +241,7 @@ def test_a_mark_that_the_disk_cannot_read_counts_all_the_same(tmp_path: Path, mo
     path.touch()
     swap.suspect(path, "a reason")
     UseMark(path, "boot-1").note(1, None)
-    assert use_mark.noted(path) == Noted(1, "boot-1")
+    assert use_mark.noted(path) == LastCommit(1, "boot-1")
     monkeypatch.setattr(Path, "read_text", fail)
     assert swap.suspicion(path)
     assert use_mark.lacks_log(path)
@@ -291,15 +291,15 @@ async def test_a_kill_in_the_middle_of_a_replacement_loses_nothing(
     found = await survivors(folder)
     check(original, found)
     assert not found.gap_events
-    assert len(list(swap.set_aside(file))) == 2
+    assert len(list(swap.damaged_files(file))) == 2
 
 
 def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp_path: Path) -> None:
-    whole = Log(original.folder / FILE_NAME)
+    whole = LogFrames(original.folder / FILE_NAME)
     assert (whole.whole, whole.commits_behind_damage) == (True, 0)
     folder = copy(original, tmp_path / "image")
     damage(folder, LOG, lambda content: content.__setitem__(whole.frames[0].at, content[whole.frames[0].at] ^ 1))
-    log = Log(folder / FILE_NAME)
+    log = LogFrames(folder / FILE_NAME)
     assert log.commits_behind_damage == sum(frame.commits for frame in whole.frames) > 1
 
 

@@ -28,11 +28,11 @@ async def test_a_log_that_is_there_without_its_file_is_salvaged(tmp_path: Path, 
 async def test_a_log_of_zeros_is_an_empty_one(tmp_path: Path, clock: HandClock, length: int) -> None:
     async with make_store(tmp_path / "live", clock) as store:
         await accept(store, clock, Event("d", id=0))
-        store._writer.call(lambda: database.write_back(store._committer.connection()))
+        store._writer.call(lambda: database.write_back(store._write_path.connection.get()))
         killed = crash_image(tmp_path / "live", tmp_path / "killed")
     (killed / LOG).write_bytes(bytes(length))
     async with make_store(killed, clock) as store:
-        assert not any(swap.set_aside(killed / FILE_NAME))
+        assert not any(swap.damaged_files(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0), Event("d", id=1))).duplicates == 1
         assert not store.failed.done()
 
@@ -44,5 +44,5 @@ async def test_a_log_whose_header_alone_is_zeros_is_damage(tmp_path: Path, clock
     with (killed / LOG).open("r+b") as file:
         file.write(bytes(32))
     async with make_store(killed, clock) as store:
-        assert any(swap.set_aside(killed / FILE_NAME))
+        assert any(swap.damaged_files(killed / FILE_NAME))
         assert (await accept(store, clock, Event("d", id=0))).duplicates == 1

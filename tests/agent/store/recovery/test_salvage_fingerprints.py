@@ -14,31 +14,31 @@ from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, make_store
 
 SEGMENT_EVENTS = 16
-PROOF = b"p" * 16
+KEY = b"p" * 16
 
 
 @pytest.mark.parametrize("lost", [("segments",), ("sealed",), ("segments", "sealed")])
-async def test_a_lost_segment_is_known_from_its_events_beside_the_proofs_that_its_rows_still_hold(
+async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_rows_still_hold(
     tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
     clock = HandClock()
     nameless = Event("d", data={"t": 21})
     counted = [Event("d", id=number) for number in range(100)]
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        await accept(store, clock, nameless, proof=PROOF)
+        await accept(store, clock, nameless, key=KEY)
         for event in counted:
             await accept(store, clock, event)
         for _ in range(500):
             store.trouble()  # a turn of the writer each, until nothing is left to be sealed
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection, connection:
-        emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(proofs) > 0"
-        assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its proof"
+        emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"
+        assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its key"
         for table in lost:
             assert connection.execute(f"DELETE FROM {table}").rowcount
     swap.suspect(path, "the test says so")
 
     async with make_store(tmp_path, clock, segment_events=SEGMENT_EVENTS) as store:
-        assert (await accept(store, clock, nameless, proof=PROOF)).duplicates == 1
+        assert (await accept(store, clock, nameless, key=KEY)).duplicates == 1
         for event in counted:
             assert (await accept(store, clock, event)).duplicates == 1

@@ -11,7 +11,7 @@ from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.schema import database, disk_space
-from agent.store.write.capacity import DROPPED, Room
+from agent.store.write.capacity import DROPPED, Capacity
 from agent.store.write.decision import STORE_FULL
 from contract.event import Event
 from tests.agent.store.stores import HandClock, accept, batch, make_store, nearly_full, stored_events
@@ -24,7 +24,7 @@ def event(number: int) -> Event:
 
 
 async def fill(store: EventStore, clock: HandClock, first: int) -> int:
-    """Send until an event is refused; give its number."""
+    """Send until an event is refused; return its number."""
     number = first
     while not (await accept(store, clock, event(number))).refusal:
         number += 1
@@ -40,18 +40,18 @@ def declared(events: list[StoredEvent]) -> list[list[object]]:
 
 async def test_what_the_file_system_says_is_never_too_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = HandClock()
-    at_most, exactly, found = Room._bytes_at_most, Room._bytes, list[int]()
+    at_most, exactly, found = Capacity._bytes_at_most, Capacity._bytes, list[int]()
 
-    def noting(room: Room) -> int:
-        found.append(at_most(room) - exactly(room))
-        return exactly(room)
+    def noting(capacity: Capacity) -> int:
+        found.append(at_most(capacity) - exactly(capacity))
+        return exactly(capacity)
 
     nearly_full(monkeypatch)
-    monkeypatch.setattr(Room, "_bytes", noting)
+    monkeypatch.setattr(Capacity, "_bytes", noting)
     async with make_store(tmp_path, clock, max_bytes=8 * MAX_BYTES, keep_processed_seconds=0) as store:
         await fill(store, clock, 1)
-        store.mark_forwarded(batch(1, stored_events(store)[-1].position))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, stored_events(store)[-1].position))
+        store.outbox.mark_processed(store.outbox.forwarded())
         clock.pass_seconds(100)
         await fill(store, clock, 2000)
     assert len(found) > 100
@@ -63,8 +63,8 @@ async def test_what_is_processed_makes_room_before_its_time(tmp_path: Path) -> N
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, keep_processed_seconds=10**9) as store:
         number = await fill(store, clock, 1)
         last = stored_events(store)[-1].position
-        store.mark_forwarded(batch(1, last))
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_forwarded(batch(1, last))
+        store.outbox.mark_processed(store.outbox.forwarded())
         assert (await accept(store, clock, event(number))).accepted == 1
         assert not declared(stored_events(store))
 
@@ -77,7 +77,7 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         for number in range(1, sent + 1):
             assert (await accept(store, clock, event(number))).accepted == 1
             if number == forwarded:
-                store.mark_forwarded(batch(1, forwarded))
+                store.outbox.mark_forwarded(batch(1, forwarded))
         events = stored_events(store)
         assert not store.failed.done()
         kept = {event.label.sequence for event in events}
@@ -87,7 +87,7 @@ async def test_the_oldest_are_dropped_only_where_configured_and_declared(tmp_pat
         assert not kept & lost
         assert kept | lost == set(range(1, max(kept) + 1))
         assert len(lost) > 80
-        assert not store.forwarded()
+        assert not store.outbox.forwarded()
         assert (await accept(store, clock, event(sent))).duplicates == 1
         assert (await accept(store, clock, event(1))).accepted == 1
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
@@ -162,12 +162,12 @@ async def test_a_reader_that_keeps_the_log_growing_is_named_before_the_store_is_
 
 async def test_a_proven_copy_drops_nothing(tmp_path: Path) -> None:
     clock = HandClock()
-    proof = b"p" * 16
+    key = b"p" * 16
     nameless = Event("d", data={"n": 1})
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES) as store:
-        await accept(store, clock, nameless, proof=proof)
+        await accept(store, clock, nameless, key=key)
         await fill(store, clock, 1)
         before = len(stored_events(store))
     async with make_store(tmp_path, clock, max_bytes=MAX_BYTES, when_full="drop-oldest") as store:
-        assert (await accept(store, clock, nameless, proof=proof)).duplicates == 1
+        assert (await accept(store, clock, nameless, key=key)).duplicates == 1
         assert len(stored_events(store)) == before

@@ -7,7 +7,7 @@ import pytest
 
 from agent.status import read_status
 from agent.store.errors import DamagedStoreError
-from agent.store.fingerprints import rows
+from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.recovery.verify import verify
 from agent.store.schema import database
@@ -19,9 +19,9 @@ from tests.support.waiting import until
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
 
 
-def listed(folder: Path) -> list[rows.Duplicate]:
+def listed(folder: Path) -> list[fingerprint_rows.Duplicate]:
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
-        return rows.latest_duplicates(connection, 100)
+        return fingerprint_rows.latest_duplicates(connection, 100)
 
 
 @pytest.mark.parametrize("sent_together", [1, 2])
@@ -31,43 +31,43 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
         await accept(store, clock, *[ONE] * sent_together)
         if sent_together == 1:
             await accept(store, clock, ONE)
-    assert listed(tmp_path) == [rows.Duplicate(clock.wall_ms(), 2)]
+    assert listed(tmp_path) == [fingerprint_rows.Duplicate(clock.wall_ms(), 2)]
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
-@pytest.mark.parametrize("at_the_door", [0, 3])
+@pytest.mark.parametrize("transport_duplicates", [0, 3])
 async def test_copies_are_counted_soon_though_no_new_event_comes(
-    tmp_path: Path, at_the_door: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "MARKS_MS", 20)
     clock = HandClock()
     counted = 0
     async with make_store(tmp_path, clock) as store:
-        store.also_count(lambda: counted)
+        store.add_transport(lambda: counted, lambda: None)
         await accept(store, clock, ONE)
-        for _ in range(0 if at_the_door else 2):
+        for _ in range(0 if transport_duplicates else 2):
             await accept(store, clock, ONE)
-        counted = at_the_door
+        counted = transport_duplicates
 
         def shown() -> bool:
             clock.pass_seconds(0.1)
-            return read_status(tmp_path, GATEWAY).duplicates == (at_the_door or 2)
+            return read_status(tmp_path, GATEWAY).duplicates == (transport_duplicates or 2)
 
         await until(shown, "the copies are counted on disk")
-        assert len(listed(tmp_path)) == (0 if at_the_door else 2)
+        assert len(listed(tmp_path)) == (0 if transport_duplicates else 2)
 
 
 async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE, TWO)
-        for _ in range(rows.REPEATS_MAX):
+        for _ in range(fingerprint_rows.REPEATS_MAX):
             await accept(store, clock, ONE)
-        store.set_fact("name", "a write that carries copies")
+        store.outbox.set_fact("name", "a write that carries copies")
         await accept(store, clock, TWO)
     copies = [copy.position for copy in listed(tmp_path)]
-    assert copies == [2] * (rows.REPEATS_MAX - 1) + [3]
-    assert read_status(tmp_path, GATEWAY).duplicates == rows.REPEATS_MAX + 1
+    assert copies == [2] * (fingerprint_rows.REPEATS_MAX - 1) + [3]
+    assert read_status(tmp_path, GATEWAY).duplicates == fingerprint_rows.REPEATS_MAX + 1
     assert verify(tmp_path / FILE_NAME).findings == ()
 
 
@@ -75,11 +75,11 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> 
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         await accept(store, clock, ONE)
-        store.set_fact("name", "nothing is pending")
+        store.outbox.set_fact("name", "nothing is pending")
         with closing(database.open_for_service(tmp_path / FILE_NAME)) as connection:
-            connection.execute("UPDATE fingerprints SET service = service + 1")
+            connection.execute("UPDATE fingerprints SET service_ms = service_ms + 1")
         await accept(store, clock, ONE)
         with pytest.raises(DamagedStoreError):
-            store.set_fact("name", "a write that carries copies")
+            store.outbox.set_fact("name", "a write that carries copies")
         with pytest.raises(DamagedStoreError):
             await store.failed

@@ -23,7 +23,7 @@ from tests.agent.store.stores import (
     open_faulty,
     stored_events,
 )
-from tests.agent.store.test_event_store import NAMELESS, ONE, PROOF, TWO
+from tests.agent.store.test_event_store import KEY, NAMELESS, ONE, TWO
 
 NOTE = ("flight", "here")
 
@@ -38,11 +38,11 @@ async def test_what_is_released_stays_so_after_a_kill_and_is_purged_at_once(tmp_
     async with make_store(tmp_path / "store", clock) as store:
         await accept(store, clock, ONE)
         await accept(store, clock, TWO)
-        store.release(1, 2, NOTE)
+        store.outbox.release(1, 2, NOTE)
         image = crash_image(tmp_path / "store", tmp_path / "image")
     async with make_store(image, clock) as store:
         assert [event.position for event in stored_events(store)] == [3]
-        assert store.fact("flight") == "here"
+        assert store.outbox.fact("flight") == "here"
         assert (await accept(store, clock, ONE)).duplicates == 1
         assert kept_commits(image)[0] == 3
 
@@ -51,9 +51,9 @@ async def test_marks_that_wait_do_not_undo_a_release(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path / "store", clock) as store:
         await accept(store, clock, *(Event("d", id=number, data={}) for number in range(8)))
-        store.mark_forwarded(batch(1, 2))
-        store.mark_processed(store.forwarded())
-        store.release(5, 6, NOTE)
+        store.outbox.mark_forwarded(batch(1, 2))
+        store.outbox.mark_processed(store.outbox.forwarded())
+        store.outbox.release(5, 6, NOTE)
         image = crash_image(tmp_path / "store", tmp_path / "image")
     with closing(database.open_for_reading(image / FILE_NAME)) as connection:
         assert tables.load_processed(connection) == [(1, 2), (5, 6)]
@@ -68,7 +68,7 @@ async def test_a_release_that_fails_changes_nothing(tmp_path: Path) -> None:
         await accept(store, clock, ONE)
         Faulty.fault = "INSERT OR REPLACE INTO facts"
         with pytest.raises(OutboxError):
-            store.release(1, 2, NOTE)
+            store.outbox.release(1, 2, NOTE)
         Faulty.fault = ""
         assert [event.position for event in stored_events(store)] == [1, 2]
 
@@ -78,16 +78,16 @@ async def test_a_resend_of_what_was_given_up_is_stored_as_new(tmp_path: Path, ev
     clock = HandClock()
     told: list[bool] = []
     async with make_store(tmp_path / "store", clock) as store:
-        store.also_forget(lambda: told.append(True))
-        await accept(store, clock, event, proof=PROOF)
-        store.give_up(2, "too large for Kafka")
+        store.add_transport(int, lambda: told.append(True))
+        await accept(store, clock, event, key=KEY)
+        store.outbox.give_up(2, "too large for Kafka")
         image = crash_image(tmp_path / "store", tmp_path / "image")
-        assert (await accept(store, clock, event, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, event, key=KEY)).accepted == 1
         await asyncio.sleep(0)
         assert told == [True]
         assert read_status(tmp_path / "store", GATEWAY).events.lost == 1
     async with make_store(image, clock) as store:
-        assert (await accept(store, clock, event, proof=PROOF)).accepted == 1
+        assert (await accept(store, clock, event, key=KEY)).accepted == 1
         events = stored_events(store)
     declared = [json.loads(b"{" + found.tail + b"}") for found in events if b"gateway.gap" in found.tail]
     assert [(gap["data"]["reason"], gap["data"]["count"]) for gap in declared] == [("too large for Kafka", 1)]
@@ -99,5 +99,5 @@ async def test_two_openings_never_have_one_epoch_though_nothing_was_stored_under
     epochs = set()
     for _ in range(3):
         async with make_store(tmp_path, clock) as store:
-            epochs.add(store.epoch())
+            epochs.add(store.outbox.epoch())
     assert len(epochs) == 3

@@ -33,10 +33,10 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
         full = bytes_on_disk(tmp_path)
         assert full > EVENTS * TEXT_BYTES / 2
         last = 0
-        while found := store.read(last, 1000, 1 << 30):
-            store.mark_forwarded(batch(found[0].position, found[-1].position))
+        while found := store.outbox.read(last, 1000, 1 << 30):
+            store.outbox.mark_forwarded(batch(found[0].position, found[-1].position))
             last = found[-1].position
-        store.mark_processed(store.forwarded())
+        store.outbox.mark_processed(store.outbox.forwarded())
         sizes = []
         log_bytes = 0
         for number in range(200):
@@ -60,9 +60,9 @@ async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path)
             outcome = await accept(store, clock, incompressible(number))
             refused += bool(outcome.refusal)
             largest = max(largest, bytes_on_disk(tmp_path))
-            if number % 500 == 499 and (found := store.read(0, 200, 1 << 30)):
-                store.mark_forwarded(batch(found[0].position, found[-1].position))
-                store.mark_processed(store.forwarded())
+            if number % 500 == 499 and (found := store.outbox.read(0, 200, 1 << 30)):
+                store.outbox.mark_forwarded(batch(found[0].position, found[-1].position))
+                store.outbox.mark_processed(store.outbox.forwarded())
                 clock.pass_seconds(60)
         assert refused
         assert largest <= bound + (1 << 20), "beyond the bound by more than a commit"

@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
     def seal_on_a_failing_disk(self, turns: int, statement: str) -> None:
         FaultyConnection.fault = statement
         for _ in range(turns):
-            self.store._writer.call(lambda: void(self.store._housekeeping.turn()))
+            self.store._writer.call(lambda: void(self.store._maintenance.run_due()))
         FaultyConnection.fault = ""
         self.clock.pass_seconds(10)
 
@@ -123,18 +123,18 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5))
     def forward(self, count: int) -> None:
-        if events := self.store.read(0, count, 1 << 20):
-            self.store.mark_forwarded(batch(events[0].position, events[-1].position, events[0].position))
+        if events := self.store.outbox.read(0, count, 1 << 20):
+            self.store.outbox.mark_forwarded(batch(events[0].position, events[-1].position, events[0].position))
 
-    @precondition(lambda self: self.store.forwarded())
+    @precondition(lambda self: self.store.outbox.forwarded())
     @rule()
     def process(self) -> None:
-        self.store.mark_processed(self.store.forwarded()[:1])
+        self.store.outbox.mark_processed(self.store.outbox.forwarded()[:1])
 
-    @precondition(lambda self: self.store.forwarded())
+    @precondition(lambda self: self.store.outbox.forwarded())
     @rule()
     def return_batch(self) -> None:
-        self.store.return_batches(self.store.forwarded()[-1:])
+        self.store.outbox.return_batches(self.store.outbox.forwarded()[-1:])
 
     @rule()
     def restart(self) -> None:

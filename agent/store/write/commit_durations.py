@@ -1,27 +1,27 @@
-"""How long the commits took, counted by upper bounds."""
+"""How long the commits took, as a histogram."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
 BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""From a good disk's flush to that of a card which is about to die."""
+"""From the flush of a good disk to that of a card that is about to fail."""
 
 
-class Durations:
-    """A histogram; one thread writes it, anyone may read it."""
+class CommitDurations:
+    """A histogram; one thread writes it, any thread may read it."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_SECONDS) + 1)
         self.total_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one commit."""
         self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self.total_seconds += seconds
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Return for each upper bound, infinity last, how many took at most so long."""
+        """Return for each upper bound, infinity last, how many commits took at most that long."""
         bounds, so_far = [], 0
         for bound, count in zip((*BOUNDS_SECONDS, float("inf")), tuple(self._counts), strict=True):
             so_far += count

@@ -1,0 +1,175 @@
+"""The one connection that writes: a transaction on it is on disk as a whole, or not at all, or of unknown outcome."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.store.errors import DamagedStoreError, UnknownOutcomeError, is_damage
+from agent.store.files.use_mark import UseMark
+from agent.store.files.write_ahead_log import WriteAheadLog
+from agent.store.memory import Memory
+from agent.store.schema import database
+from agent.store.write.epoch import CurrentEpoch
+
+log = logging.getLogger(__name__)
+
+Write = Callable[[sqlite3.Connection], None]
+"""Writes within a transaction."""
+
+
+class WritingConnection:
+    """The connection and its write-ahead log, opened anew after an error that closes it.
+
+    Each opening begins an epoch. Runs on the writer's thread alone.
+    """
+
+    def __init__(
+        self, path: Path, connect: database.Connect, memory: Memory, epoch: CurrentEpoch, mark: UseMark
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._memory = memory
+        self._epoch = epoch
+        self._mark = mark
+        self._connection: sqlite3.Connection | None = None
+        self._log = WriteAheadLog(path)
+        self._log_is_cut = False
+        """Whether nothing stands in the log behind its last commit."""
+        self._lost: DamagedStoreError | None = None
+        """Set once damage was met: a checkpoint would write into the file what stands in the log's place."""
+        self.is_uncertain = False
+        """Whether a transaction whose outcome is unknown may be on disk; the next one deletes what it held."""
+
+    def start(self, connection: sqlite3.Connection) -> None:
+        """Begin service on a connection that has just been opened."""
+        self._open(connection)
+        try:
+            self.ensure_durable()
+        except OSError as error:
+            log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
+
+    def get(self) -> sqlite3.Connection:
+        """Return the connection, its files verified; open it anew where an error has closed it.
+
+        The caller is going to ack a copy, commit, or write the log back: all of these rest on what was committed
+        before (decision 56).
+        """
+        if self._lost is not None:
+            raise self._lost
+        try:
+            if self._connection is None:
+                self._open(self._connect(self._path))
+            elif self._log.has_changed():
+                self._cut_log(self._connection)
+        except Exception as error:
+            self.lose_if_damaged(error)
+            raise
+        assert self._connection is not None
+        return self._connection
+
+    def ensure_durable(self) -> None:
+        """Flush all that was committed before to the medium; raise OSError where that fails."""
+        self.get()
+        self._log.flush()
+
+    def transact(self, write: Write) -> None:
+        """Run one transaction; raise with nothing written, or UnknownOutcomeError."""
+        connection = self.get()
+        try:
+            self._transact(connection, write)
+        except Exception as error:
+            self.lose_if_damaged(error)
+            raise
+        self.is_uncertain = False
+
+    def note_end(self) -> None:
+        """Note the last position on the mark of use, before anybody is acked."""
+        self._mark.note(self._memory.end, self._log.round)
+
+    def limit_log(self) -> None:
+        """Write the log back once it is long; SQLite itself would do so before the log's files are verified."""
+        if self._connection is not None and self._log.is_long():
+            try:
+                database.write_back(self._connection)
+            except sqlite3.Error as error:
+                self.lose_if_damaged(error)
+
+    def empty_log(self) -> None:
+        """Write all of the log into the file itself, which then needs no mark of use."""
+        if database.empty_log(self.get()):
+            self._mark.remove()
+
+    def lose_if_damaged(self, error: Exception) -> None:
+        """Take no more transactions where an error means damage: the next opening salvages."""
+        if self._lost is not None or not is_damage(error):
+            return
+        self._lost = DamagedStoreError(str(error))
+        try:
+            self._log.put_back()
+        except OSError as failure:
+            log.error("store=damaged rescue=failed reason=%r", str(failure))
+        self._close()
+
+    def close(self) -> None:
+        """Close the connection, and remove the mark of use where SQLite has written all of the log back."""
+        if self._close():
+            self._mark.remove()
+        self._mark.close()
+
+    def _open(self, connection: sqlite3.Connection) -> None:
+        try:
+            self._log.open()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        self._log_is_cut = False
+        self._epoch.renew()
+        self.note_end()  # a log that is empty may begin any round
+
+    def _close(self) -> bool:
+        """Close the connection; True where it was the last one of all, and SQLite has written the log back."""
+        is_log_done = self._connection is not None and self._log.close_connection(self._connection)
+        self._connection = None
+        self._log.close()
+        return is_log_done
+
+    def _transact(self, connection: sqlite3.Connection, write: Write) -> None:
+        if not self._log_is_cut:
+            self._cut_log(connection)
+        rows_before = connection.total_changes
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            write(connection)
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._give_up_connection()
+            raise UnknownOutcomeError(f"COMMIT failed: {error}") from error
+        self._log.check(written=connection.total_changes > rows_before)
+
+    def _cut_log(self, connection: sqlite3.Connection) -> None:
+        """Make the log end with its last commit, on the medium, too."""
+        self._log.flush()
+        self._log.cut(connection)
+        self._log_is_cut = True
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        self._log_is_cut = False
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._give_up_connection()
+
+    def _give_up_connection(self) -> None:
+        assert self._connection is not None
+        self.is_uncertain = True
+        self._log.close_connection(self._connection)
+        self._connection = None

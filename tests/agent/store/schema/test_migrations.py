@@ -1,0 +1,115 @@
+"""Migrations: a file of an earlier schema is brought forward with all it holds, whatever interrupts that."""
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agent.status import read_status
+from agent.store.errors import StoreError
+from agent.store.files import swap
+from agent.store.fingerprints.transient import Lifetimes
+from agent.store.layout import FILE_NAME
+from agent.store.recovery.open import open_store
+from agent.store.recovery.verify import verify
+from agent.store.schema import database
+from contract.event import Event
+from tests.agent.store.faults.power_cuts import images
+from tests.agent.store.faults.recording import Recording
+from tests.agent.store.stores import (
+    GATEWAY,
+    HandClock,
+    accept,
+    make_store,
+    position_of,
+    stored_events,
+)
+
+DEVICE = "urn:dev:mac:00158d0001a2b3c4"
+NEXT_STEP = """
+CREATE TABLE commits (first_position INTEGER PRIMARY KEY, count INTEGER NOT NULL);
+INSERT INTO commits SELECT first_position, count FROM events;
+"""
+
+
+@pytest.fixture
+def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run as a release whose schema is one step ahead, once a store of this one is there."""
+    steps = [*database.migrations(), NEXT_STEP]
+    monkeypatch.setattr(database, "migrations", lambda: steps)
+
+
+@pytest.fixture
+async def fingerprints(tmp_path: Path) -> list[bytes]:
+    """Make a store of this release; the fingerprints of its events, in order."""
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        for number in range(20):
+            await accept(store, clock, Event(DEVICE, id=number))
+        return [event.fingerprint for event in stored_events(store)]
+
+
+def version(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+@pytest.mark.usefixtures("fingerprints", "next_release")
+async def test_a_file_of_an_earlier_schema_goes_on_with_all_it_held(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / FILE_NAME
+    with pytest.raises(StoreError, match="earlier release"):
+        read_status(tmp_path, GATEWAY)
+    async with make_store(tmp_path, clock) as store:
+        for number in range(20):
+            assert (await accept(store, clock, Event(DEVICE, id=number))).duplicates == 1
+        assert (await accept(store, clock, Event(DEVICE, id=20))).accepted == 1
+    assert version(path) == len(database.migrations())
+    assert not verify(path).findings
+
+
+def test_no_power_cut_during_a_migration_loses_anything(
+    tmp_path: Path, fingerprints: list[bytes], next_release: None
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed={seed}")
+    path = tmp_path / FILE_NAME
+    original = path.read_bytes()
+    recording = Recording(path)
+    connection = cast("sqlite3.Connection", recording.connect())
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.prepare(connection, path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert len(recording.steps) > 5
+    for number, image in enumerate(images(recording.steps, 100, random.Random(seed), {"": original})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for suffix, content in image.files.items():
+            Path(f"{folder / FILE_NAME}{suffix}").write_bytes(content)
+        opened, memory = open_store(folder / FILE_NAME, database.open_for_service, HandClock(), Lifetimes())
+        with closing(opened):
+            assert not any(swap.damaged_files(folder / FILE_NAME)), number
+            for position, fingerprint in enumerate(fingerprints, 1):
+                assert position_of(memory, opened, fingerprint) == position, number
+            assert not verify(folder / FILE_NAME).findings, number
+        shutil.rmtree(folder)
+    del connection
+
+
+async def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    async with make_store(tmp_path, HandClock()) as store:
+        await accept(store, HandClock(), Event(DEVICE, id=1))
+    path = tmp_path / FILE_NAME
+    newer = version(path) + 1
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {newer}")
+        connection.execute(f"PRAGMA application_id = {0x4F67_0000 + newer}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="newer release"):
+        async with make_store(tmp_path, HandClock()):
+            pass
+    assert path.read_bytes() == before
