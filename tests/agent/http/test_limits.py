@@ -123,7 +123,7 @@ def test_the_limits_are_those_that_the_guarantees_state() -> None:
         f"A client that occupies {limits.connections_max} HTTP connections",
         f"each connection ends after {limits.head_seconds_max:g} s",
         f"{bodies}, causes others to be refused for up to {limits.body_seconds_max:g} s",
-        f"requests still in work after {limits.drain_seconds_max:g} s",
+        f"requests still being processed after {limits.drain_seconds_max:g} s",
     ):
         assert stated in page
     assert limits == Limits(256, 128, 64, 16_384, 15.0, 30.0, 8 << 20, 10.0)
