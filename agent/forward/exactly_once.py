@@ -25,8 +25,8 @@ from agent.forward.mode import (
     STOP_MS_MAX,
     Way,
 )
-from agent.forward.records import encode
-from agent.forward.recovery import await_stable, is_visible
+from agent.forward.records import Record, encode
+from agent.forward.recovery import HELD_BACK, await_stable, is_visible
 from agent.forward.sending import discard, hand_over, serve
 from agent.forward.topic import TopicView, leader_epochs
 from agent.forward.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
@@ -155,6 +155,8 @@ class TransactionalSession:
         self.settled = 0
         """The number of the latest transaction that this session has marked."""
         self._cursor = START
+        self._cleared: set[int] = set()
+        """The partitions in which nothing of an earlier transaction hangs: one of this session has ended there."""
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -187,13 +189,12 @@ class TransactionalSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Carry out one transaction, and mark its events."""
-        flight = Flight(events[0].position, self._leader_epochs)
-        self._transactions.begin()
-        if not (self._produce(events, flight) and self._await_reports(events, flight, stop)):
-            self._transactions.abort(stop)
+        batch = self._fill(events, stop)
+        while batch is not None and not batch.partitions.keys() <= self._cleared:
+            self._clear(batch, stop)
+            batch = self._fill(events, stop)
+        if batch is None:
             return
-        ends = self._way.watch.ends(flight.partitions, stop)
-        batch = flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
         self._transactions.commit(self._way.topic, marker, stop)
         stable = await_stable(self._way, batch, stop)
@@ -212,6 +213,29 @@ class TransactionalSession:
         self._way.link.took()
         self.marked += 1
 
+    def _fill(self, events: Sequence[StoredEvent], stop: threading.Event) -> Batch | None:
+        """Begin a transaction and send the events in it; None, and the transaction aborted, where one is too large."""
+        flight = Flight(events[0].position, self._leader_epochs)
+        self._transactions.begin()
+        if not (self._produce(events, flight) and self._await_reports(events, flight, stop)):
+            self._transactions.abort(stop)
+            self._cleared.clear()
+            return None
+        ends = self._way.watch.ends(flight.partitions, stop)
+        return flight.batch(self._topic.id, leader_epochs(ends))
+
+    def _clear(self, batch: Batch, stop: threading.Event) -> None:
+        """Abort the transaction, and with it what an earlier one of ours has left open in its partitions.
+
+        An abort that the coordinator has not carried out in a partition leaves records there that share the fate of the
+        producer's next transaction: they must not be committed with it. That readers get past these records shows
+        that this one was carried out.
+        """
+        self._transactions.abort(stop)
+        if await_stable(self._way, batch, stop) is None:
+            raise SessionError(HELD_BACK)
+        self._cleared |= batch.partitions.keys()
+
     def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Marker:
         """Write down what is about to be committed, and give its marker."""
         self._number += 1
@@ -224,12 +248,22 @@ class TransactionalSession:
         """Hand the events to the producer; False where it has refused one for its size."""
         for event in events:
             record = encode(event, self._way.gateway)
-            check = self._transactions.check
-            if not hand_over(self._transactions.producer, self._way.topic, record, flight.report, check):
+            if not self._hand_over(record, flight):
                 self._way.oversized.refused(event, len(record.value))
                 return False
             flight.sent(event.position)
         return True
+
+    def _hand_over(self, record: Record, flight: Flight) -> bool:
+        """Hand a record to the producer; raise SessionError with the reason for which the transaction has failed.
+
+        A transaction that a report has ended meanwhile makes the call an "erroneous state" only.
+        """
+        producer, topic = self._transactions.producer, self._way.topic
+        try:
+            return hand_over(producer, topic, record, flight.report, self._transactions.check)
+        except SessionError as error:
+            raise SessionError(self._transactions.why(topic, str(error))) from error
 
     def _await_reports(self, events: Sequence[StoredEvent], flight: Flight, stop: threading.Event) -> bool:
         """Wait until every record is reported; False where the broker has refused one for its size.

@@ -29,6 +29,7 @@ STABLE_MS: Final = 25_000
 """How long a transaction of somebody else may hold back what is visible: its time limit, and the broker's next look."""
 LOOK_SECONDS: Final = 0.02
 SWEEP_SECONDS_MAX: Final = 12.0
+HELD_BACK: Final = "a transaction stays open in the topic, and readers of it are held back"
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ def is_visible(way: Way, intent: Intent, producer: Producer, reader: Consumer, s
         _log.warning("delivery=exactly-once transaction=%s hangs=yes effect='ended, and sent again'", intent.marker)
         attempt(lambda: end_what_hangs(way, intent, producer), 2 * SWEEP_SECONDS_MAX, stop, "ending what hangs")
         if await_stable(way, intent.batch, stop) is None:
-            raise SessionError("a transaction stays open in the topic, and readers of it are held back")
+            raise SessionError(HELD_BACK)
     for number, span in intent.batch.partitions.items():
         found = read_label(reader, way.topic, number, span.highest, stop)
         if found is None:
