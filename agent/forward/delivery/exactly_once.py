@@ -24,14 +24,14 @@ from agent.forward.delivery.session import (
     SessionContext,
 )
 from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transaction_recovery import await_stable, is_visible
+from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_visible
 from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_reader
 from agent.forward.kafka.health import Silence
 from agent.forward.kafka.metadata import raw_metadata
-from agent.forward.kafka.record import encode
+from agent.forward.kafka.record import Record, encode
 from agent.forward.kafka.topic import TopicView, leader_epochs
 from agent.store.facts import TRANSACTION_INTENT, TRANSACTION_SETTLED
 from agent.store.port import Batch, Outbox, StoredEvent
@@ -161,6 +161,8 @@ class TransactionalSession:
         self.settled = 0
         """The number of the latest transaction that this session has marked."""
         self._cursor = START
+        self._cleared: set[int] = set()
+        """Partitions in which no earlier transaction of this gateway is open: one of this session has ended there."""
         self.marked = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -193,13 +195,12 @@ class TransactionalSession:
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Run one transaction, and mark its events."""
-        in_flight = InFlightBatch(events[0].position, self._leader_epochs)
-        self._transactional.begin()
-        if not (self._produce(events, in_flight) and self._await_reports(events, in_flight, stop)):
-            self._transactional.abort(stop)
+        batch = self._fill(events, stop)
+        while batch is not None and not batch.partitions.keys() <= self._cleared:
+            self._clear(batch, stop)
+            batch = self._fill(events, stop)
+        if batch is None:
             return
-        ends = self._context.watch.ends(in_flight.partitions, stop)
-        batch = in_flight.batch(self._topic.id, leader_epochs(ends))
         marker = self._intend(events, batch)
         self._transactional.commit(self._context.topic, marker, stop)
         stable = await_stable(self._context, batch, stop)
@@ -218,6 +219,29 @@ class TransactionalSession:
         self._context.link.report_delivery()
         self.marked += 1
 
+    def _fill(self, events: Sequence[StoredEvent], stop: threading.Event) -> Batch | None:
+        """Begin a transaction and send the events in it; where one is too large, abort it and return None."""
+        in_flight = InFlightBatch(events[0].position, self._leader_epochs)
+        self._transactional.begin()
+        if not (self._produce(events, in_flight) and self._await_reports(events, in_flight, stop)):
+            self._transactional.abort(stop)
+            self._cleared.clear()
+            return None
+        ends = self._context.watch.ends(in_flight.partitions, stop)
+        return in_flight.batch(self._topic.id, leader_epochs(ends))
+
+    def _clear(self, batch: Batch, stop: threading.Event) -> None:
+        """Abort the transaction, and with it what an earlier one of this gateway has left open in its partitions.
+
+        If the coordinator has not carried out an abort in a partition, the records there share the fate of the
+        producer's next transaction, and must not be committed with it. Once readers get past the records of this
+        transaction, it was carried out.
+        """
+        self._transactional.abort(stop)
+        if await_stable(self._context, batch, stop) is None:
+            raise SessionError(HELD_BACK)
+        self._cleared |= batch.partitions.keys()
+
     def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Marker:
         """Store the intent of the transaction that is about to be committed, and return its marker."""
         self._number += 1
@@ -230,12 +254,22 @@ class TransactionalSession:
         """Hand the events to the producer; return False where it has refused one for its size."""
         for event in events:
             record = encode(event, self._context.gateway)
-            check = self._transactional.check
-            if not hand_over(self._transactional.producer, self._context.topic, record, in_flight.report, check):
+            if not self._hand_over(record, in_flight):
                 self._context.oversized.refused(event, len(record.value))
                 return False
             in_flight.sent(event.position)
         return True
+
+    def _hand_over(self, record: Record, in_flight: InFlightBatch) -> bool:
+        """Hand a record to the producer; raise SessionError with the reason for which the transaction has failed.
+
+        Once a report has failed the transaction, the client itself reports nothing but an "erroneous state".
+        """
+        producer, topic = self._transactional.producer, self._context.topic
+        try:
+            return hand_over(producer, topic, record, in_flight.report, self._transactional.check)
+        except SessionError as error:
+            raise SessionError(self._transactional.explain_failure(topic, str(error))) from error
 
     def _await_reports(self, events: Sequence[StoredEvent], in_flight: InFlightBatch, stop: threading.Event) -> bool:
         """Wait until every record is reported; return False where the broker has refused one for its size.

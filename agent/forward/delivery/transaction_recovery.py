@@ -30,6 +30,7 @@ STABLE_MS: Final = 25_000
 """How long another producer's transaction may hold back readers: its time limit, and the broker's next check."""
 RETRY_SECONDS: Final = 0.02
 SWEEP_SECONDS_MAX: Final = 12.0
+HELD_BACK: Final = "a transaction stays open in the topic, and readers of it are held back"
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def is_visible(
             "aborting a transaction",
         )
         if await_stable(context, intent.batch, stop) is None:
-            raise SessionError("a transaction stays open in the topic, and readers of it are held back")
+            raise SessionError(HELD_BACK)
     for number, span in intent.batch.partitions.items():
         label = read_label(reader, context.topic, number, span.highest, stop)
         if label is None:

@@ -90,13 +90,39 @@ def test_what_readers_cannot_see_yet_is_not_marked(kafka: KafkaTopic, gateway: s
     outbox.append(*readings(10))
     other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
     other.init_transactions(60)
+
+    with forwarding(kafka.settings(MODE), outbox, gateway):
+        wait_until_forwarded(outbox)
+        marker = kafka.marker(gateway)
+        other.begin_transaction()
+        for number in range(PARTITIONS):
+            other.produce(kafka.topic, b"open", partition=number)
+        other.flush(60)
+        outbox.append(*readings(10, 10))
+        wait_until(lambda: kafka.marker(gateway) != marker, "the transaction is committed")
+        assert outbox.new == 10
+        other.abort_transaction(60)
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+
+
+def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_committed(
+    kafka: KafkaTopic, gateway: str
+) -> None:
+    outbox = MemoryOutbox()
+    outbox.append(*readings(10))
+    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{gateway}"})
+    other.init_transactions(60)
     other.begin_transaction()
     for number in range(PARTITIONS):
         other.produce(kafka.topic, b"open", partition=number)
     other.flush(60)
 
     with forwarding(kafka.settings(MODE), outbox, gateway):
-        wait_until(lambda: kafka.marker(gateway) is not None, "the transaction is committed")
+        sent = 10 + PARTITIONS
+        wait_until(lambda: sum(kafka.ends("read_uncommitted").values()) >= sent, "the events are sent")
+        assert kafka.marker(gateway) is None
         assert outbox.new == 10
         other.abort_transaction(60)
         wait_until_forwarded(outbox)

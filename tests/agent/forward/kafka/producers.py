@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+from dataclasses import dataclass
 
 DESCRIBE_PRODUCERS = 61
 LIST_TRANSACTIONS = 66
@@ -11,8 +13,17 @@ _HEADER_BYTES = 4 + 1 + 4
 """Of the answer: correlation id, tags, throttle time."""
 
 
-def remembered(bootstrap_server: str, topic: str, partition: int = 0) -> int:
-    """Return how many producers the leader of a partition remembers there (DescribeProducers, version 0)."""
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition's leader remembers of a producer."""
+
+    id: int
+    epoch: int
+    last_sequence: int
+
+
+def remembered(bootstrap_server: str, topic: str, partition: int = 0) -> list[ProducerState]:
+    """Return the producers that the leader of a partition remembers there (DescribeProducers, version 0)."""
     name = topic.encode()
     body = b"\x02" + bytes([len(name) + 1]) + name + b"\x02" + partition.to_bytes(4) + b"\x00\x00"
     answer = _ask(bootstrap_server, DESCRIBE_PRODUCERS, body)
@@ -20,7 +31,9 @@ def remembered(bootstrap_server: str, topic: str, partition: int = 0) -> int:
     at = _HEADER_BYTES + 1 + 1 + len(name) + 1 + 4
     assert answer[at : at + 2] == b"\x00\x00", f"error {int.from_bytes(answer[at : at + 2])}"
     assert answer[at + 2] == 0
-    return answer[at + 3] - 1
+    count, at = answer[at + 3] - 1, at + 4
+    entry = struct.Struct(">qiiqiqB")  # id, epoch, last sequence, last moment, coordinator's epoch, open offset, tags
+    return [ProducerState(*entry.unpack_from(answer, at + number * entry.size)[:3]) for number in range(count)]
 
 
 def transactional_ids(bootstrap_server: str) -> bytes:
@@ -28,9 +41,17 @@ def transactional_ids(bootstrap_server: str) -> bytes:
     return _ask(bootstrap_server, LIST_TRANSACTIONS, b"\x01\x01\x00")
 
 
+def ask_plainly(bootstrap_server: str, kind: int, version: int, body: bytes) -> bytes:
+    """Ask in a version without tags, without a client's name."""
+    return _exchange(bootstrap_server, kind.to_bytes(2) + version.to_bytes(2) + bytes(4) + b"\xff\xff" + body)
+
+
 def _ask(bootstrap_server: str, kind: int, body: bytes) -> bytes:
     """Ask in version 0, with tags, without a client's name."""
-    request = kind.to_bytes(2) + bytes(6) + b"\xff\xff\x00" + body
+    return _exchange(bootstrap_server, kind.to_bytes(2) + bytes(6) + b"\xff\xff\x00" + body)
+
+
+def _exchange(bootstrap_server: str, request: bytes) -> bytes:
     host, port = bootstrap_server.split(":")
     with socket.create_connection((host, int(port)), REQUEST_SECONDS_MAX) as connection:
         connection.sendall(len(request).to_bytes(4) + request)
