@@ -7,9 +7,10 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files.sqlite_pages import is_log_header, read_piece
-from agent.store.layout import LOG_BYTES_KEPT, LOG_FRAME_BYTES, LOG_HEADER_BYTES
+from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES
 
 _FRAME_HEAD_BYTES = 24
 _SALTS = slice(16, 24)
@@ -141,7 +142,7 @@ class WriteAheadLog:
     def is_long(self) -> bool:
         """Whether the log has grown to its bound: a frame of this round stands at the end of what is kept of it."""
         assert self._file is not None
-        last = (LOG_BYTES_KEPT - LOG_HEADER_BYTES) // LOG_FRAME_BYTES - 1
+        last = (layout.LOG_BYTES_KEPT - LOG_HEADER_BYTES) // LOG_FRAME_BYTES - 1
         at = LOG_HEADER_BYTES + last * LOG_FRAME_BYTES
         if self._state.size <= at:
             return False

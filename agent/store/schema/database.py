@@ -11,9 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
+from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
 from agent.store.files import use_mark
-from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
+from agent.store.layout import PAGE_BYTES
 
 _APPLICATION = 0x4F67_0000
 """Stands in the header with the version added: a damaged version is not taken for a newer release's."""
@@ -64,7 +65,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     # Debian's SQLite overwrites deleted content, which would write a purged event once more.
     connection.execute("PRAGMA secure_delete = OFF")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do that within COMMIT
-    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
+    connection.execute(f"PRAGMA journal_size_limit = {layout.LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
 

@@ -8,7 +8,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.store.layout import LOG_BYTES_KEPT, PAGE_BYTES
+from agent.store import layout
+from agent.store.layout import PAGE_BYTES
 from agent.store.schema import database
 
 RESERVE_BYTES = 8 << 20
@@ -66,7 +67,11 @@ class Space:
     def endangers_log(self) -> bool:
         """Whether another transaction could take the space that the log needs to be written back."""
         grows = self.growth_bytes > 0 or self.is_log_held
-        return self.log_bytes > LOG_BYTES_KEPT and grows and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
+        return (
+            self.log_bytes > layout.LOG_BYTES_KEPT
+            and grows
+            and (self.free_bytes < self.growth_bytes + LOG_RESERVE_BYTES)
+        )
 
 
 def space(path: Path, connection: sqlite3.Connection) -> Space:

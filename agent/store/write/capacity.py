@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 
 from agent.config.settings import StoreSettings
+from agent.store import layout
 from agent.store.errors import StoreError
-from agent.store.layout import LOG_BYTES_KEPT
 from agent.store.memory import Memory
 from agent.store.schema import database, disk_space, tables
 from agent.store.schema.database import GetConnection
@@ -60,7 +60,7 @@ class Capacity:
 
         A log that cannot be written back could never be cut again, even once its reader has ended.
         """
-        if disk_space.log_bytes(self._file) <= LOG_BYTES_KEPT or disk_space.is_ample(self._file):
+        if disk_space.log_bytes(self._file) <= layout.LOG_BYTES_KEPT or disk_space.is_ample(self._file):
             return
         if self._space().endangers_log:
             self._write_back()

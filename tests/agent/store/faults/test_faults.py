@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from agent.config.settings import StoreSettings
+from agent.store import layout
 from agent.store.errors import StoreError
 from agent.store.files import swap
 from agent.store.fingerprints.index import IndexBounds
@@ -216,7 +217,7 @@ def test_a_disk_that_fails_at_any_operation_costs_no_acked_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, error: int
 ) -> None:
     commits = 24
-    monkeypatch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+    monkeypatch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
     whole = Disk(operation, error)
     (tmp_path / "whole").mkdir()
     work = Work(tmp_path / "whole", whole)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agent.store import layout
 from agent.store.errors import DamagedStoreError
 from agent.store.event_store import EventStore
 from agent.store.files import write_ahead_log
@@ -277,7 +278,7 @@ async def test_a_position_that_is_taken_on_disk_and_not_in_memory_is_damage(tmp_
 async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_follows(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+    monkeypatch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
     async with make_store(tmp_path, clock) as store:
         for number in range(40):
             await accept(store, clock, Event("d", id=number, data={"text": os.urandom(1_500).hex()}))
@@ -299,7 +300,7 @@ async def test_a_log_that_was_truncated_is_not_written_back_by_the_commit_that_f
 async def test_the_log_is_written_back_when_it_has_grown_to_its_bound(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+    monkeypatch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
     rounds = set()
     async with make_store(tmp_path, clock) as store:
         for number in range(150):

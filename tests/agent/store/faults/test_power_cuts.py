@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 from agent.config.settings import StoreSettings
+from agent.store import layout
 from agent.store.files import swap
 from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.fingerprints.index import IndexBounds
@@ -76,7 +77,7 @@ class Load:
         sent_last: list[Submission] = []
         for _ in range(OPENINGS):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(database, "LOG_BYTES_KEPT", LOG_BYTES)
+                patch.setattr(layout, "LOG_BYTES_KEPT", LOG_BYTES)
                 self._recording.below(patch)
                 sent_last = self._open_and_work(sent_last)
             if self._recording.left is not None:
