@@ -39,19 +39,19 @@ def kafka(tmp_path: Path) -> Iterator[KafkaTopic]:
 
 
 def test_what_hangs_of_a_transaction_that_was_never_to_be_committed_is_not_committed_with_the_next(
-    kafka: KafkaTopic, gatecontext: str
+    kafka: KafkaTopic, gateway: str
 ) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10))
-    with forwarding(kafka.settings(MODE), outbox, gatecontext):
+    with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
     outbox.append(*readings(10, 10))
     [state] = remembered(kafka.bootstrap_servers, kafka.topic)
-    records = [encode(event, gatecontext) for event in outbox.stored()[10:17]]
-    leave_open(kafka.bootstrap_servers, kafka.topic, gatecontext, state, records)
+    records = [encode(event, gateway) for event in outbox.stored()[10:17]]
+    leave_open(kafka.bootstrap_servers, kafka.topic, gateway, state, records)
     assert kafka.ends() != kafka.ends("read_uncommitted"), "it hangs"
 
-    with forwarding(kafka.settings(MODE), outbox, gatecontext):
+    with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until_forwarded(outbox)
 
     assert_each_once(kafka, outbox)
