@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 
 from benchmarks import report
 from benchmarks.report import Figure
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 

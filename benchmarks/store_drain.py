@@ -19,7 +19,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks.store_fill import DEVICES
 from simulators import wire
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 
 TOPIC = "oncegate.events"

@@ -19,7 +19,7 @@ from benchmarks.store_fill import candidates, events
 from contract import topics
 from simulators.services import ports
 from simulators.services.error import ServiceError
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 
 TOPIC = "telegraf"
 BATCH = 10_000

@@ -32,7 +32,7 @@ from benchmarks.cloud.state import state_figures
 from benchmarks.cloud.window import window_figures
 from benchmarks.report import Figure
 from simulators.services.error import ServiceError
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from simulators.services import session
 from simulators.services.error import ServiceError
 from simulators.services.install import debian, jars, java
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
 from simulators.services.spark import SparkOptions, submit

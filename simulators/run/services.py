@@ -14,7 +14,7 @@ from simulators.run.gateway import Gateway, GatewayOptions
 from simulators.run.job import Job
 from simulators.scenario import FaultKind, Scenario, SensorKind
 from simulators.sensors.field import Source
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.service import ProcessService
 from simulators.services.zigbee2mqtt import Zigbee2Mqtt

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from cloud.session import SETTINGS
 from simulators.services.install import jars
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.s3 import S3
 from tests.cloud.plain_consumer.consuming import ConsumerSide

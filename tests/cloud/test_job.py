@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from contract.event import Event
 from contract.record import ClockTrust
 from simulators.services import ports
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, Record, now, readings, without_header
 from tests.cloud.running import DELTA, DELTA_ON_S3, POSTGRES, CloudSide
 from tests.cloud.stream.cut_log import cut_log

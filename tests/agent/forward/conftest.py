@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 
 

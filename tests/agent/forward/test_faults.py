@@ -20,9 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__
 
 from agent.config.settings import KafkaSettings
 from simulators.services import ports
-from simulators.services.broker_settings import Listener
 from simulators.services.install import programs
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.settings import Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings

@@ -18,7 +18,7 @@ from agent.forward.forwarder import Forwarder
 from agent.telemetry.links import Links
 from contract.event import Event
 from contract.record import HEADERS
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import device, readings

@@ -26,7 +26,7 @@ from cloud.stream.records import read_records
 from cloud.table.rows import decode
 from contract.event import Event, gateway_device
 from contract.receipt import Receipt
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.cloud import big_topic
 from tests.cloud.gateway import Gateway, Record, readings, send
 from tests.cloud.tables import topic as topic_of

@@ -17,7 +17,7 @@ from cloud import bloom
 from cloud.bloom_shadow.filter import RotatingFilters, hashes, shape
 from cloud.bloom_shadow.index import ExactIndex
 from cloud.bloom_shadow.topic import Recorded
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send, without_header
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.postgres import Postgres
 from simulators.services.process import Command, Process
 from tests.cloud.gateway import Record, send

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 
 _BATCH_HEAD = struct.Struct(">qi")
 """Of each batch in a segment: its first offset, and the length of what follows."""

@@ -15,7 +15,7 @@ from cloud.settings import JobSettings, parse
 from cloud.stream.checkpoint import Checkpoint
 from cloud.stream.shutdown import StopRequest
 from cloud.table.sink import Written
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send
 from tests.cloud.stream.cut_log import cut_log
 

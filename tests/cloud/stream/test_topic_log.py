@@ -16,7 +16,7 @@ from cloud.stream.kafka_admin import KafkaAdmin
 from cloud.stream.receipts import Receipts
 from cloud.stream.topic_log import TopicLog
 from cloud.table.commits import Commit
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send
 from tests.cloud.running import PARTITIONS
 from tests.cloud.stream.cut_log import cut_log

@@ -17,7 +17,7 @@ from simulators.run.gateway import Gateway
 from simulators.run.job import Job
 from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from contract import topics
 from simulators.services import session
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -24,7 +24,7 @@ SECONDS_MAX = 60.0
 PARENT = """
 import sys
 from pathlib import Path
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 broker = Broker(Path(sys.argv[1]))
 broker.start()
 print(broker.process.pid, flush=True)

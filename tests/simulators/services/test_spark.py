@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from contract import topics
 from simulators.services import session, spark
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 
 pytestmark = pytest.mark.spark
 

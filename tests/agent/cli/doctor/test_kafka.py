@@ -25,7 +25,7 @@ from agent.cli.doctor.kafka import (
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.status import EventCounts, GatewayStatus
 from contract import topics
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock, make_store
 from tests.support.waiting import wait_until

@@ -11,7 +11,7 @@ from agent.forward.delivery.in_doubt import InDoubtBatches, read_in_doubt
 from agent.forward.delivery.oversized import REASON
 from agent.store.facts import IN_DOUBT, OVERSIZED
 from contract.event import Event
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.events import device, readings

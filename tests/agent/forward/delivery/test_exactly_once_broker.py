@@ -14,7 +14,7 @@ from agent.forward.delivery.transaction import Intent, Marker
 from agent.forward.delivery.transaction_recovery import abort_hanging_transaction
 from agent.store.facts import TRANSACTION_INTENT
 from agent.store.port import Batch, Offsets
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import PARTITIONS, KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings

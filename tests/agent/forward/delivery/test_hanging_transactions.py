@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from agent.forward.kafka.record import encode
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.raw_produce import leave_open

@@ -14,8 +14,8 @@ from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.in_doubt import InDoubtBatches
 from agent.forward.kafka.client import producer_config
 from simulators.services import ports
-from simulators.services.broker_settings import Listener
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
+from simulators.services.kafka.settings import Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request

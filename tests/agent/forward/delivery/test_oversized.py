@@ -19,7 +19,7 @@ from agent.store.port import Batch, StoredEvent
 from agent.telemetry.links import LinkName
 from contract.event import Event
 from contract.record import encode_tail
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost
 from tests.agent.forward.events import device, readings

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.cluster import KafkaCluster
+from simulators.services.kafka.cluster import KafkaCluster
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.events import readings

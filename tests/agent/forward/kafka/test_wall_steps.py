@@ -13,7 +13,7 @@ import pytest
 
 from agent.forward.errors import ClockSetBackError
 from agent.forward.kafka.wall_steps import STEP_MS_MAX, WallSteps
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.store.stores import HandClock

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, sequence
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings

@@ -14,7 +14,7 @@ from agent.forward.receipts.poller import FLOWING, HELD
 from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
-from simulators.services.kafka import Broker
+from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import GROUP, KafkaTopic
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings

@@ -15,10 +15,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from contract import topics
-from simulators.services import broker_settings, ports
-from simulators.services.broker_settings import Listener, Node
+from simulators.services import ports
 from simulators.services.error import ServiceError
 from simulators.services.install import jars, java
+from simulators.services.kafka import settings
+from simulators.services.kafka.settings import Listener, Node
 from simulators.services.process import Command, Process
 from simulators.services.service import ProcessService
 
@@ -133,12 +134,10 @@ class Broker(ProcessService):
 
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        settings = broker_settings.server_properties(
-            self._port, self._controller_port, self.data_folder, self._second, self._node
-        )
+        text = settings.server_properties(self._port, self._controller_port, self.data_folder, self._second, self._node)
         own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
-        self._properties_file.write_text(settings + own)  # of duplicate names the last one counts
-        self._logging_file.write_text(broker_settings.logging_properties())
+        self._properties_file.write_text(text + own)  # of duplicate names the last one counts
+        self._logging_file.write_text(settings.logging_properties())
 
     def _format_storage(self) -> None:
         cluster = new_cluster() if self._node is None else self._node.cluster

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from simulators.services import ports
-from simulators.services.broker_settings import Node
-from simulators.services.kafka import Broker, new_cluster
+from simulators.services.kafka.broker import Broker, new_cluster
+from simulators.services.kafka.settings import Node
 from simulators.services.service import Service
 
 NODES = 3

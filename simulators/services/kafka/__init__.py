@@ -1,0 +1,1 @@
+"""Kafka: one broker, or a cluster of several, as local processes."""
