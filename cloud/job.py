@@ -34,6 +34,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
+from cloud.runtime.shutdown import StopRequest
 from cloud.session import open_session
 from cloud.settings import POSTGRES, JobSettings, parse
 from cloud.stream import offsets
@@ -47,7 +48,6 @@ from cloud.stream.observer import NullObserver, Observer
 from cloud.stream.progress import ProgressLines
 from cloud.stream.receipts import Receipts
 from cloud.stream.records import read_records
-from cloud.stream.shutdown import StopRequest
 from cloud.stream.source import read_topic
 from cloud.stream.topic_log import TopicLog
 from cloud.table.devices import Devices

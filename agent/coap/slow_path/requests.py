@@ -8,7 +8,6 @@ import math
 from enum import Enum
 
 from agent.coap.answer import BAD_OPTION, NO_PROXY, TOO_LARGE, UNAUTHORIZED, Reply, tail
-from agent.coap.budget import Budgets
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Endpoint
 from agent.coap.message import (
@@ -26,6 +25,7 @@ from agent.coap.message import (
 from agent.coap.sanitizer import Disposition, is_protected, sanitize
 from agent.coap.separate import Send
 from agent.coap.slow_path.bridge import AiocoapBridge
+from agent.coap.slow_path.budget import Budgets
 
 SHEDDING_ENDS_SECONDS = 60.0
 """After this time without shedding, the next occurrence is logged again."""

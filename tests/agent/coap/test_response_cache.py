@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.coap.budget import Budget
 from agent.coap.response_cache import ResponseCache
+from agent.coap.slow_path.budget import Budget
 
 
 def test_an_answer_is_recalled_within_its_lifetime() -> None:

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from cloud import job
+from cloud.runtime.shutdown import StopRequest
 from cloud.settings import JobSettings, parse
 from cloud.stream.checkpoint import Checkpoint
-from cloud.stream.shutdown import StopRequest
 from cloud.table.sink import Written
 from simulators.services.kafka.broker import Broker
 from tests.cloud.gateway import Gateway, readings, send

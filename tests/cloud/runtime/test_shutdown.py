@@ -14,7 +14,7 @@ NOT_ASKED = 3
 JOB = f"""
 import sys
 from cloud.session import open_session
-from cloud.stream.shutdown import StopRequest
+from cloud.runtime.shutdown import StopRequest
 
 stop = StopRequest()
 stop.listen(open_session())
