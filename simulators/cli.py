@@ -78,7 +78,7 @@ def _list_scenarios(arguments: Sequence[str]) -> int:
         print("usage: oncegate-sim scenarios\n\nList the included scenarios and what each shows.")
         return 0 if arguments[0] in ("-h", "--help") else _USAGE
     for name, scenario in shipped().items():
-        print(f"{name:>24}  {scenario.shows}")
+        print(f"{name:>24}  {scenario.description}")
     return 0
 
 

@@ -40,8 +40,8 @@ class FleetError(Exception):
 
 async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     """Run all sensors; return when each has finished with all of its events."""
-    sockets = sum(plan.sensors for plan in plans if plan.sort in _COAP)
-    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.sort is SensorKind.HTTP)
+    sockets = sum(plan.sensors for plan in plans if plan.kind in _COAP)
+    relayed = sum(RELAYED * plan.sensors for plan in plans if plan.kind is SensorKind.HTTP)
     if sockets + relayed > SENSORS_MAX:
         raise FleetError(f"{sockets + relayed:,} devices: one run has addresses for {SENSORS_MAX:,}")
     allow_files(sockets)
@@ -50,14 +50,14 @@ async def play(plans: Sequence[FleetPlan], field: Field) -> None:
     opened: list[CoapSensor] = []
     try:
         for number, plan in enumerate(plans):
-            if plan.sort is SensorKind.ZIGBEE:
+            if plan.kind is SensorKind.ZIGBEE:
                 runs.append(ZigbeeNetwork(field, plan, number).run)
                 continue
-            if plan.sort is SensorKind.ZIGBEE2MQTT:
+            if plan.kind is SensorKind.ZIGBEE2MQTT:
                 runs.append(Zigbee2MqttObserver(field, plan, number).run)
                 continue
             for place in range(plan.sensors):
-                if plan.sort is SensorKind.HTTP:
+                if plan.kind is SensorKind.HTTP:
                     runs.append(_relay(field, plan, index, place))
                     index += RELAYED
                 else:
@@ -87,7 +87,7 @@ def allow_files(sockets: int) -> None:
 
 
 def _coap_sensor(field: Field, plan: FleetPlan, index: int, place: int) -> CoapSensor:
-    return _COAP[plan.sort](field, _generator(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
+    return _COAP[plan.kind](field, _generator(field, plan, index, place), plan, field.random(f"sensor {index} waits"))
 
 
 def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
@@ -97,7 +97,7 @@ def _relay(field: Field, plan: FleetPlan, index: int, place: int) -> Run:
 
 
 def _generator(field: Field, plan: FleetPlan, index: int, place: int) -> PayloadGenerator:
-    born = device_profile(place, plan.known_by, plan.forms)
+    born = device_profile(place, plan.known_by, plan.formats)
     named = replace(
         born,
         device=device_name(index, field.run),

@@ -20,9 +20,9 @@ class SensorKind(StrEnum):
 
     COAP = "coap"
     """Confirmable requests with one event each, retransmitted as in RFC 7252, then resent by the application."""
-    STORE_AND_FORWARD = "mote"
+    STORE_AND_FORWARD = "store-and-forward"
     """Store and forward: sends packs, cut differently after a lost ACK."""
-    NON_CONFIRMABLE = "chirper"
+    NON_CONFIRMABLE = "non-confirmable"
     """Non-confirmable requests, each repeated a few times."""
     SLEEPY = "sleepy"
     """Restarts after each event with the same Message ID and Token."""
@@ -81,12 +81,12 @@ class FaultKind(StrEnum):
 class FleetPlan:
     """Sensors of one kind."""
 
-    sort: SensorKind
+    kind: SensorKind
     sensors: int
     every_seconds: float
     """Mean time between two events of a sensor."""
     known_by: tuple[KnownBy, ...] = (KnownBy.ID, KnownBy.TIME)
-    forms: tuple[PayloadFormat, ...] = (
+    formats: tuple[PayloadFormat, ...] = (
         PayloadFormat.JSON,
         PayloadFormat.CBOR,
         PayloadFormat.SENML_JSON,
@@ -116,10 +116,10 @@ class FleetPlan:
             raise ValueError(
                 f"block_bytes is {self.block_bytes}; expected 0 or a power of 2 from 16 to 1024 (RFC 7959)"
             )
-        if not self.known_by or not self.forms:
-            raise ValueError("known_by and forms: expected at least one")
-        if self.sort in (SensorKind.STORE_AND_FORWARD, SensorKind.HTTP) and KnownBy.NEITHER in self.known_by:
-            raise ValueError(f"a {self.sort} needs an id or a time for its events: they change their requests")
+        if not self.known_by or not self.formats:
+            raise ValueError("known_by and formats: expected at least one")
+        if self.kind in (SensorKind.STORE_AND_FORWARD, SensorKind.HTTP) and KnownBy.NEITHER in self.known_by:
+            raise ValueError(f"{self.kind} sensors need an id or a time for their events: they change their requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +178,16 @@ class Fault:
     """A fault in one service."""
 
     at: float
-    part: FaultTarget
-    what: FaultKind
+    target: FaultTarget
+    kind: FaultKind
     seconds: float = 1.0
     by_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ValueError where the kind does not apply to the service."""
         of_agents = (FaultKind.DISK_FULL, FaultKind.CLOCK, FaultKind.BACKUP, FaultKind.RESTORE)
-        if self.what in of_agents and self.part not in (FaultTarget.AGENT, FaultTarget.AGENT_2):
-            raise ValueError(f"{self.what} happens to an agent, not to {self.part}")
+        if self.kind in of_agents and self.target not in (FaultTarget.AGENT, FaultTarget.AGENT_2):
+            raise ValueError(f"{self.kind} happens to an agent, not to {self.target}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Scenario:
     """One field test."""
 
     name: str
-    shows: str
+    description: str
     """The purpose, in one sentence."""
     seconds: float
     """How long sensors report."""

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("gateway", printable(status.gateway)),
         ("agent", agent),
         ("accepted", f"{count(status.accepted, 'event')}, of sensors, in all the store's life"),
-        ("", f"{count(status.duplicates, 'copy').replace('copys', 'copies')} recognised, {status.rejected:,} rejected"),
+        ("", f"{count(status.duplicates, 'duplicate')} recognised, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
         ("oldest", _oldest(status)),
         (

@@ -87,11 +87,11 @@ class Dispatcher:
         post = read_plain_post(options) if len(options) <= PLAIN_OPTIONS_BYTES_MAX else None
         if post is None:
             return False
-        proof = endpoint.proof(datagram)
+        retransmission_key = endpoint.retransmission_key(datagram)
         now = self._loop.time()
-        if self._exchanges.answer_retransmission(proof, head, endpoint, now):
+        if self._exchanges.answer_retransmission(retransmission_key, head, endpoint, now):
             return True
-        exchange = self._exchanges.open(endpoint, head, proof, now)
+        exchange = self._exchanges.open(endpoint, head, retransmission_key, now)
         if exchange is None:
             return True
         self._counters.fast += 1
@@ -100,7 +100,7 @@ class Dispatcher:
             exchange.respond(BODY_TOO_LARGE)
             return True
         media = media_of(post.content_format, body)
-        delivery = Delivery(body, media, "coap", endpoint.sender, None, post.query, proof)
+        delivery = Delivery(body, media, "coap", endpoint.sender, None, post.query, retransmission_key)
         self._receive(delivery, exchange.respond)
         return True
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from urllib.parse import quote
 
-PROOF_BYTES = 16
+RETRANSMISSION_KEY_BYTES = 16
 ENDPOINTS_MAX = 8_192
 """Endpoints kept in a cache; others are computed anew."""
 
@@ -16,7 +16,7 @@ Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""
 Ancillary = tuple[tuple[int, int, bytes], ...]
 
-_PROOF = blake2b(digest_size=PROOF_BYTES, person=b"oncegate-coap-1")
+_KEYED_HASH = blake2b(digest_size=RETRANSMISSION_KEY_BYTES, person=b"oncegate-coap-1")
 """Copied for each datagram, which takes half the time of creating it."""
 _ADDRESS_BYTES = 16
 _ANY_INTERFACE = bytes(4)
@@ -34,11 +34,11 @@ class Endpoint:
     group: bool
     """Whether the datagram went to a multicast group."""
     key: bytes
-    """The prefix of the input of `proof`."""
+    """The prefix of the input of `retransmission_key`."""
 
-    def proof(self, datagram: bytes) -> bytes:
+    def retransmission_key(self, datagram: bytes) -> bytes:
         """Return a digest of the endpoints and the datagram, which holds Message ID and Token."""
-        digest = _PROOF.copy()
+        digest = _KEYED_HASH.copy()
         digest.update(self.key + datagram)
         return digest.digest()
 

@@ -21,14 +21,16 @@ Now = Callable[[], int | None]
 class Exchange:
     """One request, from its reception to its answer."""
 
-    __slots__ = ("_exchanges", "acknowledged", "asks_time", "endpoint", "head", "proof", "received")
+    __slots__ = ("_exchanges", "acknowledged", "asks_time", "endpoint", "head", "received", "retransmission_key")
 
-    def __init__(self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, proof: bytes, received: float) -> None:
+    def __init__(
+        self, exchanges: Exchanges, endpoint: Endpoint, head: bytes, retransmission_key: bytes, received: float
+    ) -> None:
         self._exchanges = exchanges
         self.endpoint = endpoint
         self.head = head
         """Header and token of the request."""
-        self.proof = proof
+        self.retransmission_key = retransmission_key
         self.received = received
         self.asks_time = False
         self.acknowledged = False
@@ -45,7 +47,7 @@ class Exchange:
 
 
 class Exchanges:
-    """All exchanges, by the proof of their request.
+    """All exchanges, by the retransmission key of their request.
 
     A retransmission of a request in work is not answered, since its answer will follow; later it gets the same answer.
     A temporary refusal is not cached: the sensor's retransmission is a new attempt.
@@ -77,35 +79,35 @@ class Exchanges:
     def __len__(self) -> int:
         return len(self._in_work) + len(self._acknowledged)
 
-    def answer_retransmission(self, proof: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
+    def answer_retransmission(self, retransmission_key: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
         """Answer a retransmission; return False where the request is new."""
-        answer = self._responses.get(proof, now)
+        answer = self._responses.get(retransmission_key, now)
         if answer is not None:
             self._send(answer, endpoint)
-        elif proof in self._acknowledged:
+        elif retransmission_key in self._acknowledged:
             if message_type(head) == CONFIRMABLE:
                 self._send(empty(ACKNOWLEDGEMENT, head[2:4]), endpoint)
-        elif proof not in self._in_work:
+        elif retransmission_key not in self._in_work:
             return False
         self._counters.duplicates += 1
         return True
 
-    def open(self, endpoint: Endpoint, head: bytes, proof: bytes, now: float) -> Exchange | None:
+    def open(self, endpoint: Endpoint, head: bytes, retransmission_key: bytes, now: float) -> Exchange | None:
         """Begin an exchange; refuse the request and return None where too many are in work."""
-        exchange = Exchange(self, endpoint, head, proof, now)
+        exchange = Exchange(self, endpoint, head, retransmission_key, now)
         if len(self._in_work) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
             self._counters.refused += 1
             self._send(self._response(exchange, TOO_MANY), endpoint)
             return None
-        self._in_work[proof] = exchange
+        self._in_work[retransmission_key] = exchange
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tuning.empty_ack_seconds, self._acknowledge)
         return exchange
 
     def finish(self, exchange: Exchange, answer: Answer) -> None:
         """Answer an exchange: in its ACK, or as a separate response where an empty ACK was sent."""
-        self._in_work.pop(exchange.proof, None)
-        self._acknowledged.pop(exchange.proof, None)
+        self._in_work.pop(exchange.retransmission_key, None)
+        self._acknowledged.pop(exchange.retransmission_key, None)
         reply = reply_to(answer, self._body_bytes_max)
         self.reply(exchange, accepted_at(self._now()) if exchange.asks_time and reply is ACCEPTED else reply)
         if self._idle is not None and len(self) == 0:
@@ -119,7 +121,7 @@ class Exchanges:
         """
         datagram = self._response(exchange, reply)
         if reply.lasting:
-            self._responses.put(exchange.proof, exchange.received, datagram)
+            self._responses.put(exchange.retransmission_key, exchange.received, datagram)
         if exchange.acknowledged:
             message_id = self._next_message_id().to_bytes(2, "big")
             separate = response(CONFIRMABLE, reply.code, message_id, exchange.head, tail(reply))
@@ -170,7 +172,7 @@ class Exchanges:
                 break
             late.append(exchange)
         for exchange in late:
-            self._acknowledged[exchange.proof] = self._in_work.pop(exchange.proof)
+            self._acknowledged[exchange.retransmission_key] = self._in_work.pop(exchange.retransmission_key)
             if exchange.confirmable:
                 exchange.acknowledged = True
                 self._send(empty(ACKNOWLEDGEMENT, exchange.head[2:4]), exchange.endpoint)

@@ -9,7 +9,7 @@ _MOMENT = Struct("d")
 
 
 class ResponseCache:
-    """Answers by the proof of their request, oldest first; evicted after their lifetime, or beyond a number."""
+    """Responses by the retransmission keys of requests, oldest first; evicted after a lifetime, or beyond a number."""
 
     def __init__(self, lifetime_seconds: float, answers_max: int) -> None:
         self._lifetime_seconds = lifetime_seconds
@@ -20,27 +20,27 @@ class ResponseCache:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def put(self, proof: bytes, received: float, answer: bytes) -> None:
+    def put(self, key: bytes, received: float, answer: bytes) -> None:
         """Store the answer to a request that was received at this moment, in seconds of the loop's clock."""
         answers = self._answers
-        answers[proof] = _MOMENT.pack(received) + answer
+        answers[key] = _MOMENT.pack(received) + answer
         if len(answers) > self._answers_max or self._outlived(next(iter(answers.values())), received):
             self._forget(received)
 
-    def get(self, proof: bytes, now: float) -> bytes | None:
+    def get(self, key: bytes, now: float) -> bytes | None:
         """Return the answer, None where there is none; after its lifetime an equal datagram is a new request."""
-        found = self._answers.get(proof)
+        found = self._answers.get(key)
         if found is None:
             return None
         if not self._outlived(found, now):
             return found[_MOMENT.size :]
-        del self._answers[proof]
+        del self._answers[key]
         return None
 
     def clear(self) -> None:
         """Remove all answers but empty ones, which stand for requests in work."""
-        for proof in [proof for proof, kept in self._answers.items() if len(kept) > _MOMENT.size]:
-            del self._answers[proof]
+        for key in [key for key, kept in self._answers.items() if len(kept) > _MOMENT.size]:
+            del self._answers[key]
 
     def _forget(self, now: float) -> None:
         answers = self._answers

@@ -70,7 +70,7 @@ class Activity:
                 self._add(candidate.received, "accepted", device, via, fingerprint, "")
             else:
                 seen.duplicates += 1
-                self._add(candidate.received, "copy", device, via, fingerprint, "")
+                self._add(candidate.received, "duplicate", device, via, fingerprint, "")
         for reject in rejects:
             seen = self._device(reject.device, reject.received)
             seen.rejected += 1

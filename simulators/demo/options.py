@@ -24,7 +24,7 @@ ALWAYS = 1e9
 """The sensors report until there are enough events, not for a fixed time."""
 SCENARIO = Scenario(
     name="demo",
-    shows="The whole path, with processes killed at random.",
+    description="The whole path, with processes killed at random.",
     seconds=ALWAYS,
     fleets=(FleetPlan(SensorKind.COAP, SENSORS, SENSORS / EVENTS_PER_SECOND, known_by=tuple(KnownBy)),),
     speed=FASTER,

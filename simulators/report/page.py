@@ -62,9 +62,9 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
 
 
 def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) -> str:
-    kinds = ", ".join(f"{fleet['sensors']:,} {fleet['sort']}" for fleet in scenario.get("fleets", ()))
+    kinds = ", ".join(f"{fleet['sensors']:,} {fleet['kind']}" for fleet in scenario.get("fleets", ()))
     played = (
-        f"{scenario.get('shows', '')} Played: {kinds} ({seen.run.get('targets', 'unknown target')}), "
+        f"{scenario.get('description', '')} Played: {kinds} ({seen.run.get('targets', 'unknown target')}), "
         if scenario
         else ""
     )

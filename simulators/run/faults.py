@@ -25,7 +25,7 @@ async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, disp
     """Inject all faults; return when every service runs again."""
     async with asyncio.TaskGroup() as tasks:
         for target in FaultTarget:
-            own = sorted((fault for fault in faults if fault.part is target), key=lambda fault: fault.at)
+            own = sorted((fault for fault in faults if fault.target is target), key=lambda fault: fault.at)
             tasks.create_task(_FaultPlayer(target, services, ledger, display).play(own), name=f"faults of {target}")
 
 
@@ -55,7 +55,7 @@ class _FaultPlayer:
             await self._happen(fault)
 
     async def _happen(self, fault: Fault) -> None:
-        match fault.what:
+        match fault.kind:
             case FaultKind.KILL:
                 if self._target is FaultTarget.JOB:
                     await self._reach_batch()

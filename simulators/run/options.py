@@ -107,9 +107,9 @@ def _token(parser: argparse.ArgumentParser, file: Path | None) -> str | None:
 
 
 def _check_targets(parser: argparse.ArgumentParser, scenario: Scenario, targets: Mapping[str, tuple[str, int]]) -> None:
-    if any(plan.sort is SensorKind.ZIGBEE2MQTT for plan in scenario.fleets):
+    if any(plan.kind is SensorKind.ZIGBEE2MQTT for plan in scenario.fleets):
         parser.error(f"{scenario.name} starts a Zigbee2MQTT of its own: only with --local")
-    needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.sort, "coap") for plan in scenario.fleets}
+    needed = {{"http": "http", "zigbee": "mqtt"}.get(plan.kind, "coap") for plan in scenario.fleets}
     missing = sorted(needed - targets.keys())
     if missing:
         parser.error(f"{scenario.name} has sensors that need --target {missing[0]}://HOST")

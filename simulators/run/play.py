@@ -51,14 +51,14 @@ async def link_to(
     zigbee2mqtt: Source | None = None,
 ) -> AsyncIterator[tuple[Targets, Link | None]]:
     """Open the emulated links that the scenario's sensors need, in front of their targets."""
-    sorts = {plan.sort for plan in scenario.fleets}
+    kinds = {plan.kind for plan in scenario.fleets}
     async with AsyncExitStack() as stack:
         radio: Link | None = None
-        if sorts - {SensorKind.HTTP, SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT}:
+        if kinds - {SensorKind.HTTP, SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT}:
             radio = await stack.enter_async_context(Link(coap, link_profile(scenario.link), seed))
 
-        async def stream(sort: SensorKind, target: Address | None) -> Address | None:
-            if sort not in sorts or target is None:
+        async def stream(kind: SensorKind, target: Address | None) -> Address | None:
+            if kind not in kinds or target is None:
                 return None
             proxy = StreamLink(target, stream_profile(scenario.link), scenario.link.resets, seed)
             return (await stack.enter_async_context(proxy)).address

@@ -97,7 +97,7 @@ async def started(scenario: Scenario, folder: Path, overrides: Overrides, displa
         await _start(stack, broker)
         await asyncio.to_thread(broker.create_topics)
         mosquitto: Mosquitto | None = None
-        if any(plan.sort in (SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT) for plan in scenario.fleets):
+        if any(plan.kind in (SensorKind.ZIGBEE, SensorKind.ZIGBEE2MQTT) for plan in scenario.fleets):
             mosquitto = Mosquitto(folder / "mosquitto")
             await _start(stack, mosquitto)
         display.phase("starting the Spark job and the agent")
@@ -113,7 +113,7 @@ async def started(scenario: Scenario, folder: Path, overrides: Overrides, displa
             await _start(stack, gateways[-1])
         await asyncio.to_thread(job.wait)
         services = Services(broker, gateways, job, mosquitto)
-        thermometers = sum(plan.sensors for plan in scenario.fleets if plan.sort is SensorKind.ZIGBEE2MQTT)
+        thermometers = sum(plan.sensors for plan in scenario.fleets if plan.kind is SensorKind.ZIGBEE2MQTT)
         if mosquitto is not None and thermometers:
             display.phase("starting Zigbee2MQTT (the first time npm fetches it, about 200 MB)")
             services.zigbee2mqtt = await asyncio.to_thread(
@@ -130,7 +130,7 @@ async def _start(stack: ExitStack, service: ProcessService) -> None:
 
 def _options(scenario: Scenario, overrides: Overrides, number: int, mosquitto: Mosquitto | None) -> GatewayOptions:
     plan = scenario.gateway
-    sets_clock = plan.clock_offset_seconds != 0 or any(fault.what is FaultKind.CLOCK for fault in scenario.faults)
+    sets_clock = plan.clock_offset_seconds != 0 or any(fault.kind is FaultKind.CLOCK for fault in scenario.faults)
     return GatewayOptions(
         id=f"gw{number}",
         clock=plan.clock,

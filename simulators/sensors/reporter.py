@@ -36,7 +36,7 @@ class Reporter:
         """Report until the run is over."""
         boot = 0
         async for moment in self._field.moments(schedule, self._plan.every_seconds):
-            if self._plan.sort is SensorKind.SLEEPY:
+            if self._plan.kind is SensorKind.SLEEPY:
                 self.endpoint.forget()
                 boot += 1
             now = self._field.time_of(moment, self._plan.clock_offset_seconds)

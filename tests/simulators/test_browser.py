@@ -51,8 +51,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = Random(7)
     now = BEGIN
     with Ledger(folder / "ledger.jsonl", lambda: now) as written:
-        fleets = [{"sort": "coap", "sensors": SENSORS}]
-        written.begin({"seed": 7, "scenario": {"name": "long", "shows": "All.", "fleets": fleets}, "targets": "here"})
+        fleets = [{"kind": "coap", "sensors": SENSORS}]
+        written.begin(
+            {"seed": 7, "scenario": {"name": "long", "description": "All.", "fleets": fleets}, "targets": "here"}
+        )
         for number in range(20_000):
             now += random.randrange(12)
             mark = written.reported(Event(f"urn:dev:mac:{number % SENSORS:016x}", id=number, data={"a": 1}))

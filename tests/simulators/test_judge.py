@@ -81,7 +81,7 @@ async def test_without_a_standstill_asked_for_it_is_judged_at_once() -> None:
 
 def _played(folder: Path, *, ended: bool = True) -> Path:
     with Ledger(folder / "ledger.jsonl", lambda: 1_763_706_000_000) as written:
-        written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "shows": "It."}})
+        written.begin({"devices": devices_of(7), "seed": 7, "scenario": {"name": "small", "description": "It."}})
         for event in EVENTS:
             mark = written.reported(event)
             written.sent(mark)

@@ -41,8 +41,8 @@ MUTANTS = {
 def _judged(folder: Path, faults: tuple[Fault, ...], overrides: Overrides) -> Verdict:
     scenario = Scenario(
         name="mutant",
-        shows="Whether a mistake is seen.",
-        seconds=max(14.0, *(fault.at + AFTER_SECONDS.get(fault.what, 4.0) for fault in faults)) if faults else 14.0,
+        description="Whether a mistake is seen.",
+        seconds=max(14.0, *(fault.at + AFTER_SECONDS.get(fault.kind, 4.0) for fault in faults)) if faults else 14.0,
         fleets=(
             FleetPlan(SensorKind.COAP, sensors=40, every_seconds=1.0, known_by=tuple(KnownBy)),
             FleetPlan(SensorKind.STORE_AND_FORWARD, sensors=6, every_seconds=0.3, pack_max=8),

@@ -15,10 +15,10 @@ NAMES = (
 )
 SMALL = """
 name = "small"
-shows = "Something."
+description = "Something."
 seconds = 5
 [[fleets]]
-sort = "coap"
+kind = "coap"
 sensors = 2
 every_seconds = 1
 """
@@ -38,11 +38,11 @@ def test_the_scenarios_come_along_under_their_own_names() -> None:
 def test_together_they_play_every_sort_bug_part_and_fault() -> None:
     scenarios = shipped().values()
     fleets = [fleet for scenario in scenarios for fleet in scenario.fleets]
-    assert {fleet.sort for fleet in fleets} == set(SensorKind)
+    assert {fleet.kind for fleet in fleets} == set(SensorKind)
     assert {bug for fleet in fleets for bug in fleet.bugs} == set(Bug)
     faults = [fault for scenario in scenarios for fault in scenario.faults]
-    assert {fault.what for fault in faults} == set(FaultKind)
-    assert {fault.part for fault in faults} == set(FaultTarget)
+    assert {fault.kind for fault in faults} == set(FaultKind)
+    assert {fault.target for fault in faults} == set(FaultTarget)
 
 
 def test_the_zigbee_network_has_thirty_real_models() -> None:
@@ -71,8 +71,11 @@ def test_what_is_not_given_has_its_default() -> None:
         (SMALL.replace("sensors = 2", "sensors = true"), r"'fleets\[1\].sensors' is True; expected a whole number"),
         (SMALL.replace("seconds = 5", ""), r"'seconds' is missing"),
         (SMALL.replace("sensors = 2", "sensors = 0"), r"fleets\[1\]: sensors, every_seconds"),
-        (SMALL.replace('"coap"', '"mote"') + "known_by = ['neither']", "a mote needs an id or a time"),
-        (SMALL + "[[faults]]\nat = 1\npart = 'kafka'\nwhat = 'clock'", "clock happens to an agent, not to kafka"),
+        (
+            SMALL.replace('"coap"', '"store-and-forward"') + "known_by = ['neither']",
+            "store-and-forward sensors need an id or a time",
+        ),
+        (SMALL + "[[faults]]\nat = 1\ntarget = 'kafka'\nkind = 'clock'", "clock happens to an agent, not to kafka"),
         (SMALL + "link = 3", r"unknown key 'fleets\[1\].link'"),
         ("fleets = 3\n", r"'name' is missing"),
         ("name = ", r"my.toml: Invalid value"),

@@ -214,7 +214,7 @@ async def test_a_relay_that_hears_nothing_gives_up_what_is_left_and_says_so(tmp_
 
 async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(tmp_path: Path) -> None:
     plan = replace(
-        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=0.01, pack_max=10, forms=(PayloadFormat.CBOR,)
+        PLAN, kind=SensorKind.STORE_AND_FORWARD, every_seconds=0.01, pack_max=10, formats=(PayloadFormat.CBOR,)
     )
     gateway, lines = await _play(tmp_path, plan, Deaf(25), seconds=0.3)
     packs = [cbor2.loads(datagram.split(b"\xff", 1)[1]) for _, datagram in gateway.requests]
@@ -227,7 +227,7 @@ async def test_a_store_and_forward_sensor_cuts_its_packs_anew_after_a_lost_ack(t
 
 async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_path: Path) -> None:
     plan = replace(
-        PLAN, sort=SensorKind.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,)
+        PLAN, kind=SensorKind.STORE_AND_FORWARD, every_seconds=60, backlog_seconds=3_600, known_by=(KnownBy.TIME,)
     )
     _, lines = await _play(tmp_path, plan, acked, seconds=0.01)
     times = [line.event.time or 0 for line in lines if isinstance(line, Reported)]
@@ -239,9 +239,9 @@ async def test_a_store_and_forward_sensor_begins_with_what_it_has_stored(tmp_pat
 async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
     plan = replace(
         PLAN,
-        sort=SensorKind.STORE_AND_FORWARD,
+        kind=SensorKind.STORE_AND_FORWARD,
         every_seconds=0.01,
-        forms=(PayloadFormat.CBOR,),
+        formats=(PayloadFormat.CBOR,),
         bugs=(Bug.NAN_IN_PACK,),
     )
     gateway, _ = await _play(tmp_path, plan, acked)
@@ -256,7 +256,7 @@ async def test_a_dead_probe_stands_beside_good_readings(tmp_path: Path) -> None:
 
 
 async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_comes_back_to_it(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=SensorKind.NON_CONFIRMABLE, repeats=3)
+    plan = replace(PLAN, kind=SensorKind.NON_CONFIRMABLE, repeats=3)
     gateway, lines = await _play(tmp_path, plan, lambda _: ())
     assert all(datagram[0] >> 4 == 0b0101 for _, datagram in gateway.requests)
     reported = sum(isinstance(line, Reported) for line in lines)
@@ -265,7 +265,7 @@ async def test_a_non_confirmable_sensor_sends_an_event_a_few_times_and_never_com
 
 
 async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: Path) -> None:
-    plan = replace(PLAN, sort=SensorKind.SLEEPY, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,), boot=True)
+    plan = replace(PLAN, kind=SensorKind.SLEEPY, known_by=(KnownBy.ID,), formats=(PayloadFormat.JSON,), boot=True)
     gateway, lines = await _play(tmp_path, plan, acked)
     assert len(gateway.requests) > 2
     assert len({datagram[:8] for _, datagram in gateway.requests}) == 1
@@ -274,7 +274,7 @@ async def test_a_sleepy_sensor_begins_with_the_same_numbers_each_time(tmp_path: 
 
 
 async def test_firmware_bugs_show_in_what_is_told(tmp_path: Path) -> None:
-    quick = replace(PLAN, every_seconds=0.005, known_by=(KnownBy.ID,), forms=(PayloadFormat.JSON,))
+    quick = replace(PLAN, every_seconds=0.005, known_by=(KnownBy.ID,), formats=(PayloadFormat.JSON,))
     _, lines = await _play(tmp_path, replace(quick, bugs=(Bug.COUNTER_RESTARTS,)), acked)
     ids = [line.event.id for line in lines if isinstance(line, Reported)]
     assert ids.count(1) > 2

@@ -12,7 +12,7 @@ def write_ledger(folder: Path) -> Path:
     """Write the ledger into a folder and return the file."""
     moments = iter(range(1_763_706_000_000, 1_763_706_999_000, 100))
     with Ledger(folder / "ledger.jsonl", lambda: next(moments)) as written:
-        written.begin({"seed": 7, "scenario": {"name": "<b>", "shows": "Much."}, "targets": "here"})
+        written.begin({"seed": 7, "scenario": {"name": "<b>", "description": "Much."}, "targets": "here"})
         for number in range(30):
             mark = written.reported(Event(f"urn:dev:mac:{number % 3:016x}", id=number, data={"a": number}))
             written.sent(mark)

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from agent.coap.endpoint import PROOF_BYTES
+from agent.coap.endpoint import RETRANSMISSION_KEY_BYTES
 from agent.coap.errors import CoapError
 
 ASSEMBLIES_MAX = 64
@@ -39,7 +39,7 @@ class Block:
     size: int
     more: bool
     payload: bytes
-    proof: bytes
+    retransmission_key: bytes
     """Of its datagram."""
 
 
@@ -48,7 +48,7 @@ class CompleteBody:
     """A body with all its blocks."""
 
     body: bytes
-    proof: bytes
+    retransmission_key: bytes
     """Equal only where the datagrams of all blocks were equal, one by one."""
 
 
@@ -62,8 +62,8 @@ class _Assembly:
     complete: bool = False
 
     def append(self, block: Block, now: float) -> None:
-        self.touched, self.last, self.complete = now, block.proof, not block.more
-        self.chain = blake2b(self.chain + block.proof, digest_size=PROOF_BYTES).digest()
+        self.touched, self.last, self.complete = now, block.retransmission_key, not block.more
+        self.chain = blake2b(self.chain + block.retransmission_key, digest_size=RETRANSMISSION_KEY_BYTES).digest()
         self.body += block.payload
 
 
@@ -89,12 +89,12 @@ class Blocks:
             assembly = self._extend(key, assembly, block, now)
         if not assembly.complete or block.more:
             return None
-        return CompleteBody(bytes(assembly.body), block.proof if block.start == 0 else assembly.chain)
+        return CompleteBody(bytes(assembly.body), block.retransmission_key if block.start == 0 else assembly.chain)
 
     def _extend(self, key: Hashable, assembly: _Assembly | None, block: Block, now: float) -> _Assembly:
         self._assemblies.pop(key, None)
         if block.start == 0:
-            assembly = _Assembly(now, block.proof)
+            assembly = _Assembly(now, block.retransmission_key)
         elif assembly is None or assembly.complete or block.start != len(assembly.body):
             raise IncompleteError
         if (block.more and len(block.payload) != block.size) or len(block.payload) > block.size:
@@ -117,6 +117,6 @@ class Blocks:
 
 
 def _is_repetition(assembly: _Assembly, block: Block) -> bool:
-    if block.proof == assembly.last:
+    if block.retransmission_key == assembly.last:
         return True
-    return block.start == 0 and block.proof == assembly.first and not assembly.complete
+    return block.start == 0 and block.retransmission_key == assembly.first and not assembly.complete

@@ -52,9 +52,11 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
     is_multicast = False
     is_multicast_locally = False
 
-    def __init__(self, endpoint: Endpoint, proof: bytes, host: str, *, received: float | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, retransmission_key: bytes, host: str, *, received: float | None = None
+    ) -> None:
         self.endpoint = endpoint
-        self.proof = proof
+        self.retransmission_key = retransmission_key
         self.received = received
         """When a protected request was received, in seconds of the loop's clock; None for a plain one."""
         self.credential: Credential | None = None
@@ -63,7 +65,7 @@ class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carrie
 
     def secured(self, credential: Credential) -> Remote:
         """Return the same sensor with its verified credential."""
-        secured = Remote(self.endpoint, self.proof, self._host, received=self.received)
+        secured = Remote(self.endpoint, self.retransmission_key, self._host, received=self.received)
         secured.credential = credential
         return secured
 
@@ -103,7 +105,7 @@ class _Interface(interfaces.MessageInterface):  # type: ignore[misc] # aiocoap c
             self.awaiting[remote.endpoint.address, message.mid.to_bytes(2, "big")] = remote
         datagram = message.encode()
         if remote.received is not None:
-            self._answered.put(remote.proof, remote.received, datagram)
+            self._answered.put(remote.retransmission_key, remote.received, datagram)
         self._send(datagram, remote.endpoint)
 
     async def recognize_remote(self, remote: object) -> bool:
@@ -148,20 +150,20 @@ class AiocoapBridge:
         supply: Callable[[], int] = self._messages._next_message_id
         return supply
 
-    def feed(self, datagram: bytes, endpoint: Endpoint, proof: bytes) -> None:
+    def feed(self, datagram: bytes, endpoint: Endpoint, retransmission_key: bytes) -> None:
         """Hand a sanitized datagram to aiocoap."""
-        self._dispatch(datagram, Remote(endpoint, proof, self._host))
+        self._dispatch(datagram, Remote(endpoint, retransmission_key, self._host))
 
-    def feed_protected(self, datagram: bytes, endpoint: Endpoint, proof: bytes, now: float) -> None:
+    def feed_protected(self, datagram: bytes, endpoint: Endpoint, retransmission_key: bytes, now: float) -> None:
         """Hand a datagram that OSCORE protects to aiocoap.
 
         A retransmission must not reach OSCORE, which would refuse it as a replay: it is not answered while the request
         is in work, and then gets the same answer.
         """
-        answer = self._answered.get(proof, now)
+        answer = self._answered.get(retransmission_key, now)
         if answer is None:
-            self._answered.put(proof, now, _IN_WORK)
-            self._dispatch(datagram, Remote(endpoint, proof, self._host, received=now))
+            self._answered.put(retransmission_key, now, _IN_WORK)
+            self._dispatch(datagram, Remote(endpoint, retransmission_key, self._host, received=now))
         elif answer != _IN_WORK:
             self._send(answer, endpoint)
 

@@ -75,13 +75,13 @@ class SlowPath:
         match sanitized.disposition:
             case Disposition.PASS if sanitized.protected:
                 self._counters.slow += 1
-                self._bridge.feed_protected(sanitized.datagram, endpoint, endpoint.proof(datagram), now)
+                self._bridge.feed_protected(sanitized.datagram, endpoint, endpoint.retransmission_key(datagram), now)
             case Disposition.PASS if self._protection is Protection.REQUIRED and datagram[1] != EMPTY:
                 self._counters.unprotected += 1
                 self._refuse(datagram, endpoint, _UNPROTECTED)
             case Disposition.PASS:
                 self._counters.slow += 1
-                self._bridge.feed(sanitized.datagram, endpoint, endpoint.proof(datagram))
+                self._bridge.feed(sanitized.datagram, endpoint, endpoint.retransmission_key(datagram))
             case Disposition.BAD_OPTION:
                 self._counters.bad_options += 1
                 self._refuse(datagram, endpoint, Reply(BAD_OPTION, b"unknown critical option"))

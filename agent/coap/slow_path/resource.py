@@ -108,12 +108,12 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         if block1 is None:
             if len(request.payload) > self._body_bytes_max:
                 raise TooLargeError
-            return CompleteBody(request.payload, remote.proof)
+            return CompleteBody(request.payload, remote.retransmission_key)
         if block1.size_exponent == _RESERVED_SIZE_EXPONENT:
             raise BlockSizeError
         if (request.opt.size1 or 0) > self._body_bytes_max:
             raise TooLargeError
-        block = Block(block1.start, block1.size, block1.more, request.payload, remote.proof)
+        block = Block(block1.start, block1.size, block1.more, request.payload, remote.retransmission_key)
         blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
         return blocks.take(_upload(request), block, asyncio.get_running_loop().time())
 
@@ -127,7 +127,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             sender=remote.endpoint.sender,
             authenticated=None if remote.credential is None else remote.credential.device,
             query=query.words,
-            retransmission_key=complete.proof,
+            retransmission_key=complete.retransmission_key,
             relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:

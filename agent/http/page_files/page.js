@@ -7,7 +7,6 @@ const RATE_SAMPLES_MAX = 30;
 const LIVE_ROWS_MAX = 100;
 const LINK_NAMES = { kafka: "Kafka", receipts: "Confirmations", mqtt: "MQTT broker" };
 const LINK_STATES = { "topic-missing": "topic missing", cloned: "stopped, duplicate gateway", flowing: "arriving", held: "on hold" };
-const OUTCOMES = { copy: "duplicate" };
 const EVENT_STATES = {
   new: "stored, not yet sent to Kafka", forwarded: "in Kafka, awaiting confirmation",
   processed: "confirmed: in the table", lost: "lost, declared by a gateway.gap event",
@@ -169,7 +168,7 @@ function showFeed(live) {
   for (const one of live.feed) {
     after = Math.max(after, one.number);
     const last = one.fingerprint ? searchButton(one.fingerprint, one.fingerprint) : one.reason;
-    $("live").prepend(row([clock(one.received), OUTCOMES[one.outcome] || one.outcome, one.device, one.via, last]));
+    $("live").prepend(row([clock(one.received), one.outcome, one.device, one.via, last]));
   }
   while ($("live").rows.length > LIVE_ROWS_MAX) $("live").deleteRow(-1);
   if (!$("live").rows.length) {

@@ -31,9 +31,9 @@ def test_what_has_outlived_its_lifetime_is_let_go() -> None:
 
 def test_the_oldest_answer_makes_room() -> None:
     cache = ResponseCache(lifetime_seconds=10, answers_max=2)
-    for proof in (b"a", b"b", b"c"):
-        cache.put(proof, 0.0, proof)
-    assert [cache.get(proof, 0.0) for proof in (b"a", b"b", b"c")] == [None, b"b", b"c"]
+    for retransmission_key in (b"a", b"b", b"c"):
+        cache.put(retransmission_key, 0.0, retransmission_key)
+    assert [cache.get(retransmission_key, 0.0) for retransmission_key in (b"a", b"b", b"c")] == [None, b"b", b"c"]
 
 
 def test_a_budget_holds_one_seconds_worth_and_fills_again() -> None:

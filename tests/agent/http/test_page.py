@@ -60,7 +60,7 @@ async def test_the_live_view_has_devices_outcomes_and_what_is_new_since(tmp_path
         later = (await served.client.get("/api/v1/live?after=2")).document
         wrong = await served.client.get("/api/v1/live?after=x")
     feed = [(entry["outcome"], entry["device"], entry["fingerprint"]) for entry in live["feed"]]
-    assert feed[:2] == [("accepted", DEVICE, FINGERPRINT), ("copy", DEVICE, FINGERPRINT)]
+    assert feed[:2] == [("accepted", DEVICE, FINGERPRINT), ("duplicate", DEVICE, FINGERPRINT)]
     assert sorted(outcome for outcome, _, _ in feed[2:]) == ["accepted", "refused", "rejected"]
     assert [entry["number"] for entry in later["feed"]] == [3, 4, 5]
     devices = {one["device"]: one for one in live["devices"]}

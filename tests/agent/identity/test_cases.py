@@ -82,13 +82,13 @@ async def test_an_equal_reading_that_the_transport_proves_to_be_a_resend_is_a_co
     tmp_path: Path, clock: HandClock
 ) -> None:
     async with gateway(tmp_path / "a", clock) as taken:
-        assert (await taken.take(event(), proof=b"p" * 16)).accepted == 1
-        assert (await taken.take(event(), proof=b"p" * 16)).duplicates == 1
+        assert (await taken.take(event(), key=b"p" * 16)).accepted == 1
+        assert (await taken.take(event(), key=b"p" * 16)).duplicates == 1
         crash_image(tmp_path / "a", tmp_path / "b")
     clock.pass_seconds(200)
     async with gateway(tmp_path / "b", clock) as taken:
-        assert (await taken.take(event(), proof=b"p" * 16)).duplicates == 1
-        assert (await taken.take(event(), proof=b"q" * 16)).accepted == 1
+        assert (await taken.take(event(), key=b"p" * 16)).duplicates == 1
+        assert (await taken.take(event(), key=b"q" * 16)).accepted == 1
 
 
 async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_from_the_first_copy_on(

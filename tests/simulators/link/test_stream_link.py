@@ -98,7 +98,7 @@ async def test_a_target_that_is_away_is_a_connection_that_ends() -> None:
 
 async def test_a_relay_posts_again_what_has_no_answer(tmp_path: Path) -> None:
     bodies: list[bytes] = []
-    plan = FleetPlan(SensorKind.HTTP, sensors=2, every_seconds=0.02, forms=(PayloadFormat.JSON,), pack_max=5)
+    plan = FleetPlan(SensorKind.HTTP, sensors=2, every_seconds=0.02, formats=(PayloadFormat.JSON,), pack_max=5)
     with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
         async with server(OK, bodies) as target, StreamLink(target, stream_profile(LinkPlan()), 0.4, 1) as link:
             timing = Timing().faster(500)

@@ -36,10 +36,10 @@ from tests.simulators.written_ledger import write_ledger
 SECONDS_MAX = 120
 SCENARIO = """
 name = "small"
-shows = "Whether it works."
+description = "Whether it works."
 seconds = {seconds}
 [[fleets]]
-sort = "coap"
+kind = "coap"
 sensors = 5
 every_seconds = 0.2
 [link]

@@ -81,7 +81,7 @@ async def test_plain_blocks_never_join_protected_ones(
 
 
 async def test_blocks_outside_of_the_encryption_are_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
-    """RFC 8613 section 4.1.3.4.2: such blocks are a proxy's, and would have to be put together without a proof."""
+    """RFC 8613 section 4.1.3.4.2: such blocks are a proxy's, to be put together without a retransmission key."""
     recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:

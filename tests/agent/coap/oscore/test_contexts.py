@@ -223,7 +223,7 @@ async def test_an_answer_that_comes_late_is_protected_and_sent_on_its_own(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
     recorder = Recorder()
-    async with serving(recorder, Tuning(empty_ack_seconds=0.02), oscore=offering(tmp_path)) as server:
+    async with serving(recorder, Tuning(empty_ack_seconds=0.5), oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
             await sensor.post(socket)
             recorder.answer = None

@@ -184,10 +184,10 @@ async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_o
         with Sensor(server.port) as device, Sensor(server.port) as stranger:
             raw, reference = sensor.request(body(0))
             echo = sensor.read(await device.ask_raw(raw), reference).opt.echo
-            proof, of_proof = sensor.request(body(0), echo)
+            retransmission_key, of_proof = sensor.request(body(0), echo)
             overtaking, of_overtaking = sensor.request(body(1))
             challenge = sensor.read(await device.ask_raw(overtaking), of_overtaking)
-            assert sensor.read(await device.ask_raw(proof), of_proof).code == Code.CHANGED
+            assert sensor.read(await device.ask_raw(retransmission_key), of_proof).code == Code.CHANGED
             anew, of_anew = sensor.request(body(1), challenge.opt.echo)
             assert sensor.read(await device.ask_raw(anew), of_anew).code == Code.CHANGED
             await stranger.ask_raw(overtaking)
