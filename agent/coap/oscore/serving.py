@@ -63,5 +63,5 @@ def check_installed() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise CredentialsError(
-            f"coap.oscore: {', '.join(missing)} is missing; install OSCORE's part: pip install 'oncegate[oscore]'"
+            f"coap.oscore: {', '.join(missing)} is missing; install Oncegate with its optional part 'oscore'"
         )
