@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks.store_fill import DEVICES
+from contract.record import HEADERS
 from simulators import wire
 from simulators.services.kafka.broker import Broker
 from simulators.services.process import Command, Process
@@ -27,7 +28,7 @@ INGEST_PER_SECOND = 1_000
 WARMING = "warming"
 WARMING_RECORDS = 500_000
 WARMING_BATCH = 5_000
-WARMING_HEADERS: dict[str, str | bytes | None] = {f"header-{number}": b"value" for number in range(13)}
+WARMING_HEADERS: dict[str, str | bytes | None] = {f"header-{number}": b"value" for number in range(len(HEADERS))}
 RECORD_BYTES = 300
 SECONDS_MAX = 240
 

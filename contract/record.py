@@ -20,7 +20,6 @@ from contract.moment import rfc3339
 SPECVERSION = "1.0"
 CONTENT_TYPE = "application/json"
 TYPE_PREFIX = "oncegate."
-SEQUENCE_DIGITS = 20
 VALUE_PREFIX = b'{"fingerprint":"'
 VIA_START = b',"via":"'
 """Stands once in a value, since inside a JSON string every quote is escaped."""
@@ -39,22 +38,13 @@ SOURCES_KEPT = 8_192
 SOURCE_CHARACTERS_KEPT = 64
 """Bounds of the cache of encoded devices: 1.4 kB for each at most, 12 MB for all, since senders choose the names."""
 
-HEADERS = (
-    "ce_specversion",
-    "ce_type",
-    "ce_source",
-    "ce_id",
-    "ce_time",
-    "ce_gateway",
-    "ce_epoch",
-    "ce_sequence",
-    "ce_recordedtime",
-    "ce_clock",
-    "ce_shared",
-    "content-type",
-    "ce_bound",
-)
-"""The headers in their order; ce_bound is last, since it is absent where the bound is unknown."""
+HEADERS = ("ce_specversion", "ce_type", "ce_source", "ce_id", "ce_time", "content-type", "ce_oncegate")
+"""The headers in their order; one for all that the gateway adds, since each costs every reader time."""
+STATEMENT = "ce_oncegate"
+"""The extension attribute with the gateway's statements: the words of `encode_statement`."""
+STATEMENT_WORDS = 7
+UNKNOWN = "-"
+"""The word for a bound that is unknown."""
 
 
 class ClockTrust(StrEnum):
@@ -160,26 +150,33 @@ def encode_headers(
     fingerprint: bytes, gateway: str, label: Label, device: str, type_: str, time: int | None, acceptance: Acceptance
 ) -> Headers:
     """Return the headers in the order of HEADERS."""
-    received = rfc3339(acceptance.received).encode()
-    own = received if time is None else rfc3339(time).encode()
-    headers: Headers = [
+    return [
         ("ce_specversion", b"1.0"),
         ("ce_type", _encode_type(type_)),
         ("ce_source", encode_source(device)),
         ("ce_id", fingerprint.hex().encode()),
-        ("ce_time", own),
-        ("ce_gateway", gateway.encode()),
-        ("ce_epoch", label.epoch.encode()),
-        ("ce_sequence", b"%020d" % label.sequence),
-        ("ce_recordedtime", received),
-        ("ce_clock", acceptance.clock.encode()),
-        ("ce_shared", acceptance.shared.encode()),
+        ("ce_time", rfc3339(acceptance.received if time is None else time).encode()),
         ("content-type", b"application/json"),
+        (STATEMENT, encode_statement(gateway, label, acceptance)),
     ]
-    bound = acceptance.bound
-    if bound is not None:
-        headers.append(("ce_bound", own if bound == time else rfc3339(bound).encode()))
-    return headers
+
+
+def encode_statement(gateway: str, label: Label, acceptance: Acceptance) -> bytes:
+    """Return seven words: gateway, epoch, sequence, time of acceptance, clock, shared day, and bound.
+
+    Moments are milliseconds since 1970 UTC.
+    """
+    _, _, clock, shared, bound = acceptance
+    known = UNKNOWN if bound is None else bound
+    return f"{gateway} {label.epoch} {label.sequence} {acceptance.received} {clock} {shared} {known}".encode()
+
+
+def read_stated_label(statement: bytes) -> tuple[str, Label]:
+    """Return gateway and label of a statement; raise ValueError where it has another form."""
+    gateway, epoch, sequence, *others = statement.decode().split(" ")
+    if len(others) != STATEMENT_WORDS - 3:
+        raise ValueError(f"expected {STATEMENT_WORDS} words")
+    return gateway, Label(epoch, int(sequence))
 
 
 def json_text(value: object) -> str:

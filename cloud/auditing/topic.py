@@ -14,7 +14,7 @@ ANSWER_SECONDS_MAX = 30
 _CONTENT_DIGITS = 16
 CONTENT_SQL = f"substr(encode(sha256(coalesce(value, '')), 'hex'), 1, {_CONTENT_DIGITS})"
 """The same as `content`, as an expression of PostgreSQL."""
-_LABEL = ("^[0-9a-f]{16}$", "^[0-9]{20}$")
+_LABEL = ("^[0-9a-f]{16}$", "^[0-9]{1,19}$")
 
 
 class Topic:
@@ -81,10 +81,9 @@ class Topic:
 
 def read(topic: DataFrame) -> DataFrame:
     """Return the records' labels, fingerprints, offsets, append times, devices and contents."""
+    words = F.split(_header("ce_oncegate"), " ")
     named = topic.select(
-        _header("ce_gateway").alias("gateway"),
-        _header("ce_epoch").alias("epoch"),
-        _header("ce_sequence").alias("sequence"),
+        *(F.get(words, place).alias(name) for place, name in enumerate(("gateway", "epoch", "sequence"))),
         _header("ce_id").alias("fingerprint"),
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),

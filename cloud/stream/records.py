@@ -8,15 +8,28 @@ contains the span of its acceptance (`id_reuse`).
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cloud.stream.headers import header
 from cloud.table import id_reuse
-from contract.record import CONTENT_TYPE, SEQUENCE_DIGITS, SPECVERSION, TYPE_PREFIX, VALUE_PREFIX, ClockTrust, Shared
+from contract.record import (
+    CONTENT_TYPE,
+    HEADERS,
+    SPECVERSION,
+    STATEMENT,
+    STATEMENT_WORDS,
+    TYPE_PREFIX,
+    UNKNOWN,
+    VALUE_PREFIX,
+    ClockTrust,
+    Shared,
+)
 
 RETENTION_SECONDS = 7 * 86_400
 """The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
 _MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+_MILLISECONDS = -62_135_596_800_000, 253_402_300_799_999
+"""The same moments."""
 _MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
+_COUNT, _NUMBER = "^(0|[1-9][0-9]{0,18})$", "^-?(0|[1-9][0-9]{0,18})$"
 
 COLUMNS = (
     "key",
@@ -50,26 +63,38 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),
         F.when(_is_moment("timestamp"), F.col("timestamp")).alias("appended"),
-        header("ce_specversion").alias("specversion"),
-        header("content-type").alias("content_type"),
-        header("ce_type").alias("type"),
-        header("ce_source").alias("source"),
-        header("ce_id").alias("id"),
-        header("ce_gateway").alias("gateway"),
-        header("ce_epoch").alias("epoch"),
-        header("ce_sequence").alias("sequence"),
-        _moment("ce_time").alias("event_time"),
-        _moment("ce_recordedtime").alias("received"),
-        header("ce_clock").alias("clock"),
-        header("ce_shared").alias("shared"),
-        header("ce_bound").alias("bound_text"),
-        _moment("ce_bound").alias("bound"),
+        _header("ce_specversion").alias("specversion"),
+        _header("content-type").alias("content_type"),
+        _header("ce_type").alias("type"),
+        _header("ce_source").alias("source"),
+        _header("ce_id").alias("id"),
+        _moment(_header("ce_time")).alias("event_time"),
+        F.split(_header(STATEMENT), " ", -1).alias("words"),
     )
-    keyed = _keyed(named.withColumn("reason", _reason()), retention_seconds)
+    stated = named.select(
+        "*",
+        F.get("words", 0).alias("gateway"),
+        F.get("words", 1).alias("epoch"),
+        F.get("words", 2).alias("sequence"),
+        _moment_of_milliseconds(F.get("words", 3)).alias("received"),
+        F.get("words", 4).alias("clock"),
+        F.get("words", 5).alias("shared"),
+        F.get("words", 6).alias("bound_text"),
+        _moment_of_milliseconds(F.get("words", 6)).alias("bound"),
+    )
+    keyed = _keyed(stated.withColumn("reason", _reason()), retention_seconds)
     # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
     # the short one after it is compiled in every batch.
     seen = F.current_timestamp().alias("seen")
     return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
+
+
+def _header(name: str) -> Column:
+    """Return a header's text: by its position, by its name only where that fails; null where there is none."""
+    at_position = F.get("headers", HEADERS.index(name))
+    by_name = F.get(F.filter("headers", lambda one: one["key"] == F.lit(name)), 0)
+    found = F.when(at_position["key"] == F.lit(name), at_position["value"])
+    return found.otherwise(by_name["value"]).cast("string")
 
 
 def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
@@ -104,11 +129,11 @@ def _reason() -> Column:
         "headers": _headers_are_ours(),
         "fingerprint": F.col("id").rlike("^[0-9a-f]{32}$"),
         "label": F.col("epoch").rlike("^[0-9a-f]{16}$")
-        & F.col("sequence").rlike(f"^[0-9]{{{SEQUENCE_DIGITS}}}$")
+        & F.col("sequence").rlike(_COUNT)
         & F.col("sequence").try_cast("bigint").isNotNull(),
         "moments": _is_moment("event_time")
         & _is_moment("received")
-        & (F.col("bound_text").isNull() | _is_moment("bound")),
+        & ((F.col("bound_text") == UNKNOWN) | _is_moment("bound")),
         "clock": F.col("clock").isin([clock.value for clock in ClockTrust]),
         "shared": F.col("shared").isin([shared.value for shared in Shared]),
         "value": _value_is_whole(),
@@ -129,6 +154,7 @@ def _headers_are_ours() -> Column:
         & (F.col("content_type") == CONTENT_TYPE)
         & F.startswith("type", F.lit(TYPE_PREFIX))
         & (F.octet_length("source") > 0)
+        & (F.size("words") == STATEMENT_WORDS)
         & (F.octet_length("gateway") > 0)
     )
 
@@ -143,7 +169,12 @@ def _after(prefix: str, text: Column) -> Column:
     return F.substring(text.cast("binary"), len(prefix.encode()) + 1, 1 << 30).cast("string")
 
 
-def _moment(name: str) -> Column:
-    """Return a header's RFC 3339 time with milliseconds; null for other forms, some of which a cast would accept."""
-    text = header(name)
+def _moment_of_milliseconds(text: Column) -> Column:
+    """Return the moment of a decimal number; null for other forms, and beyond the years that `_is_moment` allows."""
+    number = F.when(text.rlike(_NUMBER), text.try_cast("bigint"))
+    return F.timestamp_millis(F.when(number.between(*_MILLISECONDS), number))
+
+
+def _moment(text: Column) -> Column:
+    """Return the moment of RFC 3339 with milliseconds; null for other forms, some of which a cast would accept."""
     return F.when((F.octet_length(text) == _MOMENT_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

@@ -24,9 +24,7 @@ def send(told: DataFrame, bootstrap_servers: str, topic: str) -> None:
     """Write a record for each into partition 0."""
     headers = F.array(
         _header("ce_id", F.col("fingerprint")),
-        _header("ce_gateway", F.col("gateway")),
-        _header("ce_epoch", F.lit(EPOCH)),
-        _header("ce_sequence", F.lpad(F.col("sequence").cast("string"), 20, "0")),
+        _header("ce_oncegate", F.concat_ws(" ", "gateway", F.lit(EPOCH), "sequence", F.lit("0 trusted none -"))),
     )
     value = F.concat(F.lit('{"fingerprint":"'), F.col("fingerprint"), F.lit('"}'))
     records = told.select(F.lit("device").alias("key"), value.alias("value"), headers.alias("headers"))

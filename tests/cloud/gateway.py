@@ -10,7 +10,16 @@ from confluent_kafka import Producer
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import Acceptance, ClockTrust, Headers, Shared, encode_headers, encode_tail, encode_value
+from contract.record import (
+    STATEMENT,
+    Acceptance,
+    ClockTrust,
+    Headers,
+    Shared,
+    encode_headers,
+    encode_tail,
+    encode_value,
+)
 from tests.support.waiting import wait_for_count
 
 
@@ -79,6 +88,17 @@ def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partitio
 
 def without_header(record: Record, name: str) -> Record:
     return replace(record, headers=[header for header in record.headers if header[0] != name])
+
+
+def with_word(record: Record, place: int, word: str) -> Record:
+    """Return the record with one word of the gateway's statement replaced."""
+    words = dict(record.headers)[STATEMENT].decode().split(" ")
+    words[place] = word
+    return with_header(record, STATEMENT, " ".join(words).encode())
+
+
+def with_header(record: Record, name: str, value: bytes) -> Record:
+    return replace(record, headers=[(key, value if key == name else old) for key, old in record.headers])
 
 
 def now() -> int:

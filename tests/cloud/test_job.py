@@ -53,7 +53,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
     timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
     first = gateway.records([*timed, *counted])
-    bad = [without_header(first[0], "ce_epoch"), replace(first[1], value=b"{}"), Record(b"k", b"v", [])]
+    bad = [without_header(first[0], "ce_oncegate"), replace(first[1], value=b"{}"), Record(b"k", b"v", [])]
     cloud.send([bad[0], bad[1], *first, *first[:15], bad[2]], partition=0)  # copies, and bad twins before the good
     (cloud.folder / "devices.csv").write_text(f"device,name,site\n{DEVICE},Boiler,house\n")
     [port] = ports.free(1)

@@ -18,18 +18,21 @@ from contract.record import (
     HEADERS,
     SOURCE_CHARACTERS_KEPT,
     SOURCES_KEPT,
+    STATEMENT_WORDS,
     VALUE_PREFIX,
     Acceptance,
     ClockTrust,
     Shared,
     encode_headers,
     encode_source,
+    encode_statement,
     encode_tail,
     encode_value,
     json_text,
     read_data,
     read_header_fields,
     read_started,
+    read_stated_label,
 )
 from tests.contract.forms import entries_of
 from tests.contract.strategies import events
@@ -53,26 +56,38 @@ def test_headers_are_as_documented() -> None:
         ("ce_source", b"urn:dev:mac:00158d0001a2b3c4"),
         ("ce_id", fingerprint(event, label=LABEL).hex().encode()),
         ("ce_time", b"2023-11-14T22:13:20.123Z"),
-        ("ce_gateway", b"gw-1"),
-        ("ce_epoch", b"00c0ffee00c0ffee"),
-        ("ce_sequence", b"00000000000000000042"),
-        ("ce_recordedtime", b"2025-11-21T06:20:00.123Z"),
-        ("ce_clock", b"untrusted"),
-        ("ce_shared", b"time"),
         ("content-type", b"application/json"),
-        ("ce_bound", b"1970-01-01T00:00:00.000Z"),
+        ("ce_oncegate", b"gw-1 00c0ffee00c0ffee 42 1763706000123 untrusted time 0"),
     ]
 
 
 @given(events, st.none() | st.integers(TIME_MIN, TIME_MAX))
-def test_headers_stand_in_their_order_and_the_bound_may_be_absent(event: Event, bound: int | None) -> None:
-    names = tuple(name for name, _ in headers_of(event, bound))
-    assert names == (HEADERS if bound is not None else HEADERS[:-1])
+def test_headers_stand_in_their_order_and_the_bound_is_a_word_also_where_unknown(
+    event: Event, bound: int | None
+) -> None:
+    headers = headers_of(event, bound)
+    assert tuple(name for name, _ in headers) == HEADERS
+    words = headers[-1][1].decode().split(" ")
+    assert len(words) == STATEMENT_WORDS
+    assert words[-1] == ("-" if bound is None else str(bound))
+
+
+@given(st.integers(0, 2**63 - 1), st.from_regex("[0-9a-f]{16}", fullmatch=True))
+def test_the_label_is_read_out_of_the_statement(sequence: int, epoch: str) -> None:
+    acceptance = Acceptance(RECEIVED, "coap", ClockTrust.TRUSTED, Shared.NONE, None)
+    statement = encode_statement("gw-1", Label(epoch, sequence), acceptance)
+    assert read_stated_label(statement) == ("gw-1", Label(epoch, sequence))
+
+
+@pytest.mark.parametrize("statement", [b"", b"gw-1", b"gw-1 e 42", b"a b c d e f g", b"\xff b 1 d e f g"])
+def test_a_statement_of_another_form_has_no_label(statement: bytes) -> None:
+    with pytest.raises(ValueError, match=r"unpack|words|invalid"):
+        read_stated_label(statement)
 
 
 def test_time_of_acceptance_stands_in_for_a_time_that_is_unknown() -> None:
     headers = dict(headers_of(Event("a", id=1)))
-    assert headers["ce_time"] == headers["ce_recordedtime"]
+    assert headers["ce_time"] == b"2025-11-21T06:20:00.123Z"
 
 
 @given(events)

@@ -19,6 +19,7 @@ from agent.forward.kafka.topic import LogEnd, TopicWatch
 from agent.forward.receipts.rules import PartitionView, View
 from agent.forward.receipts.truncation import RecordLabel
 from contract.receipt import Receipt, parse
+from contract.record import STATEMENT, read_stated_label
 
 RETRY_SECONDS: Final = 0.02
 """Time between two polls for a record."""
@@ -116,8 +117,8 @@ def _label(message: Message) -> RecordLabel:
     """Return a record's label, with the leader epoch of its record batch; NO_LABEL where it has none."""
     try:
         headers = dict(message.headers() or ())
-        gateway, epoch = (cast("bytes", headers[name]).decode() for name in ("ce_gateway", "ce_epoch"))
-        return RecordLabel(gateway, epoch, int(cast("bytes", headers["ce_sequence"])), message.leader_epoch())
+        gateway, label = read_stated_label(cast("bytes", headers[STATEMENT]))
+        return RecordLabel(gateway, label.epoch, label.sequence, message.leader_epoch())
     except (KeyError, ValueError, AttributeError):
         return NO_LABEL
 

@@ -35,6 +35,7 @@ from agent.forward.kafka.metadata import raw_metadata
 from agent.forward.kafka.topic import LeaderEpochs, TopicWatch, topic_id
 from contract import topics
 from contract.receipt import Receipt
+from contract.record import STATEMENT, read_stated_label
 from tests.support.waiting import Progress, wait_until
 
 GROUP = "oncegate-cloud"
@@ -259,6 +260,12 @@ def header(record: Message, name: str) -> bytes:
     return headers(record)[name]
 
 
+def label(record: Message) -> tuple[str, int]:
+    """Return epoch and sequence of a record."""
+    _, stated = read_stated_label(header(record, STATEMENT))
+    return stated.epoch, stated.sequence
+
+
 def sequence(record: Message) -> int:
     """Return the sequence, which the twin of the outbox makes equal to the position."""
-    return int(header(record, "ce_sequence"))
+    return label(record)[1]

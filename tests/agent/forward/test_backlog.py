@@ -14,7 +14,7 @@ from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from contract.event import Event
 from simulators.services.process import Process
-from tests.agent.forward.broker import KafkaTopic, header
+from tests.agent.forward.broker import KafkaTopic, label
 from tests.agent.forward.delivery.test_kills import stored_labels
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process
@@ -63,7 +63,7 @@ async def test_a_long_backlog_leaves_in_bounded_memory_and_survives_a_kill_in_th
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: read_status(state, gateway).events.forwarded, 0, "all of it has its receipt")
         used = max(used, rss_bytes_max(agent))
-    seen = Counter((header(one, "ce_epoch").decode(), int(header(one, "ce_sequence"))) for one in kafka.records())
+    seen = Counter(label(one) for one in kafka.records())
 
     print(f"used={used >> 20} MiB, records={seen.total()}")
     assert used < RSS_BYTES_MAX

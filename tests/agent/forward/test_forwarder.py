@@ -17,7 +17,7 @@ from agent.forward.errors import KafkaSettingsError
 from agent.forward.forwarder import Forwarder
 from agent.telemetry.links import Links
 from contract.event import Event
-from contract.record import HEADERS
+from contract.record import HEADERS, STATEMENT, read_stated_label
 from simulators.services.kafka.broker import Broker
 from tests.agent.forward.broker import KafkaTopic, header, headers, sequence
 from tests.agent.forward.checks import assert_nothing_lost, wait_until_forwarded
@@ -59,9 +59,7 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None
     assert plain.key() == device(0).encode()
     assert list(headers(plain)) == list(HEADERS)
     assert header(plain, "ce_id") == event.fingerprint.hex().encode()
-    assert header(plain, "ce_gateway") == GATEWAY.encode()
-    assert header(plain, "ce_epoch") == event.label.epoch.encode()
-    assert header(plain, "ce_sequence") == b"%020d" % event.label.sequence
+    assert read_stated_label(header(plain, STATEMENT)) == (GATEWAY, event.label)
     assert header(plain, "ce_time") == b"2025-11-21T04:40:00.000Z"
     assert json.loads(plain.value() or b"") == {
         "fingerprint": event.fingerprint.hex(),
@@ -76,7 +74,7 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None
         "via": "coap",
         "data": {"temperature": 20.0, "humidity": 40.5, "battery": 3012},
     }
-    assert list(headers(quoted)) == [name for name in HEADERS if name != "ce_bound"]
+    assert list(headers(quoted)) == list(HEADERS)
     assert header(quoted, "ce_source") == b"a%20%22quoted%22%20probe"
     assert json.loads(quoted.value() or b"")["device"] == 'a "quoted" probe'
 

@@ -19,7 +19,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.kept import positions_of
 from agent.store.schema import database
 from contract.event import Event
-from tests.agent.forward.broker import KafkaTopic, header
+from tests.agent.forward.broker import KafkaTopic, header, label
 from tests.agent.forward.running import GATEWAY
 from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.support.agent_process import agent_process
@@ -66,10 +66,7 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_
         assert "10 events" in some.stdout
         assert (everything.returncode, f"{EVENTS + 1} events" in everything.stdout) == (0, True)
         assert read_status(tmp_path / "state", GATEWAY).events.forwarded == EVENTS + 1
-    seen = Counter(
-        (header(record, "ce_epoch").decode(), int(header(record, "ce_sequence")), header(record, "ce_id"))
-        for record in kafka.records()
-    )
+    seen = Counter((*label(record), header(record, "ce_id")) for record in kafka.records())
     assert len(seen) == EVENTS + 1
     assert {(label[1], times) for label, times in seen.items()} == {
         (sequence, 3 if 2 <= sequence <= 11 else 2) for sequence in range(1, EVENTS + 2)

@@ -9,23 +9,20 @@ from pyspark.sql import functions as F
 
 from cloud.stream.records import COLUMNS, read_records
 from contract.event import Event
-from contract.record import HEADERS
-from tests.cloud.gateway import Gateway, Record, without_header
+from contract.record import HEADERS, STATEMENT
+from tests.cloud.gateway import Gateway, Record, with_header, with_word, without_header
 from tests.cloud.tables import topic
 
 pytestmark = pytest.mark.spark
 
 TIMED = Event("urn:dev:mac:0000000000000001", id=7, time=1_700_000_000_123, data={"t": 20.5})
+GATEWAY, EPOCH, SEQUENCE, RECEIVED, CLOCK, SHARED, BOUND = range(7)
+"""The words of the statement."""
 UNBOUND = Event("urn:dev:mac:0000000000000001", id=7, data={"t": 20.5})
 
 
 def good() -> Record:
     return Gateway().record(TIMED)
-
-
-def with_header(name: str, value: bytes) -> Record:
-    record = good()
-    return replace(record, headers=[(key, value if key == name else old) for key, old in record.headers])
 
 
 def test_a_record_is_read_from_its_headers(spark: SparkSession) -> None:
@@ -79,22 +76,30 @@ def test_years_from_1_to_9999_are_moments(spark: SparkSession) -> None:
 
 BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "no headers": (lambda: replace(good(), headers=[]), "headers"),
-    "other specversion": (lambda: with_header("ce_specversion", b"0.3"), "headers"),
-    "foreign type": (lambda: with_header("ce_type", b"com.example"), "headers"),
-    "upper-case fingerprint": (lambda: with_header("ce_id", b"A" * 32), "fingerprint"),
-    "short fingerprint": (lambda: with_header("ce_id", b"ab"), "fingerprint"),
-    "another's fingerprint": (lambda: with_header("ce_id", b"ab" * 16), "value"),
-    "sequence no number": (lambda: with_header("ce_sequence", b"x" * 20), "label"),
-    "sequence too large": (lambda: with_header("ce_sequence", b"9" * 20), "label"),
-    "epoch not hex": (lambda: with_header("ce_epoch", b"z" * 16), "label"),
-    "bound no moment": (lambda: with_header("ce_bound", b"yesterday"), "moments"),
-    "acceptance a date alone": (lambda: with_header("ce_recordedtime", b"2026-01-01"), "moments"),
-    "acceptance in the year 0": (lambda: with_header("ce_recordedtime", b"0000-01-01T00:00:00.000Z"), "moments"),
-    "acceptance after 9999": (lambda: with_header("ce_recordedtime", b"10000-01-01T00:00:00.00Z"), "moments"),
-    "time in the year 0": (lambda: with_header("ce_time", b"0000-01-01T00:00:00.000Z"), "moments"),
-    "bound after 9999": (lambda: with_header("ce_bound", b"10000-01-01T00:00:00.00Z"), "moments"),
-    "clock unheard of": (lambda: with_header("ce_clock", b"sundial"), "clock"),
-    "shared unheard of": (lambda: with_header("ce_shared", b"maybe"), "shared"),
+    "other specversion": (lambda: with_header(good(), "ce_specversion", b"0.3"), "headers"),
+    "foreign type": (lambda: with_header(good(), "ce_type", b"com.example"), "headers"),
+    "upper-case fingerprint": (lambda: with_header(good(), "ce_id", b"A" * 32), "fingerprint"),
+    "short fingerprint": (lambda: with_header(good(), "ce_id", b"ab"), "fingerprint"),
+    "another's fingerprint": (lambda: with_header(good(), "ce_id", b"ab" * 16), "value"),
+    "statement with a word less": (lambda: with_header(good(), STATEMENT, b"gw-1 00000000000000a1 1"), "headers"),
+    "statement with a word more": (lambda: with_word(good(), SHARED, "time time"), "headers"),
+    "gateway empty": (lambda: with_word(good(), GATEWAY, ""), "headers"),
+    "sequence no number": (lambda: with_word(good(), SEQUENCE, "x"), "label"),
+    "sequence below zero": (lambda: with_word(good(), SEQUENCE, "-1"), "label"),
+    "sequence with a zero in front": (lambda: with_word(good(), SEQUENCE, "01"), "label"),
+    "sequence too large": (lambda: with_word(good(), SEQUENCE, "9" * 19), "label"),
+    "epoch not hex": (lambda: with_word(good(), EPOCH, "z" * 16), "label"),
+    "bound no number": (lambda: with_word(good(), BOUND, "yesterday"), "moments"),
+    "bound empty": (lambda: with_word(good(), BOUND, ""), "moments"),
+    "acceptance unknown": (lambda: with_word(good(), RECEIVED, "-"), "moments"),
+    "acceptance in the year 0": (lambda: with_word(good(), RECEIVED, "-62135596800001"), "moments"),
+    "acceptance after 9999": (lambda: with_word(good(), RECEIVED, "253402300800000"), "moments"),
+    "acceptance beyond 64 bits of microseconds": (lambda: with_word(good(), RECEIVED, "9" * 18), "moments"),
+    "acceptance beyond 64 bits": (lambda: with_word(good(), RECEIVED, "9" * 19), "moments"),
+    "time in the year 0": (lambda: with_header(good(), "ce_time", b"0000-01-01T00:00:00.000Z"), "moments"),
+    "bound after 9999": (lambda: with_word(good(), BOUND, "253402300800000"), "moments"),
+    "clock unheard of": (lambda: with_word(good(), CLOCK, "sundial"), "clock"),
+    "shared unheard of": (lambda: with_word(good(), SHARED, "maybe"), "shared"),
     "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),
     "value empty": (lambda: replace(good(), value=b""), "value"),
 }
@@ -109,9 +114,10 @@ def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) 
     assert all(row["value"] is not None and row["headers"] is not None for row in rows[1:])
 
 
-def test_each_missing_header_but_the_bound_is_a_reason(spark: SparkSession) -> None:
+def test_each_missing_header_is_a_reason(spark: SparkSession) -> None:
     rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
-    assert [name for name, row in zip(HEADERS, rows, strict=True) if row["reason"] is None] == ["ce_bound"]
+    reasons = {"ce_id": "fingerprint", "ce_time": "moments"}
+    assert [row["reason"] for row in rows] == [reasons.get(name, "headers") for name in HEADERS]
 
 
 def test_a_null_value_is_a_reason(spark: SparkSession) -> None:

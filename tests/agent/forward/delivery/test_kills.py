@@ -21,7 +21,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
 from agent.store.schema import database, tables
 from contract.event import Event
-from tests.agent.forward.broker import KafkaTopic, header
+from tests.agent.forward.broker import KafkaTopic, label
 from tests.agent.forward.delivery.self_killing_agent import BATCHES_MAX, EVENTS_PER_BATCH
 from tests.agent.store.stores import HandClock, accept
 from tests.support.agent_process import agent_process
@@ -84,7 +84,7 @@ async def live_and_die(kafka: KafkaTopic, gateway: str, folder: Path, delivery: 
         wait_for_count(lambda: read_status(folder / "state", gateway).events.new, 0, "all is forwarded")
         agent.terminate()
 
-    seen = Counter((header(one, "ce_epoch").decode(), int(header(one, "ce_sequence"))) for one in kafka.records())
+    seen = Counter(label(one) for one in kafka.records())
     return Lives(labels, seen, lives.stderr, read_status(folder / "state", gateway).maybe_lost)
 
 

@@ -298,7 +298,7 @@ def test_after_a_poll_that_nobody_answered_another_client_asks(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("group", "topic"):
+    for module in ("receipts.group_offsets", "kafka.topic"):
         monkeypatch.setattr(f"agent.forward.{module}.REQUEST_SECONDS_MAX", 1.0)
 
     with receipting(kafka.settings(), outbox):
