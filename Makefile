@@ -11,6 +11,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
 HANG_SECONDS_MAX := 1200
+# More than two processes, since tests with Kafka mostly wait; each folder that starts a service stays in one of them.
+IN_PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 # Where a test that no signal ends has ended the run, its own lines come last: a log may keep no more than its end.
 stacks_last = mkdir -p build; $(1) 2> build/test-errors.txt || { code=$$?; \
   grep -v /site-packages/ build/test-errors.txt | tail -n 60 >&2; exit $$code; }
@@ -53,16 +55,16 @@ demo: setup ## Run the whole path on real parts: sensors, kills, Kafka, Spark, t
 
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
-	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' -o faulthandler_timeout=$(HANG_SECONDS_MAX))
+	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' $(IN_PROCESSES) -o faulthandler_timeout=$(HANG_SECONDS_MAX))
 
 .PHONY: test-all
 test-all: lint ## Run everything that `test` runs, and the heavy suites
 	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/pytest
 
-.PHONY: test-turn
-test-turn: programs ## Run this turn's heavy tests of docs/guarantees.md, 25 minutes at most; PLAN=--plan shows them only
-	@$(call stacks_last,$(BIN)/python -m tests.long_run $(PLAN))
+.PHONY: test-ci
+test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=--list shows them only
+	@$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
 
 .PHONY: bench
 bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead

@@ -53,6 +53,7 @@ def test_a_store_that_has_filled_its_disk_is_started_again_and_makes_room_by_its
         wait_until(lambda: gateway.post(50, 1_000) == 200, "what the table has has left for new events")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ends", ["killed", "in order"])
 def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_starting(
     tmp_path: Path, ends: str

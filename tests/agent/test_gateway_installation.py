@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.heavy
 def test_a_gateway_installs_without_pyspark_and_java(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = tmp_path / "gateway"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)

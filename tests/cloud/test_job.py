@@ -48,6 +48,7 @@ def ids(*ranges: range) -> list[str]:
     return [str(number) for numbers in ranges for number in numbers]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("cloud", [DELTA, POSTGRES, on_s3], indirect=True)
 def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     gateway, neighbour = Gateway(), Gateway("gw-2", "00000000000000b2")
@@ -92,6 +93,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert all(row["raw"] is None for row in cloud.rows())
 
 
+@pytest.mark.heavy
 @on_both
 def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_start(
     cloud: CloudSide, broker: Broker
@@ -119,6 +121,7 @@ def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_star
     cloud.wait(lambda: cloud.named() == wanted, f"the metadata {wanted}")
 
 
+@pytest.mark.heavy
 def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found(cloud: CloudSide) -> None:
     cloud.window = "40s"
     gateway = Gateway()

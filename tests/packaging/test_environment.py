@@ -40,6 +40,7 @@ def agent(folder: Path) -> str:
     return (folder / "bin" / "oncegate").read_text()
 
 
+@pytest.mark.heavy
 def test_an_upgrade_that_cannot_get_its_packages_leaves_the_installed_agent(installed: Path) -> None:
     done = build(installed, machine="a-machine-without-wheels")
     assert done.returncode != 0

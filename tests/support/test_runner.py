@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = """
 import pathlib
@@ -145,6 +147,7 @@ def test_a_hang_in_a_callback_of_asyncio_fails_its_test_though_the_loop_takes_th
     assert "2 failed, 1 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.heavy
 def test_what_hangs_in_its_cleanup_too_fails_under_its_name(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGING_TWICE)
@@ -154,6 +157,7 @@ def test_what_hangs_in_its_cleanup_too_fails_under_its_name(tmp_path: Path) -> N
     assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.heavy
 def test_what_hangs_in_one_cleanup_after_another_fails_under_its_name(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(HANGING_AGAIN_AND_AGAIN)
@@ -164,6 +168,7 @@ def test_what_hangs_in_one_cleanup_after_another_fails_under_its_name(tmp_path: 
     assert "1 failed, 1 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.heavy
 def test_an_example_that_hangs_fails_its_property_under_its_name_and_is_not_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(PROPERTY)

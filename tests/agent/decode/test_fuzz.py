@@ -151,6 +151,7 @@ def test_any_query(query: dict[str, str]) -> None:
 BOMBS = nasty_bodies()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("media", list(Media), ids=lambda media: media.name)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_costs_little_time_and_memory(bomb: str, media: Media) -> None:

@@ -79,6 +79,7 @@ def test_record_and_headers_arrive_as_the_design_says(kafka: KafkaTopic) -> None
     assert json.loads(quoted.value() or b"")["device"] == 'a "quoted" probe'
 
 
+@pytest.mark.heavy
 def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     assert caplog.text.count("kafka=reachable") == 2
 
 
+@pytest.mark.heavy
 def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(10_000))

@@ -72,6 +72,7 @@ async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: P
         assert (await served.client.post(EVENT)).code == 200
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("tls", "begun"),
     [(False, b""), (False, HEAD + b"X-Slow: "), (True, b""), (True, BEGUN_HANDSHAKE)],

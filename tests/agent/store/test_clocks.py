@@ -115,6 +115,7 @@ def test_no_step_of_the_wall_clock_makes_the_gateway_forget(tmp_path: Path, wall
     assert {clock for _, _, clock in stored} <= {"trusted", "untrusted"}
 
 
+@pytest.mark.heavy
 def test_a_year_ahead_on_every_clock_call_of_the_process_forgets_nothing(tmp_path: Path, library: Path) -> None:
     gateway = Gateway(tmp_path, "7d", library)
     for wall, event in ((RIGHT, 1), (AHEAD, 2), (RIGHT, 3)):

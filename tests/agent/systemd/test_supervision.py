@@ -77,6 +77,7 @@ def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: 
     assert manager.count("STOPPING=1") == 1
 
 
+@pytest.mark.heavy
 def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Process, manager: Manager) -> None:
     agent.start()
     wait_until(lambda: manager.count("WATCHDOG=1") > 2, "the watchdog is fed again and again")

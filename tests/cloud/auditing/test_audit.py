@@ -51,6 +51,7 @@ def spans(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted((row["first"], row["last"]) for row in frame.collect())
 
 
+@pytest.mark.heavy
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=12), st.integers(0, 50))
 def test_ranges_and_holes_are_the_labels_and_the_others(
@@ -138,6 +139,7 @@ def side(spark: SparkSession, broker: Broker, tmp_path: Path) -> Side:
     return Side(spark, broker, tmp_path, f"audit.{uuid4().hex}")
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
@@ -175,6 +177,7 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     assert {one.epoch: one.state for one in healed.epochs}[E] == "complete"
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Side) -> None:
     events = readings(3)
@@ -187,6 +190,7 @@ def test_one_label_with_two_fingerprints_is_flagged_from_audit_to_audit(side: Si
         assert not forked.is_whole
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_to_audit(side: Side) -> None:
     gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
@@ -206,6 +210,7 @@ def test_rows_that_vanish_after_an_audit_has_accepted_them_are_named_from_audit_
     assert side.audit().counts == {"accepted": 10, "vanished": 5}
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_record_is_not_in_quarantine_because_another_once_stood_at_its_place(side: Side) -> None:
     foreign = [Record(b"k", value, []) for value in (b"live", b"kept", b"of this topic")]
@@ -233,6 +238,7 @@ def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--connection" in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.parametrize("count", [100_000, pytest.param(10_000_000, marks=pytest.mark.heavy)])
 def test_one_event_that_is_not_in_the_table_is_named_among_many(side: Side, count: int) -> None:

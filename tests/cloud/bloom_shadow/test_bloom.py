@@ -100,6 +100,7 @@ def test_the_exact_index_is_exact(tmp_path: Path) -> None:
         assert 16 < index.bytes_per_key() < 200
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_topic_is_read_to_its_end(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broker.create_topics("bloom", partitions=3)

@@ -30,6 +30,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path / "events"
 
 
+@pytest.mark.heavy
 def test_later_commits_are_read_without_the_history(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +113,9 @@ def filled(spark: SparkSession, folder: Path) -> DeltaTable:
     return table
 
 
-@pytest.mark.parametrize("operation", TAKING_AWAY)
+@pytest.mark.parametrize(
+    "operation", ["DELETE", *(pytest.param(name, marks=pytest.mark.heavy) for name in TAKING_AWAY if name != "DELETE")]
+)
 def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
     spark: SparkSession, folder: Path, operation: str
 ) -> None:
@@ -124,6 +127,7 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
             DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.heavy
 def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
     table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
@@ -139,6 +143,7 @@ def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: Sp
     DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.heavy
 def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path) -> None:
     table = filled(spark, folder)
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
@@ -150,6 +155,7 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.heavy
 def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start(
     spark: SparkSession, folder: Path
 ) -> None:
@@ -163,6 +169,7 @@ def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start
         DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.heavy
 def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statement(
     spark: SparkSession, folder: Path
 ) -> None:
@@ -186,6 +193,7 @@ def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statemen
     DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.heavy
 def test_commits_that_say_little_of_themselves_are_judged_by_what_they_do(spark: SparkSession, folder: Path) -> None:
     table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
     file = next(

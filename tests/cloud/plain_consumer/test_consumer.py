@@ -70,6 +70,7 @@ def test_auto_commit_writes_again_what_came_since(side: ConsumerSide) -> None:
     assert side.ids() == sorted([*range(20), *range(20)])
 
 
+@pytest.mark.heavy
 def test_it_ends_when_asked_to_though_the_broker_never_answers_the_commit_at_its_end(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(20)))
     member = side.start("--commit", "auto", "--kafka", "auto.commit.interval.ms=3600000")
@@ -144,6 +145,7 @@ def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
     assert side.ids() == [*range(10), 50]  # the overtaker wrote no rows, so these are the slow one's alone
 
 
+@pytest.mark.heavy
 def test_records_that_retention_has_eaten_stop_it(side: ConsumerSide) -> None:
     gateway = Gateway()
     side.send(gateway.records(readings(10)))

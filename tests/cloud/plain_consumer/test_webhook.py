@@ -68,6 +68,7 @@ def test_a_webhook_that_dies_on_the_way_is_called_again_under_the_same_key(side:
     assert set(keys) == set(marks(records))
 
 
+@pytest.mark.heavy
 def test_a_call_that_always_fails_holds_no_other_up_and_is_never_given_up(side: ConsumerSide) -> None:
     records = Gateway().records(readings(150))
     poison = marks(records)[0]

@@ -143,6 +143,7 @@ texts = st.text(min_size=1, max_size=12) | st.sampled_from(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(texts, texts, texts), min_size=40, max_size=40))
 def test_every_text_arrives_as_it_is(side: Side, told: list[tuple[str, str, str]]) -> None:

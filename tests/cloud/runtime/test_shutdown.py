@@ -23,6 +23,7 @@ sys.exit(0 if stop.wait(600) else {NOT_ASKED})
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.spark
 def test_a_request_that_only_the_java_machine_hears_ends_a_job_that_has_no_stream_yet(tmp_path: Path) -> None:
     script = tmp_path / "job.py"

@@ -64,6 +64,7 @@ def test_a_used_checkpoint_never_begins_a_table_that_lacks_what_it_has_read(side
     assert side.table("made-anew").last_commit() is None
 
 
+@pytest.mark.heavy
 def test_a_used_checkpoint_never_takes_over_the_table_of_another(side: Side) -> None:
     first, second = side.table("first"), side.table("second")
     side.run(first, "theirs")
@@ -78,6 +79,7 @@ def test_a_used_checkpoint_never_takes_over_the_table_of_another(side: Side) -> 
         claim_table(third, side.checkpoint("later"), TOPIC, "id")
 
 
+@pytest.mark.heavy
 def test_a_claim_that_was_written_down_and_not_made_is_made(side: Side) -> None:
     side.run(side.table())
     with pytest.raises(RuntimeError):
@@ -86,6 +88,7 @@ def test_a_claim_that_was_written_down_and_not_made_is_made(side: Side) -> None:
     assert (last.claim, last.batch, last.ends, last.epochs) == (2, CLAIM_ONLY, {0: 5}, {0: 2})
 
 
+@pytest.mark.heavy
 def test_a_new_checkpoint_may_read_everything_again_and_the_same_one_only_once(side: Side) -> None:
     side.run(side.table())
     with pytest.raises(RuntimeError):

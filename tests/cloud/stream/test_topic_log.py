@@ -63,6 +63,7 @@ def side(spark: SparkSession, broker: Broker) -> Side:
     return Side(broker, topic, admin, TopicLog(admin, topic), Gateway())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("partitions", [PARTITIONS, 1])
 def test_a_topic_that_was_recreated_stops_the_job_however_long_it_is(side: Side, partitions: int) -> None:
     side.send(5)
@@ -86,6 +87,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_stops_the_job(side: Side) 
     assert side.log.check(side.read(20), {0: 35})[0] > read.epochs[0]
 
 
+@pytest.mark.heavy
 def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: Side) -> None:
     side.send(10)
     before = side.read(10)
@@ -99,6 +101,7 @@ def test_a_log_that_was_truncated_while_a_batch_was_read_gets_no_receipt(side: S
     assert committed(side, 0).offset < 0
 
 
+@pytest.mark.heavy
 def test_a_leader_that_is_elected_anew_and_has_everything_changes_nothing(side: Side) -> None:
     side.send(10)
     read = side.read(10)
@@ -111,6 +114,7 @@ def test_a_leader_that_is_elected_anew_and_has_everything_changes_nothing(side: 
         read = replace(read, ends={**read.ends, 0: end}, epochs=epochs)
 
 
+@pytest.mark.heavy
 def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     side.send(10)
     side.broker.kill()
@@ -122,6 +126,7 @@ def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
     assert read.epochs[0] > 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("epochs_ahead", "end"), [(1, 10), (0, 20)])
 def test_a_leader_of_the_past_gives_no_verdict(side: Side, epochs_ahead: int, end: int) -> None:
     """To a job that knows of a later election, or of more in the same log, the broker is a leader that was deposed."""

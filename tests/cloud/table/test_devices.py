@@ -26,6 +26,7 @@ def enriched(spark: SparkSession, devices: Devices) -> list[tuple[str, str | Non
     return [(row["device"], row["device_name"], row["site"], row["tags"]) for row in rows]
 
 
+@pytest.mark.heavy
 def test_what_the_file_says_stands_beside_the_event_and_nobody_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "devices.csv"
     file.write_text(CSV)

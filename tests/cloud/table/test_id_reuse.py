@@ -49,6 +49,7 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     assert id_reuse.reused_ids(copy, found.rows, RETENTION_SECONDS, has_equals=False).isEmpty()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [

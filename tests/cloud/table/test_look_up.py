@@ -62,6 +62,7 @@ def test_what_the_table_has_is_left_out(spark: SparkSession, tmp_path: Path) -> 
     assert [row["id"] for row in decode(lookup.without_found(survivors, found)).collect()] == ["3"]
 
 
+@pytest.mark.heavy
 def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_path: Path) -> None:
     events = [event._replace(time=ACCEPTED) for event in counters(1, 2)]
     table = table_of(spark, tmp_path, Gateway().records(events, ACCEPTED + DAY))
@@ -72,6 +73,7 @@ def test_the_shared_days_suffice_where_there_are_some(spark: SparkSession, tmp_p
     assert lookup.find(survivors, table.rows(), counts.search).count == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("first", "later"), [(0, 400 * DAY), (400 * DAY, 0)])
 def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
     spark: SparkSession, tmp_path: Path, first: int, later: int
@@ -87,6 +89,7 @@ def test_a_copy_is_found_whether_or_not_its_day_is_a_partition(
     assert table.rows().select("day").distinct().count() == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("is_timed", [True, False])
 def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, tmp_path: Path, is_timed: bool) -> None:
     table, gateway = DeltaTable(spark, str(tmp_path / "events"), TABLE), Gateway()
@@ -105,6 +108,7 @@ def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, t
     assert lookup.find(survivors, table.rows(), count_rows(survivors, ALL_LATE).search).count == 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
     spark: SparkSession, tmp_path: Path, is_there: bool
@@ -173,6 +177,7 @@ def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spar
     assert sorted(row["kafka_offset"] for row in id_reuse.first_of_each(survivors).collect()) in ([0, 1], [1, 2])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("horizon", [None, 60_000])
 def test_an_id_used_again_is_quarantined_whatever_the_state_may_see(
     spark: SparkSession, tmp_path: Path, horizon: int | None
@@ -202,6 +207,7 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
 
 
+@pytest.mark.heavy
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -215,6 +221,7 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
     assert [row["kafka_offset"] for row in table.rows().collect()] == [0] * 4
 
 
+@pytest.mark.heavy
 def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -228,6 +235,7 @@ def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_
         quarantine.put(table, late(spark, [live]), commit)
 
 
+@pytest.mark.heavy
 def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -309,6 +317,7 @@ def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_
         maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
+@pytest.mark.heavy
 def test_the_log_forgets_all_but_the_last_hours_and_never_the_last_commit(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, [])
     spark.sql(f"ALTER TABLE delta.`{tmp_path}/events` SET TBLPROPERTIES ('delta.checkpointInterval' = '4')")
@@ -361,6 +370,7 @@ def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
     return sink
 
 
+@pytest.mark.heavy
 def test_what_a_slow_clock_let_into_the_state_is_looked_up_once_the_clock_is_right(
     spark: SparkSession, tmp_path: Path
 ) -> None:

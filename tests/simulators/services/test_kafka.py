@@ -66,6 +66,7 @@ def described(broker: Broker, topic: str) -> tuple[str, int]:
     return str(found.topic_id), len(found.partitions)
 
 
+@pytest.mark.heavy
 def test_an_acknowledged_record_survives_kill_and_restart(broker: Broker) -> None:
     address = broker.bootstrap_servers
     produce(broker, b"kept")
@@ -101,6 +102,7 @@ def test_a_broker_that_was_stopped_starts_again(broker: Broker) -> None:
     assert b"before the stop" in consume(broker)
 
 
+@pytest.mark.heavy
 def test_two_brokers_do_not_meet(broker: Broker, tmp_path: Path) -> None:
     with Broker(tmp_path) as other:
         other.create_topics("other")

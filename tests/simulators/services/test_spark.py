@@ -44,6 +44,7 @@ DELTA = {
 }
 
 
+@pytest.mark.heavy
 def test_kill_ends_the_jvm_and_its_python_together(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(JOB)
@@ -59,6 +60,7 @@ def test_kill_ends_the_jvm_and_its_python_together(tmp_path: Path) -> None:
     assert session.members(process.pid) == []
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_the_pinned_jars_fit_together_from_kafka_to_delta(tmp_path: Path) -> None:
     job = tmp_path / "carry.py"

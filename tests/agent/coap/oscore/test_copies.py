@@ -147,6 +147,7 @@ def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[t
     return asyncio.run(played())
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(
     history=st.lists(steps, min_size=8, max_size=30),

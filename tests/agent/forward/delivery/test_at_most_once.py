@@ -48,6 +48,7 @@ def test_what_was_in_flight_when_nobody_knew_is_added_up() -> None:
     assert read_in_doubt(None) == InDoubtBatches()
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_backlog_arrives_once_and_none_of_it_waits_for_a_receipt(kafka: KafkaTopic) -> None:
     outbox = MemoryOutbox()
@@ -89,6 +90,7 @@ def test_of_what_is_too_large_the_gateways_own_is_not_declared_again_and_again(
     assert len(outbox.stored()) == 12
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
     broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
@@ -110,6 +112,7 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_lost(
     assert_each_once(kafka, outbox)
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_a_broker_killed_in_the_middle_gets_nothing_twice_and_what_may_be_lost_is_counted(
     broker: Broker, kafka: KafkaTopic, caplog: pytest.LogCaptureFixture

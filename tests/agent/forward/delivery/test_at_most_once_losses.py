@@ -54,6 +54,7 @@ def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: Memo
     assert missing <= in_doubt(outbox).lost_max
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is_noticed(
     linked: tuple[Broker, int, int], lost: str, caplog: pytest.LogCaptureFixture

@@ -95,6 +95,7 @@ def stored_labels(store: Path) -> Set[tuple[str, int]]:
     return {(label.epoch, label.sequence) for label in labels}
 
 
+@pytest.mark.heavy
 @KILLS
 async def test_each_label_is_there_once_whenever_the_agent_is_killed(
     kafka: KafkaTopic, gateway: str, tmp_path: Path, kills: int

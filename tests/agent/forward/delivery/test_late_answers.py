@@ -68,6 +68,7 @@ def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic, mode: str, **pr
     return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, mode, dotted)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "socket_ms",
     [

@@ -117,6 +117,7 @@ def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_o
     assert_arrived(kafka, outbox, delivery)
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("delivery", MODES)

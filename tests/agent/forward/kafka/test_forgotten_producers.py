@@ -66,6 +66,7 @@ def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
         assert_nothing_lost(kafka, outbox)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 def test_a_producer_that_the_broker_has_forgotten_goes_on(
     kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
@@ -82,6 +83,7 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
     assert "kafka=failing" not in caplog.text
 
 
+@pytest.mark.heavy
 def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
     kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:

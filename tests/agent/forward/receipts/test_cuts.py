@@ -158,6 +158,7 @@ def assert_nothing_is_processed_that_the_table_has_not_read(made: Sequence[Line]
         assert line.read == stored, f"{line.mode}: lost {sorted(stored - line.read)}"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
 @pytest.mark.parametrize("bare", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_what_a_broker_has_lost_below_an_idle_session_is_sent_again(
@@ -170,6 +171,7 @@ def test_what_a_broker_has_lost_below_an_idle_session_is_sent_again(
         assert_nothing_is_processed_that_the_table_has_not_read(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("cuts", [FEW_CUTS, pytest.param(EVERY_CUT, marks=pytest.mark.heavy)], ids=["few", "every"])
 def test_what_a_broker_has_lost_between_acks_and_their_mark_is_sent_again(
     broker: Broker, cuts: Sequence[Cut], monkeypatch: pytest.MonkeyPatch

@@ -252,6 +252,7 @@ def test_offsets_that_have_expired_are_waited_for(kafka: KafkaTopic, outbox: Cou
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
 
+@pytest.mark.heavy
 @pytest.mark.kafka
 def test_records_that_outlived_their_leader_are_read_back_and_receipted(
     broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox

@@ -56,6 +56,7 @@ def mark_all_processed(store: EventStore) -> None:
     store.outbox.mark_processed(store.outbox.forwarded())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("megabytes", "ends_while_it_serves"), [(24, True), (24, False), pytest.param(48, True, marks=pytest.mark.heavy)]
 )

@@ -141,6 +141,7 @@ async def test_what_is_given_up_is_forgotten_in_a_segment_too_and_healed_by_a_re
         assert [(await accept(store, clock, event(number))).accepted for number in range(7, 12)] == [0, 0, 0, 0, 0]
 
 
+@pytest.mark.heavy
 async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway_that_never_rests(
     tmp_path: Path,
 ) -> None:

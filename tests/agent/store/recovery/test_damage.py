@@ -42,6 +42,7 @@ def damage(folder: Path, name: str, change: Damage) -> None:
     (folder / name).write_bytes(content)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", [FILE_NAME, LOG])
 @pytest.mark.parametrize("length", [1, 64, PAGE])
 async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently(

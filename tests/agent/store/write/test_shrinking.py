@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from contract.event import Event
@@ -52,6 +54,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
     assert bytes_on_disk(tmp_path) < 12 << 20
 
 
+@pytest.mark.heavy
 async def test_the_bound_holds_for_all_files_whatever_is_written(tmp_path: Path) -> None:
     clock, bound = HandClock(), 4 << 20
     async with make_store(tmp_path, clock, max_bytes=bound, segment_events=64, keep_processed_seconds=0) as store:
