@@ -11,8 +11,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
 HANG_SECONDS_MAX := 1200
-# More than two processes, since tests with Kafka mostly wait; each folder that starts a service stays in one of them.
-IN_PROCESSES := -n 3 --no-loadscope-reorder
+# One for each of two cores; each folder that starts a service stays in one of them.
+IN_PROCESSES := -n 2 --no-loadscope-reorder
 # Where a test that no signal ends has ended the run, its own lines come last: a log may keep no more than its end.
 stacks_last = mkdir -p build; $(1) 2> build/test-errors.txt || { code=$$?; \
   grep -v /site-packages/ build/test-errors.txt | tail -n 60 >&2; exit $$code; }

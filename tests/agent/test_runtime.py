@@ -12,7 +12,7 @@ from agent.runtime import LARGE_BYTES
 # glibc, left alone, takes blocks as large as one that was let go from its heap, and keeps them.
 _PROGRAM = f"""
 import ctypes, sys
-from agent.runtime import give_memory_back
+from agent.runtime import return_freed_memory
 
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]
@@ -20,7 +20,7 @@ class Info(ctypes.Structure):
 library = ctypes.CDLL(None)
 library.mallinfo2.restype = Info
 if sys.argv[1] == "set":
-    give_memory_back()
+    return_freed_memory()
 first = bytearray(4 * {LARGE_BYTES})
 del first
 before = library.mallinfo2().hblkhd

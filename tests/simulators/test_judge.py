@@ -182,7 +182,9 @@ def test_a_run_that_is_not_there_is_wrong_usage(
     assert "ledger.jsonl does not exist" in capsys.readouterr().err
 
 
-SMALL = 'name = "small"\nshows = "It."\nseconds = 1\n[[fleets]]\nsort = "coap"\nsensors = 3\nevery_seconds = 0.2\n'
+SMALL = (
+    'name = "small"\ndescription = "It."\nseconds = 1\n[[fleets]]\nkind = "coap"\nsensors = 3\nevery_seconds = 0.2\n'
+)
 
 
 async def test_rows_that_come_after_the_sensors_have_ended_are_waited_for(tmp_path: Path) -> None:

@@ -64,6 +64,10 @@ class KafkaTopic:
     def create_topic(self) -> str:
         """Create the topic and give its id once all of its partitions answer."""
         new = NewTopic(self.topic, self.partitions, self._replicas, config=topics.settings(replicas=self._replicas))
+        # A broker that has been paused is no controller at first, and librdkafka does not ask again in time.
+        wait_until(
+            lambda: self._admin.list_topics(timeout=ANSWER_SECONDS_MAX).controller_id >= 0, "a controller is there"
+        )
         self._admin.create_topics([new])[self.topic].result(ANSWER_SECONDS_MAX)
         wait_until(self._answers, "the topic's partitions answer")
         return str(self.topic_id())

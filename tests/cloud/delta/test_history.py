@@ -46,6 +46,7 @@ def test_later_commits_are_read_without_the_history(
     assert (found.commit, found.rows) == (replace(COMMIT, batch=1), 0)
 
 
+@pytest.mark.heavy
 def test_files_and_history_tell_the_same(spark: SparkSession, folder: Path) -> None:
     followed = DeltaHistory(spark, str(folder))
     followed.last()
@@ -70,6 +71,7 @@ def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) 
     assert last.commit.checkpoint == "younger"
 
 
+@pytest.mark.heavy
 def test_a_commit_behind_very_many_others_is_found(spark: SparkSession, folder: Path) -> None:
     history = DeltaHistory(spark, str(folder))
     history.last()

@@ -136,7 +136,11 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
 # (agent/forward/delivery/transaction_recovery.py).
 @pytest.mark.parametrize(
     "end",
-    [Broker.stop, Broker.kill, *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)]],
+    [
+        Broker.kill,
+        pytest.param(Broker.stop, marks=pytest.mark.heavy),
+        *[pytest.param(Broker.kill, id=f"kill-{n}", marks=pytest.mark.heavy) for n in range(9)],
+    ],
 )
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
     broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None]

@@ -102,7 +102,7 @@ def test_a_topic_that_was_set_too_small_loses_nothing_once_it_is_put_right(
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("delivery", MODES)
+@pytest.mark.parametrize("delivery", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.heavy)])
 def test_what_the_broker_refuses_for_long_enough_is_given_up_and_the_rest_goes_on(
     kafka: KafkaTopic, outbox: MemoryOutbox, delivery: str
 ) -> None:
