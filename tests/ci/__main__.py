@@ -16,7 +16,15 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="show what would run, and run nothing")
     options = parser.parse_args()
     tests = read_list()
-    arguments = ["-m", "heavy", "-o", f"faulthandler_timeout={SECONDS_MAX}", "--durations=0", *tests]
+    arguments = [
+        "-m",
+        "heavy",
+        "--durations-min=1",
+        "-o",
+        f"faulthandler_timeout={SECONDS_MAX}",
+        "--durations=0",
+        *tests,
+    ]
     return pytest.main(["--collect-only", "-q", *arguments] if options.list else arguments, plugins=[Selection(tests)])
 
 

@@ -46,6 +46,8 @@ class Selection:
             entry = entry_of(item.nodeid, self._seconds)
             if entry is not None:
                 chosen[entry].append(item)
+        if missing := [entry for entry, tests in chosen.items() if not tests]:
+            raise pytest.UsageError(f"no heavy test: {', '.join(missing)}")
         kept = [item for entry in chosen.values() for item in entry]
         for entry, tests in chosen.items():
             self._each.update((test.nodeid, self._seconds[entry] / len(tests)) for test in tests)

@@ -7,29 +7,26 @@ import sys
 
 import pytest
 
-from tests.ci.selection import SECONDS_MAX, SETUP_SECONDS, Selection, entry_of, read_list
-from tests.support.collected import COLLECTED, ROOT
-
-
-def test_the_list_names_heavy_tests_that_pytest_collects(request: pytest.FixtureRequest) -> None:
-    collected = request.config.stash[COLLECTED]
-    files = {test.id.partition("::")[0] for test in collected}
-    listed = {entry: seconds for entry, seconds in read_list().items() if entry.partition("::")[0] in files}
-    found = {entry_of(test.id, listed) for test in collected}
-    assert [entry for entry in listed if entry not in found] == []
-    assert [test.id for test in collected if not test.heavy and entry_of(test.id, listed)] == []
+from tests.ci.selection import SECONDS_MAX, SETUP_SECONDS, Selection, read_list
+from tests.support.collected import ROOT
 
 
 def test_the_list_fits_into_its_time() -> None:
     assert sum(read_list().values()) + SETUP_SECONDS <= SECONDS_MAX
 
 
-def test_the_command_says_what_it_would_run_in_the_order_of_the_list() -> None:
+def test_the_command_finds_each_test_and_says_what_it_would_run_in_the_order_of_the_list() -> None:
     command = [sys.executable, "-m", "tests.ci", "--list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = [line.removeprefix("  runs ").rpartition(" (")[0] for line in done.stdout.splitlines() if "  runs " in line]
     assert runs == list(read_list())
+
+
+def test_an_entry_that_is_no_heavy_test_is_an_error(request: pytest.FixtureRequest) -> None:
+    selection = Selection({"tests/some.py::test_that_is_not_heavy": 5})
+    with pytest.raises(pytest.UsageError, match=r"no heavy test: tests/some.py::test_that_is_not_heavy"):
+        selection.pytest_collection_modifyitems(request.config, [request.node])
 
 
 def test_a_test_that_would_end_after_the_time_is_left_out(request: pytest.FixtureRequest) -> None:
