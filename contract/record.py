@@ -166,9 +166,9 @@ def encode_statement(gateway: str, label: Label, acceptance: Acceptance) -> byte
 
     Moments are milliseconds since 1970 UTC.
     """
-    _, _, clock, shared, bound = acceptance
+    received, _, clock, shared, bound = acceptance
     known = UNKNOWN if bound is None else bound
-    return f"{gateway} {label.epoch} {label.sequence} {acceptance.received} {clock} {shared} {known}".encode()
+    return f"{gateway} {label.epoch} {label.sequence} {received} {clock} {shared} {known}".encode()
 
 
 def read_stated_label(statement: bytes) -> tuple[str, Label]:

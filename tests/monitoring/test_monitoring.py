@@ -16,7 +16,7 @@ METRIC = re.compile(r"\b(?:oncegate_[a-z_]+|up)\b(?=[{\[\s)]|$)")
 
 
 def known() -> set[str]:
-    """Give the metrics of the page on HTTP, which a test holds against the server's."""
+    """Return the metrics of the page on HTTP, which a test holds against the server's."""
     said = re.findall(r"^\| `(oncegate_\w+?)[{`]", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE)
     histogram = {f"oncegate_commit_seconds_{part}" for part in ("bucket", "sum", "count")}
     return {*said, *histogram, "up", "oncegate_process_resident_memory_bytes"}

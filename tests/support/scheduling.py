@@ -25,7 +25,7 @@ def place_of(test: str) -> int:
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Gives whole groups to the processes, in the order of collection."""
+    """Assigns whole groups to processes, in the order of collection."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)

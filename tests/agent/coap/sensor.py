@@ -102,7 +102,7 @@ class Sensor:
         return await self.receive_raw()
 
     async def receive_all(self) -> list[Response]:
-        """Give what has been said until a ping is answered, which is served last."""
+        """Return what has been said until a ping is answered, which is served last."""
         self.send(datagram(CON, EMPTY, 0xFFFF, b""))
         response: list[Response] = []
         while (message := await self.receive()) != Response(RST, EMPTY, 0xFFFF, b"", b""):

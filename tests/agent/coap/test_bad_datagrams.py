@@ -102,7 +102,7 @@ def bad(random: Random) -> bytes:
 
 
 def odd(number: int) -> bytes:
-    """Give what only aiocoap can answer: discovery, another method, the first block of an upload that never goes on."""
+    """Return what only aiocoap can answer: discovery, another method, the first block of an endless upload."""
     core = ((URI_PATH, b".well-known"), (URI_PATH, b"core"))
     token = number.to_bytes(4, "big")
     return (

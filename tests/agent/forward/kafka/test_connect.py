@@ -26,7 +26,7 @@ def listener() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """Give a server that answers no further call: its queue of calls is full, and nobody takes any."""
+    """Yield a server that answers no further call: its queue of calls is full, and nobody takes any."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(8):
