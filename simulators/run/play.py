@@ -74,28 +74,40 @@ async def link_to(
         yield targets, radio
 
 
-async def sensors(scenario: Scenario, seed: int, ledger: Ledger, targets: Targets, stop: Stop, number: int = 0) -> None:
+async def sensors(
+    scenario: Scenario,
+    seed: int,
+    ledger: Ledger,
+    targets: Targets,
+    stop: Stop,
+    number: int = 0,
+    faults: asyncio.Future[None] | None = None,
+) -> None:
     """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
+    They report for the scenario's time, and until `faults` is done: a fault that nobody reports under shows nothing.
     The run's number makes their device addresses unique (`payloads.address`).
     """
+
+    def is_over(moment: float) -> bool:
+        return stop.asked.is_set() or (moment >= scenario.seconds and (faults is None or faults.done()))
+
     field = Field(
         ledger=ledger,
         seed=seed,
         targets=targets,
         timing=Timing().faster(scenario.speed),
-        is_over=lambda moment: moment >= scenario.seconds or stop.asked.is_set(),
+        is_over=is_over,
         clock=clock,
         run=number,
     )
     playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
     stopping = asyncio.ensure_future(stop.asked.wait())
     try:
-        await asyncio.wait(
-            (playing, stopping),
-            timeout=scenario.seconds + scenario.settle_seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        await asyncio.wait((playing, stopping), timeout=scenario.seconds, return_when=asyncio.FIRST_COMPLETED)
+        while faults is not None and not (faults.done() or playing.done() or stopping.done()):
+            await asyncio.wait((playing, stopping, faults), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((playing, stopping), timeout=scenario.settle_seconds, return_when=asyncio.FIRST_COMPLETED)
         if playing.done():
             playing.result()
     finally:

@@ -116,7 +116,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
         statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
         happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display))
-        await play.sensors(scenario, options.seed, ledger, targets, stop)
+        await play.sensors(scenario, options.seed, ledger, targets, stop, faults=happening)
         if not stop.asked.is_set():
             await happening
         happening.cancel()

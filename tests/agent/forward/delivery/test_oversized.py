@@ -61,6 +61,8 @@ def large(settings: KafkaSettings, seconds: float) -> KafkaSettings:
     return replace(settings, oversized_after_seconds=seconds)
 
 
+RECORDS_AND_MARKERS = 4
+"""Offsets that an event takes where its transaction is aborted first, and then committed."""
 SMALL = {"message_max_bytes": "3000", "batch_size": "3000"}
 
 
@@ -138,6 +140,24 @@ def test_what_only_the_producer_refuses_while_the_broker_is_away_is_not_given_up
 
     assert outbox.given_up == {}
     assert waiting(outbox) == [11]
+
+
+@pytest.mark.kafka
+def test_after_a_refused_record_a_transaction_is_aborted_before_the_next_is_committed(kafka: KafkaTopic) -> None:
+    """The abort of the refused one may not have been carried out in its partitions yet."""
+    outbox = MemoryOutbox()
+    outbox.append(Event(device(1), id=1, data={}))
+    with forwarding(kafka.settings("exactly-once", **SMALL), outbox):
+        wait_until(lambda: outbox.new == 0, "the first is forwarded")
+        (end,) = (end for end in kafka.ends().values() if end)
+        assert end == RECORDS_AND_MARKERS
+        outbox.append(LARGE)
+        wait_until(lambda: waiting(outbox) == [2], "the large one waits")
+        outbox.append(Event(device(1), id=3, data={}))
+        wait_until(lambda: outbox.new == 1, "the small one is forwarded")
+
+    (end,) = (end for end in kafka.ends().values() if end)
+    assert end == 2 * RECORDS_AND_MARKERS
 
 
 # The rules, without Kafka
