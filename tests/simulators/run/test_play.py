@@ -1,0 +1,41 @@
+"""The sensors of a run: how long they report."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from simulators.ledger import Ledger, Reported, read
+from simulators.run.play import Stop, clock, sensors
+from simulators.scenario import FleetPlan, Scenario, SensorKind
+from simulators.sensors.field import Targets
+from tests.simulators.run.minimal_gateway import minimal_gateway
+
+SCENARIO = Scenario(
+    "late", "A fault that ends late.", 0.2, (FleetPlan(SensorKind.COAP, sensors=2, every_seconds=0.02),), speed=200
+)
+
+
+async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Path) -> None:
+    faults: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
+        async with minimal_gateway() as gateway, asyncio.timeout(60):
+            playing = asyncio.ensure_future(
+                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), faults=faults)
+            )
+            while ledger.counts.events < 200:  # some 20 are due within the scenario's time
+                await asyncio.sleep(0.01)
+            assert not playing.done()
+            faults.set_result(None)
+            await playing
+
+    reported = [line for line in read(tmp_path / "ledger.jsonl") if isinstance(line, Reported)]
+    assert len(reported) >= 200
+    assert ledger.counts.acked == len(reported)
+
+
+async def test_sensors_report_no_longer_than_the_scenario_where_no_fault_is_left(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
+        async with minimal_gateway() as gateway, asyncio.timeout(60):
+            await sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop())
+    assert 0 < ledger.counts.events < 100
