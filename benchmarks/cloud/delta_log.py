@@ -7,11 +7,11 @@ from collections import defaultdict
 from statistics import median
 
 from benchmarks.cloud.runs import Bench
+from benchmarks.cloud.spark import RETAINED_VERSIONS
 from benchmarks.report import Figure
 
 GOAL_RATIO = 1.3
 """Ratio of a commit on a log of the retention's length to one on a fresh log."""
-RETAINED_VERSIONS = 10_800
 _COMMIT = re.compile(r"^log round=(\d+) versions=(\d+) seconds=([\d.]+)$", re.MULTILINE)
 
 
@@ -35,6 +35,6 @@ def read_figures(log: str) -> list[Figure]:
 
 def _ratio(count: int, ratios: list[float]) -> Figure:
     ratio, is_retained = median(ratios), count == RETAINED_VERSIONS
-    name = f"empty commit, the names of {count / 1800:.0f} hours at a trigger of 2 s in the log, by a fresh log"
+    name = f"empty commit, the names of {count / 1800:.1f} hours at a trigger of 2 s in the log, by a fresh log"
     goal, reached = (f"<= {GOAL_RATIO}", ratio <= GOAL_RATIO) if is_retained else ("", None)
     return Figure(name, ratio, "x", goal, reached, {"versions": count, "least": min(ratios), "most": max(ratios)})

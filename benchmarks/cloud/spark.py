@@ -34,7 +34,9 @@ DAYS = 30
 MERGE_BATCHES = 2
 """MERGE of everything is slow, and does not become faster."""
 POLL_SECONDS = 0.1
-LOG_VERSIONS = (3_600, 10_800, 43_200)
+RETAINED_VERSIONS = 1_950
+"""The versions of an hour and of the five minutes between two removals, at a trigger of 2 s."""
+LOG_VERSIONS = (RETAINED_VERSIONS, 10_800, 43_200)
 """At a trigger of 2 s: two hours, six, a day."""
 WARM_UP_ROUNDS, TIMED_ROUNDS = 5, 30
 STEPS, SMALL_BATCHES, SMALL_KEYS = 5, 3, 2000

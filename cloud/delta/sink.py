@@ -20,15 +20,15 @@ from cloud.table.sink import Written
 
 logger = logging.getLogger(__name__)
 
-_PROPERTIES = {
-    "delta.dataSkippingStatsColumns": "received,event_time",
+_LOG_PROPERTIES = {
     # A checkpoint takes as long as a small batch. Delta's default of 10 is meant for rare commits.
     "delta.checkpointInterval": "50",
     # Every commit lists the whole log. Delta's default of 30 days means a million versions at a trigger of 2 s.
-    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.logRetentionDuration": "interval 1 hour",
 }
+_PROPERTIES = {"delta.dataSkippingStatsColumns": "received,event_time", **_LOG_PROPERTIES}
 TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)
-QUARANTINE = Layout(quarantine.SCHEMA, (), {}, "oncegate-quarantine", keeps_rows=False)
+QUARANTINE = Layout(quarantine.SCHEMA, (), _LOG_PROPERTIES, "oncegate-quarantine", keeps_rows=False)
 
 _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
 

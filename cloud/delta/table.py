@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.table.commits import Commit, to_json
 
-LOG_CLEANED_SECONDS = 1800.0
+LOG_CLEANED_SECONDS = 300.0
 """The interval at which a job removes expired entries from its table's log."""
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
@@ -70,7 +70,9 @@ class DeltaTable:
         self._name = f"delta.`{path.replace('`', '``')}`"
         self._history = DeltaHistory(spark, path)
         self._create()
-        self._id: str = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id").collect()[0]["id"]
+        detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
+        self._id: str = detail["id"]
+        self._set_properties(detail["properties"])
         self._log_cleaned_at = time.monotonic()
 
     @staticmethod
@@ -173,9 +175,18 @@ class DeltaTable:
         partitioned = (
             f"PARTITIONED BY ({', '.join(self._layout.partitioned_by)})" if self._layout.partitioned_by else ""
         )
-        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in self._layout.properties.items())
-        properties = f"TBLPROPERTIES ({pairs})" if pairs else ""
+        properties = f"TBLPROPERTIES ({_pairs(self._layout.properties)})"
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
+
+    def _set_properties(self, present: Mapping[str, str]) -> None:
+        """Set the properties that nobody has set, in a table that somebody else has created."""
+        missing = {name: value for name, value in self._layout.properties.items() if name not in present}
+        if missing:
+            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
 
 
 def excludes_writers(spark: SparkSession, path: str) -> bool:

@@ -1,17 +1,31 @@
-"""Records as a frame, as the Kafka source gives them."""
+"""Records as a frame, as Kafka's source returns them, and tables with some of them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from cloud.delta.sink import TABLE
+from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
+from cloud.delta.table import DeltaTable
+from cloud.stream.records import read_records
+from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.devices import Devices
+from cloud.table.freshness import Horizon
+from cloud.table.rows import decode
+from contract.event import Event
 from tests.cloud.gateway import Record, now
 
+DEVICE = "urn:dev:mac:0000000000000001"
+DAY = 86_400_000
+ACCEPTED = 1_700_000_000_000
+COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
+ALL_LATE = Horizon(ACCEPTED + 30 * DAY, ACCEPTED, 3600, overlaps=True)
 _SCHEMA = (
     "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
     "headers array<struct<key: string, value: binary>>"
@@ -34,3 +48,24 @@ def append_as_another(spark: SparkSession, folder: Path, metadata: str = "") -> 
     # Delta leaves out a commit that holds nothing at all.
     writer = writer.option("txnAppId", "another").option("txnVersion", time.time_ns())
     writer.option("userMetadata", metadata).save(str(folder))
+
+
+def late(spark: SparkSession, records: list[Record]) -> DataFrame:
+    return read_records(topic(spark, records)).withColumn("fresh", F.lit(False))
+
+
+def table_of(spark: SparkSession, folder: Path, records: list[Record]) -> DeltaTable:
+    table = DeltaTable(spark, str(folder / "events"), TABLE)
+    assert table.append(decode(late(spark, records)), COMMIT) == len(records)
+    return table
+
+
+def counters(*numbers: int) -> list[Event]:
+    return [Event(DEVICE, id=number, data={"n": number}) for number in numbers]
+
+
+def sink_of(spark: SparkSession, folder: Path) -> DeltaSink:
+    tables = DeltaTable(spark, str(folder / "events"), TABLE), DeltaTable(spark, str(folder / "quarantine"), QUARANTINE)
+    sink = DeltaSink(spark, *tables, Devices(spark, None), 7 * 86400)
+    sink.claim(replace(COMMIT, batch=CLAIM_ONLY, ends={}))
+    return sink

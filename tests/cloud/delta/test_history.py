@@ -16,8 +16,7 @@ from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
 from cloud.table.commits import CLAIM_ONLY, Kept, to_json
-from tests.cloud.table.test_look_up import COMMIT
-from tests.cloud.tables import append_as_another
+from tests.cloud.tables import COMMIT, append_as_another
 
 pytestmark = pytest.mark.spark
 

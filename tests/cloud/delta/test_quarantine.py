@@ -1,0 +1,107 @@
+"""The quarantine of a Delta table: each bad record once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cloud.delta import quarantine
+from cloud.delta.sink import QUARANTINE
+from cloud.delta.table import DeltaTable
+from cloud.errors import StopError
+from cloud.stream.records import read_records
+from tests.cloud.gateway import Gateway
+from tests.cloud.tables import (
+    ACCEPTED,
+    ALL_LATE,
+    COMMIT,
+    DAY,
+    counters,
+    late,
+    sink_of,
+    topic,
+)
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    bad = [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3))]
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    records = late(spark, bad)
+    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 2
+    assert quarantine.put(table, records.filter("kafka_offset < 2"), replace(COMMIT, ends={0: 2})) == 0
+    later = replace(COMMIT, claim=2, checkpoint="another", ends={0: 3})
+    assert quarantine.put(table, records, later) == 1
+    rows = table.rows().orderBy("kafka_offset").collect()
+    assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "headers"), (2, "headers")]
+
+
+@pytest.mark.heavy
+def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A log that was cut and has grown again has other records at the same offsets, under the same topic id."""
+    dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    told = [(dead, 1), (live, 1), (replace(live, headers=[("x", b"1")]), 1), (replace(live, key=b"k"), 1), (live, 0)]
+    for number, (record, added) in enumerate(told):
+        commit = replace(COMMIT, claim=number + 1, checkpoint=f"c{number}", ends={0: 1})
+        assert quarantine.put(table, late(spark, [record]), commit) == added
+    assert [row["kafka_offset"] for row in table.rows().collect()] == [0] * 4
+
+
+@pytest.mark.heavy
+def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Killed between its two commits, before the log was cut below it and grew again."""
+    dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    commit = replace(COMMIT, ends={0: 1})
+    assert quarantine.put(table, late(spark, [dead]), commit) == 1
+    assert quarantine.put(table, late(spark, [dead]), commit) == 0
+    with pytest.raises(StopError, match="other records than before"):
+        quarantine.put(table, late(spark, [live]), commit)
+
+
+@pytest.mark.heavy
+def test_reading_again_in_several_batches_doubles_nothing_in_the_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3, 4))])
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    assert quarantine.put(table, records.filter("kafka_offset < 3"), replace(COMMIT, ends={0: 3})) == 3
+    for batch, added in ((0, 0), (1, 0), (2, 0), (3, 1)):
+        bounds = replace(COMMIT, claim=2, checkpoint="new", batch=batch, starts={0: batch}, ends={0: batch + 1})
+        assert quarantine.put(table, records.filter(f"kafka_offset = {batch}"), bounds) == added
+
+
+def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_somewhere(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bad = replace(Gateway().record(counters(5)[0], ACCEPTED), headers=[])
+    gateway = Gateway()
+    first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
+    read = read_records(topic(spark, [bad, wrapped, first]))
+    # Killed after the quarantine's commit: the table never got the rest of offsets 0 and 1.
+    quarantined = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
+    assert quarantine.put(quarantined, quarantine.bad_records(read), killed) == 1
+    sink = sink_of(spark, tmp_path)
+    sink.write(read, replace(COMMIT, claim=2, checkpoint="new", starts={0: 0}, ends={0: 3}), ALL_LATE)
+    assert [row["kafka_offset"] for row in sink._table.rows().collect()] == [2]
+    rows = quarantined.rows().orderBy("kafka_offset").collect()
+    assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "id_reused")]
+
+
+def test_the_quarantine_takes_a_batch_of_very_many_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1))])
+    table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
+    for batch in (0, 1):
+        ends = dict.fromkeys(range(1000), batch + 1)
+        starts = dict.fromkeys(range(1000), 0)
+        assert quarantine.put(table, records, replace(COMMIT, batch=batch, starts=starts, ends=ends)) == 1 - batch
