@@ -1,15 +1,16 @@
 """Reads CBOR (RFC 8949) under the rules for values of an event: cbor2 decodes, with its strict options.
 
-cbor2 refuses a body as a whole, for a tag, a key or a text. Where the body is well-formed, its parts are then decoded
-one by one, and what is wrong becomes `Invalid`, which refuses only the event around it. Bytes after the item are an
-error. Whatever length a head claims, no more than 64 KiB are allocated before its bytes are there.
+A tag or simple value that no event can hold becomes `Invalid`, which refuses only the event around it. For a key, a
+text or its depth, cbor2 refuses a body as a whole; where it is well-formed, its parts are then decoded one by one.
+Bytes after the item are an error. Whatever length a head claims, no more than 64 KiB are allocated before its bytes
+are there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, partial
 from io import BytesIO
 from typing import TypedDict
 
@@ -28,6 +29,10 @@ _SELF_DESCRIBED = b"\xd9\xd9\xf7"
 _TAG_UNSIGNED, _TAG_NEGATIVE, _TAG_SELF_DESCRIBED = 2, 3, 55799
 _SIMPLE_VALUES = re.compile(rb"[\xe0-\xf3\xf7\xf8]")
 """The first bytes of undefined and of all simple values but false, true and null; other items may hold them, too."""
+_OUTSIDE = Invalid("an integer is outside [-2^63, 2^64)")
+
+
+_TagDecoder = Callable[[object, bool], object]
 
 
 class _Rules(TypedDict):
@@ -86,16 +91,27 @@ def _decode_parts(item: bytes, error: CBORDecodeError, levels: int, integer_keys
         return Invalid(_reason(error))
     levels -= 1
     rules = _rules(levels if integer_keys else 0)
-    parts: list[object] = []
-    for part in cbor_items.split(item):
-        try:
-            if cbor_items.is_number_or_string(part):
-                parts.append(loads(part))
-            else:
+    # A SenML record may be right, and refused for its depth alone.
+    parts = _decode_flat(item, rules) if integer_keys and not levels else None
+    if parts is None:
+        parts = []
+        for part in cbor_items.split(item):
+            try:
                 parts.append(_replace_simple_values(loads(part, **rules), part))
-        except CBORDecodeError as part_error:
-            parts.append(_decode_parts(part, part_error, levels, integer_keys))
+            except CBORDecodeError as part_error:
+                parts.append(_decode_parts(part, part_error, levels, integer_keys))
     return parts if cbor_items.is_array(item) else _map_of(parts)
+
+
+def _decode_flat(item: bytes, rules: _Rules) -> list[object] | None:
+    """Return the parts of an array or a map by decoding them as one array; None where cbor2 refuses one."""
+    flat = b"\x9f" + cbor_items.content(item) + b"\xff"
+    try:
+        parts: list[object] = loads(flat, **rules)
+    except CBORDecodeError:
+        return None
+    _replace_simple_values(parts, flat)
+    return parts
 
 
 def _without_self_description(item: bytes) -> bytes:
@@ -154,38 +170,45 @@ def _invalid_simple_value(number: int) -> Invalid:
     return Invalid(f"CBOR simple value {number} has no place in an event")
 
 
-def _read_unsigned(value: object, _: bool) -> int:
+def _read_unsigned(value: object, is_key: bool) -> object:
     if type(value) is bytes and len(value) <= 8:
         return int.from_bytes(value, "big")
-    return _read_bignum(value, _TAG_UNSIGNED)
+    return _read_bignum(value, _TAG_UNSIGNED, is_key)
 
 
-def _read_negative(value: object, _: bool) -> int:
-    number = -1 - _read_bignum(value, _TAG_NEGATIVE)
-    if number < INTEGER_MIN:
-        raise InvalidValue("an integer is outside [-2^63, 2^64)")
-    return number
+def _read_negative(value: object, is_key: bool) -> object:
+    number = _read_bignum(value, _TAG_NEGATIVE, is_key)
+    if type(number) is int and -1 - number >= INTEGER_MIN:
+        return -1 - number
+    return number if isinstance(number, Invalid) else _refuse(_OUTSIDE, value, is_key)
 
 
-def _read_bignum(value: object, tag: int) -> int:
-    """Return the unsigned integer of a bignum's bytes."""
+def _read_bignum(value: object, tag: int, is_key: bool) -> object:
+    """Return the unsigned integer of a bignum's bytes, or `Invalid`."""
     if type(value) is not bytes:
-        raise _foreign(tag)
+        return _refuse_tag(tag)(value, is_key)
     digits = value.lstrip(b"\0")
-    if len(digits) > 8:
-        raise InvalidValue("an integer is outside [-2^63, 2^64)")
-    return int.from_bytes(digits, "big")
+    return int.from_bytes(digits, "big") if len(digits) <= 8 else _refuse(_OUTSIDE, value, is_key)
 
 
-def _foreign(tag: int) -> InvalidValue:
-    return InvalidValue(f"CBOR tag {tag} has no place in an event")
+def _refuse(invalid: Invalid, _: object, is_key: bool) -> Invalid:
+    """Return the placeholder; raise InvalidValue for a key, which is no placeholder."""
+    if is_key:
+        raise InvalidValue(invalid.reason)
+    return invalid
 
 
-class _TagDecoders(dict[int, Callable[[object, bool], object]]):
+@lru_cache(maxsize=64)
+def _refuse_tag(tag: int) -> _TagDecoder:
+    """Return a decoder that refuses the tag, whatever it is around; a body may have thousands."""
+    return partial(_refuse, Invalid(f"CBOR tag {tag} has no place in an event"))
+
+
+class _TagDecoders(dict[int, _TagDecoder]):
     """Answers for every tag, so that cbor2's own decoders are never used: dates, references, patterns, sets."""
 
-    def __missing__(self, tag: int) -> Callable[[object, bool], object]:
-        raise _foreign(tag)
+    def __missing__(self, tag: int) -> _TagDecoder:
+        return _refuse_tag(tag)
 
 
 _TAGS = _TagDecoders(
