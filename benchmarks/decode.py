@@ -39,12 +39,11 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=BODY_BYTES, help=f"length of a body (default: {BODY_BYTES})")
     size = parser.parse_args().bytes
     bodies = nasty_bodies(size)
-    found = [
-        (min(seconds(body, media) for _ in range(ROUNDS)) * 1000, f"{name}, as {media.name}", len(body))
-        for name, body in bodies.items()
-        for media in Media
-    ]
-    found.sort(reverse=True)
+    cases = {f"{name}, as {media.name}": (body, media) for name, body in bodies.items() for media in Media}
+    # One round over all of them after the other: a slow moment of the machine must not catch all rounds of a body.
+    rounds = [[seconds(*case) for case in cases.values()] for _ in range(ROUNDS)]
+    least = (min(times) * 1000 for times in zip(*rounds, strict=True))
+    found = sorted(zip(least, cases, (len(body) for body, _ in cases.values()), strict=True), reverse=True)
     slowest = found[0][0]
     figures = [Figure(f"longest of {len(found)}", slowest, "ms", f"≤ {GOAL_MS:.0f}", slowest <= GOAL_MS)]
     figures += [Figure(name, took, "ms", details={"bytes": length}) for took, name, length in found[:SHOWN]]
