@@ -1,4 +1,4 @@
-"""The lists of devices, as a CoAP sensor meets them."""
+"""The lists of allowed and denied devices, over CoAP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oncegate replay`: what is still kept goes again, labels unchanged, and it is said what does not."""
+"""`oncegate replay`: kept events are sent again with unchanged labels, and the others are reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_
 async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
-        for number in range(6):  # positions 2 to 7, behind the event that opens the epoch
+        for number in range(6):  # positions 2 to 7, after the event that begins the epoch
             await accept(store, clock, Event("d", id=number, data={}))
         store.outbox.release(1, 2, NOTE)
         store.outbox.mark_forwarded(batch(3, 4))

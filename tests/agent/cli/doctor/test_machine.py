@@ -1,4 +1,4 @@
-"""Clock, SQLite, mounts, space, wear and ports, on the real machine and on what others' machines say."""
+"""Clock, SQLite, mounts, space, wear and ports, on the real machine and with recorded data of others."""
 
 import asyncio
 import re
@@ -51,7 +51,7 @@ MOUNTS = """\
         ("/with space/x", Condition.WARNING, "no journal"),
         ("/old", Condition.WRONG, "nothing can be written"),
         ("/fast", Condition.WRONG, "a flush does not reach the disk"),
-        ("/tmp/x", Condition.FINE, "/dev/sda4"),  # the later mount covers the earlier
+        ("/tmp/x", Condition.FINE, "/dev/sda4"),  # the later mount hides the earlier
     ],
 )
 def test_a_mount_that_breaks_the_promise_is_named(
