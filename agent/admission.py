@@ -1,4 +1,4 @@
-"""Whose events are taken: an authenticated sender's own, and those of devices that the configuration lets in."""
+"""Which events are accepted: an authenticated sender's own, and those of devices that the configuration allows."""
 
 from __future__ import annotations
 

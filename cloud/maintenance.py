@@ -6,7 +6,7 @@ r"""Maintain a table: compact what the batches wrote, and remove files that are 
 with the packages of cloud/job.py, whether the job runs or not; once a day is recommended. On S3, where Delta excludes
 concurrent writers only within one process, it requires `--job-is-stopped`, or a log store that excludes them. A Delta
 table and its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain`
-refers to are removed (VACUUM). Delta's log forgets commits after an hour, and the job reads its offsets from its last
+refers to are removed (VACUUM). Delta's log expires commits after an hour, and the job reads its offsets from its last
 commit: where that is old, because the job was idle or stopped, it is written again, without rows. In PostgreSQL,
 maintenance updates statistics, and the index on `received` for new pages.
 

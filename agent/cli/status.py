@@ -1,4 +1,4 @@
-"""`oncegate status`: what the store holds, on one screen."""
+"""`oncegate status`: the state of the store, on one screen."""
 
 from __future__ import annotations
 

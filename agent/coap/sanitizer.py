@@ -26,7 +26,7 @@ from agent.coap.message import (
 
 
 class Disposition(Enum):
-    """What to do with a datagram."""
+    """The action for a datagram."""
 
     PASS = "pass"
     IGNORE = "ignore"

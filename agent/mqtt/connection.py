@@ -92,7 +92,7 @@ class Connection:
         """Publish the state offline, and disconnect; the broker sends again what was not acknowledged.
 
         The broker processes packets in order: once it has acknowledged this message, it has processed each PUBACK
-        before it. Until then reading goes on, since closing with unread bytes makes the kernel reset the connection.
+        before it. Until then reading continues, since closing with unread bytes makes the kernel reset the connection.
         """
         self.resume()
         if not self.ended.done():

@@ -1,4 +1,4 @@
-"""Processes the messages of one connection: hands them to the pipeline, and acknowledges them in order of receipt."""
+"""Processes the messages of one connection: passes them to the pipeline, and acknowledges them in order of receipt."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class Reception:
             self._apply_back_pressure()
 
     def _apply_back_pressure(self) -> None:
-        """Pause or resume the connection: it is read while there is room, and no backlog."""
+        """Pause or resume the connection: it is read while the bounds permit, and there is no backlog."""
         paused = self._full or self._has_backlog
         if paused != self._paused:
             self._paused = paused

@@ -112,7 +112,7 @@ class Routes:
 def _bounded(sender: str) -> str:
     """Return a name, cut to one character beyond a device's limit: a longer one is refused, and recorded shortened.
 
-    The topic stands for the sender's address, which is unknown behind a broker.
+    The topic replaces the sender's address, which is unknown behind a broker.
     """
     return sender[: DEVICE_CHARACTERS_MAX + 1]
 

@@ -144,7 +144,7 @@ class DeltaTable:
     def keep_last_commit(self, after_seconds: int) -> bool:
         """Write the job's last commit again, without rows, where it is older than this; return whether it was.
 
-        The log forgets old commits. A job may commit at the same time: the highest commit counts.
+        The log expires old commits. A job may commit at the same time: the highest commit counts.
         """
         last = self._history.last()
         if last is None or time.time() - last.moment < after_seconds:

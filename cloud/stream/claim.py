@@ -56,7 +56,7 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
 def _commit_claim(
     sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
 ) -> Commit:
-    # A restored checkpoint continues with its state, and reads again whatever that has not seen.
+    # A restored checkpoint continues with its state, and reads again the records that the state lacks.
     same_state = last is not None and last.checkpoint == own.checkpoint
     read = last if keeps_offsets else None
     commit = Commit(

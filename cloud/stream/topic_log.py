@@ -30,10 +30,10 @@ class TopicLog:
         """The latest known leader epochs, by partition."""
 
     def check(self, read: Commit, ends: Offsets) -> Offsets:
-        """Return the leader epochs under which the log has all that `read` has read, and reaches to `ends`.
+        """Return the leader epochs under which the log contains all records of `read`, and reaches to `ends`.
 
         Raise StopError where it does not, since a reader that continued would skip records; raise KafkaError where no
-        leader answers. The topic's id is asked for last: if it is the same, all answers were about the same topic.
+        leader answers. The topic's id is requested last: if it is the same, all answers were about the same topic.
         """
         wanted = {partition: max(end, read.ends.get(partition, 0)) for partition, end in {**read.ends, **ends}.items()}
         try:

@@ -1,4 +1,4 @@
-"""The ports that the agent listens on: who has them."""
+"""The ports that the agent listens on, and the programs that use them."""
 
 from __future__ import annotations
 

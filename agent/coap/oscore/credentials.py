@@ -156,7 +156,7 @@ def _file_name(device: str) -> str:
 
 
 def _unique(credential: Credential) -> Iterator[tuple[str, object]]:
-    """Yield what no two files may share: the IDs that select a context, and the input of the keys.
+    """Yield the values that no two files may share: the IDs that select a context, and the input of the keys.
 
     With equal secret, salt and context of two sensors the gateway would use one key for both.
     """
