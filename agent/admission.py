@@ -12,8 +12,8 @@ from agent.decode import Decoded, Rejected
 from agent.delivery import Delivery
 
 _DEVICES_KEPT = 4_096
-_DENIED = "is not let in here ([devices] allow, deny)"
-_UNPROVEN = "has credentials, and these events came without them"
+_DENIED = "is not allowed ([devices] allow, deny)"
+_UNPROVEN = "has credentials, and these events were sent without them"
 
 
 class ForbiddenError(Exception):

@@ -41,7 +41,7 @@ async def serve(settings: Settings) -> None:
     stop = _stop_on_signals()
     while await _serve_until_damaged(settings, stop):
         Notifier().busy("salvages its store")  # which takes longer than the watchdog's interval
-        log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
+        log.warning("agent=restarting reason=%r", "the store is damaged; it is salvaged when it is opened again")
     log.info("agent=stopped")
 
 

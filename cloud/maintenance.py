@@ -129,12 +129,12 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
         help="age of removed files; default and minimum: %(default)s",
     )
     add("--keep-after", type=seconds, default="10m", metavar="TIME", help="age for writing the last commit again")
-    add("--job-is-stopped", action="store_true", help="state that nobody else writes to the table; needed on S3 only")
+    add("--job-is-stopped", action="store_true", help="state that no job writes to the table; needed on S3 only")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE and --sink postgres require each other")
     if given.retain < RETAIN_SECONDS_MIN:
-        parser.error("argument --retain: at least 7d, since somebody may be reading older files")
+        parser.error("argument --retain: at least 7d, since readers may still need older files")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
     return MaintenanceSettings(

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     gateway = load.load(arguments.config).gateway
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
-        print("not known here: never accepted, or forgotten after identity.retention", file=sys.stderr)
+        print("not found: never accepted, or older than identity.retention", file=sys.stderr)
         return UNKNOWN
     for document in found:
         if arguments.json:

@@ -190,7 +190,7 @@ class Connection:
 
     def _on_connect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
-            self.close(f"the broker refuses us: {reason}")
+            self.close(f"the broker refuses the connection: {reason}")
         else:
             client.subscribe(self._filters)  # type: ignore[arg-type] # a list of either kind, never mixed
 

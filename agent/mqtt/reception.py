@@ -102,7 +102,7 @@ class Reception:
             ack = self._acks.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 malformed = self._routes.malformed_delivery(message)
-                self._reject(ack, malformed, f"not a message that can be taken: {message.fault}")
+                self._reject(ack, malformed, f"not a valid message: {message.fault}")
             elif message.retain or list_reader:  # retained: state from before the subscription, and no event
                 self._finish(ack)
             else:
@@ -297,7 +297,7 @@ class Reception:
         """End the connection where messages were skipped: the broker then sends them again."""
         if self._skipping and not (self._stopped or self._pending or self.ended.done()):
             self.refetches = True
-            self.ended.set_result("messages that came before bridge/devices are fetched again")
+            self.ended.set_result("messages from before bridge/devices are fetched again")
 
     def _begin_submission(self) -> None:
         self._submitted += 1

@@ -44,7 +44,7 @@ class Routes:
     def unknown_reason(self) -> str:
         """Why a message under an unknown name is no event."""
         if self.names.list_missing:
-            return f"no list of devices has come ({self.devices_topic})"
+            return f"no device list has arrived ({self.devices_topic})"
         return "no device of this name in bridge/devices"
 
     def filters(self) -> Sequence[Filter]:

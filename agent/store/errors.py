@@ -28,7 +28,7 @@ class DiskFullError(StoreError):
     """The store cannot be opened before there is more space on its file system."""
 
     def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
-        super().__init__(f"{what}: up to {bytes_needed} bytes of room are needed, and {bytes_free} are free")
+        super().__init__(f"{what}: up to {bytes_needed} bytes are needed, and {bytes_free} are free")
         self.bytes_needed = bytes_needed
         self.bytes_free = bytes_free
 

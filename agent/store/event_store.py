@@ -198,7 +198,7 @@ def _answer(answers: Answers) -> None:
         try:
             submission.done(outcome)
         except Exception:  # a sender that cannot be answered must not keep the others waiting
-            log.exception("store=answer told=no")
+            log.exception("store=answer delivered=no")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

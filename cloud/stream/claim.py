@@ -41,8 +41,8 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
         if is_first and has_batches:
             raise StopError(
                 f"the checkpoint has batches, and table {sink.id} has none of them: it is another one, or was deleted "
-                "and recreated. Spark would skip what it has read, and drop copies of events that this table lacks. "
-                "Start with a new checkpoint"
+                "and recreated. Spark would skip the records that it has read, and drop events as duplicates that this "
+                "table lacks. Start with a new checkpoint"
             )
         return _commit_claim(sink, own, last, topic, topic_id, keeps_offsets=not (is_first and read_again))
     if (own.checkpoint, own.number) != (last.checkpoint, last.claim):

@@ -73,7 +73,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read, beside the running service or without it."""
     if use_mark.lacks_log(path):  # SQLite would make an empty one, and hide the loss
-        raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
+        raise StoreError(f"{path}: its write-ahead log is missing; `oncegate run` declares the lost events")
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -180,7 +180,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     steps = migrations()
     if version > len(steps):
         raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one knows {len(steps)}); install that one"
+            f"{path}: schema {version} is of a newer release (this one supports {len(steps)}); install that one"
         )
     for number, statements in enumerate(steps[version:], version + 1):
         connection.executescript(

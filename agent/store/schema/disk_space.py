@@ -21,8 +21,8 @@ LOG_RESERVE_BYTES = 4 << 20
 """Space that is left beside what the log will add to the file, while a reader keeps the log growing."""
 LOG_BYTES_EXPECTED = 16 << 20
 """Four times the size to which the log grows where no reader holds it."""
-DISK_FULL = "the disk is full: too little room is left below the store for new events"
-LOG_NEEDS_ROOM = "the disk is full: what is left of it is needed to write the store's log back"
+DISK_FULL = "the disk is full: too little space is left for new events"
+LOG_NEEDS_ROOM = "the disk is full: the remaining space is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 """SQLite's errors where it can create no file, and where a quota is reached."""

@@ -92,7 +92,7 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
     assert chosen == [3, 4, 5]
     assert result.incomplete
     assert list(result.report_lines()) == [
-        "2 events not yet sent at all: the agent sends them by itself",
+        "2 events not yet sent: the agent sends them by itself",
         "1 event given up, and declared by gateway.gap events",
         "2 events no longer kept: sequence 1 to 2",
     ]

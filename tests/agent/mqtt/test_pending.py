@@ -102,8 +102,8 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
         taking.take(zigbee("joining", 6))
         assert source.acknowledged == [1, 2, 3, 4, 5]
     assert [(delivery.sender, reason) for delivery, reason in recorder.recorded] == [
-        ("mqtt:zigbee2mqtt/stray", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
-        ("mqtt:zigbee2mqtt/another", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
+        ("mqtt:zigbee2mqtt/stray", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
+        ("mqtt:zigbee2mqtt/another", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
     ]
     assert recorder.deliveries[-1].sender == LAMP
     taking.close()

@@ -91,7 +91,7 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
         assert broker.connections == 1
     assert broker.acknowledged == [1, *([2] if five else []), 3, LAST]
     assert recorder.bodies == [b"good"]
-    assert [reason.removeprefix("not a message that can be taken: ") for _, reason in recorder.recorded] == [
+    assert [reason.removeprefix("not a valid message: ") for _, reason in recorder.recorded] == [
         "it has no topic",
         *(["it breaks off"] if five else []),
         "its topic is not UTF-8",
@@ -230,4 +230,4 @@ async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_tak
         await broker.until_acknowledged(1)
     ((delivery, reason),) = recorder.recorded
     assert delivery.sender == "mqtt:zigbee2mqtt/lamp"
-    assert reason == "not a message that can be taken: its properties are too long"
+    assert reason == "not a valid message: its properties are too long"

@@ -29,7 +29,7 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
     password.write_text("wrong\n")
     with Mosquitto(tmp_path / "broker", ("allow_anonymous false", f"password_file {passwords}")) as broker:
         async with running(Recorder(), broker.port, username="gw", password_file=password, subscriptions=EVENTS):
-            await _until_logged(caplog, "refuses us")
+            await _until_logged(caplog, "refuses the connection")
             password.write_text("right\n")
             await _until_logged(caplog, "mqtt=connected")
     assert "right" not in caplog.text

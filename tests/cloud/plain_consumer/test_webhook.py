@@ -93,7 +93,7 @@ def test_a_receiver_that_is_away_does_not_stop_the_table(side: ConsumerSide) -> 
     side.send(gateway.records(readings(10)))
     member = side.start("--webhook", url)
     side.wait_for_rows(10)
-    member.wait_for_log("stage=put-off", WAIT_SECONDS_MAX)
+    member.wait_for_log("stage=delayed", WAIT_SECONDS_MAX)
     side.send(gateway.records(readings(10, start=10)))
     side.wait_for_rows(20)
     assert side.ids() == list(range(20))

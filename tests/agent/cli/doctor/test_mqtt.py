@@ -79,7 +79,7 @@ def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
     with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
         (refused,) = examine(closed.port, tmp_path)
     (away,) = examine(closed.port, tmp_path)
-    assert (refused.condition, "refuses us" in refused.text) == (Condition.WRONG, True)
+    assert (refused.condition, "refuses the connection" in refused.text) == (Condition.WRONG, True)
     assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
 
 

@@ -189,7 +189,7 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 
 
 async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
-    with pytest.raises(StoreError, match="its log is gone"):
+    with pytest.raises(StoreError, match="its write-ahead log is missing"):
         database.open_for_reading(without_log)
     assert (await survivors(without_log.parent)).gap_events == 1
 
