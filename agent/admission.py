@@ -17,7 +17,7 @@ _UNPROVEN = "has credentials, and these events were sent without them"
 
 
 class ForbiddenError(Exception):
-    """The sender may not send these events; the message says why."""
+    """The sender may not send these events; the message contains the reason."""
 
 
 class Admission:

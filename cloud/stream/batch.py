@@ -48,7 +48,7 @@ class BatchWriter:
         self.error: JobError | None = None
         """The error that ended the query, of which Spark passes on only the text."""
         self._leader_epochs: Offsets = {}
-        """The leader epochs under which the query's consumers read, taken before they fetched the first record."""
+        """The leader epochs under which the query's consumers read, queried before they fetched the first record."""
 
     def begin_query(self) -> None:
         """Prepare for a query with new consumers, which hold no records of an earlier leader."""

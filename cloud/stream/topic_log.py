@@ -97,7 +97,7 @@ def _by_former_leaders(now: Mapping[int, LogEnd], wanted: Offsets, known: Offset
 
 
 def _under_new_leaders(read: Commit, now: Mapping[int, LogEnd]) -> dict[int, LogEnd]:
-    """Return the ends of what was read, in partitions with a new leader since then."""
+    """Return the ends of the read offsets, in partitions with a new leader since then."""
     return {
         partition: LogEnd(read.ends[partition], epoch)
         for partition, epoch in read.epochs.items()

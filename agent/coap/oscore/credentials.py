@@ -56,7 +56,7 @@ class Credential:
     @property
     def name(self) -> str:
         """A name that reveals no secret and changes with any part of the input."""
-        context = b"" if self.id_context is None else b"+" + self.id_context  # none and an empty one give other keys
+        context = b"" if self.id_context is None else b"+" + self.id_context  # None and b"" derive different keys
         parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, context)
         digest = blake2b(digest_size=16, person=b"oncegate-osc-1")
         for part in parts:

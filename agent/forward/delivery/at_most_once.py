@@ -176,7 +176,7 @@ class _InDoubtRecord:
             self._outbox.set_fact(IN_DOUBT, str(self._state))
 
     def abandon(self, reason: str) -> None:
-        """Log and note that it is unknown whether the batch in flight has arrived."""
+        """Log and record that it is unknown whether the batch in flight has arrived."""
         if self._state.in_flight:
             _log.warning(
                 "delivery=at-most-once in_flight_at_most=%d reason=%r effect=%r",

@@ -143,9 +143,7 @@ class Oversized:
         count = len(self._held)
         if self.full:
             _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
-        if not count & (
-            count - 1
-        ):  # else with the next retry: each costs a flush, and a forgotten event is only held anew
+        if not count & (count - 1):  # else with the next retry: each costs a flush, and a lost entry is only held again
             self._keep(self._held)
 
     def _count(self, tried: StoredEvent) -> None:

@@ -29,13 +29,13 @@ class LastCommit:
 
     end: int
     boot: str
-    """The boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
+    """The boot id of the machine: after a reboot the latest writes may be missing, since they are not flushed."""
     log_round: int | None = None
     """The first salt in the header of the log that held the commit; None where the log was empty."""
 
 
 class UseMark:
-    """The mark as the serving process writes it; its descriptor stays open, so that no note has to open a file."""
+    """The mark as the serving process writes it; its descriptor stays open, so that no write has to open a file."""
 
     def __init__(self, path: Path, boot: str) -> None:
         self._path = mark_of(path)
@@ -93,7 +93,7 @@ def lacks_log(path: Path) -> bool:
 
 
 def note_lost_log(path: Path) -> None:
-    """Note that the log is gone, until the next note: opening the store creates a new log, which would hide that."""
+    """Record, until the next commit, that the log is missing: the opening creates a new one, which would hide that."""
     mark = mark_of(path)
     swap.write_durably(mark, f"{swap.text(mark).removesuffix(_LOG_GONE)}{_LOG_GONE}")
 

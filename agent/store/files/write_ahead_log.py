@@ -140,7 +140,7 @@ class WriteAheadLog:
         self._state = state
 
     def is_long(self) -> bool:
-        """Whether the log has grown to its bound: a frame of this round stands at the end of what is kept of it."""
+        """Whether the log has grown to its bound: the last frame that fits is from the present round."""
         assert self._file is not None
         last = (layout.LOG_BYTES_KEPT - LOG_HEADER_BYTES) // LOG_FRAME_BYTES - 1
         at = LOG_HEADER_BYTES + last * LOG_FRAME_BYTES

@@ -43,7 +43,7 @@ class Space:
     free_bytes: int
     log_bytes: int
     growth_bytes: int
-    """By how much the file grows when the log is written back: that space is taken already."""
+    """By how much the file grows when the log is written back: that space counts as used."""
     free_in_file_bytes: int
     """Free pages of the store's own file, which new events can use as long as the log is written back regularly."""
 
