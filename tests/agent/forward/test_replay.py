@@ -122,7 +122,7 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     away = replay(configuration, "--epoch", epoch)
     wrong = replay(configuration, "--epoch", epoch, "--from", "0")
 
-    assert (unknown.returncode, "is not known here" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "is not in this store" in unknown.stderr) == (1, True)
     assert (beyond.returncode, "ends at sequence 2" in beyond.stderr) == (1, True)
     assert (away.returncode, "127.0.0.1:1" in away.stderr, "Traceback" in away.stderr) == (1, True, False)
     assert (wrong.returncode, "a number from 1 on" in wrong.stderr) == (2, True)
