@@ -13,17 +13,17 @@ CACHE := $${ONCEGATE_CACHE:-$$HOME/.cache/oncegate}
 HANG_SECONDS_MAX := 1200
 # One for each of two cores; each folder that starts a service stays in one of them.
 IN_PROCESSES := -n 2 --no-loadscope-reorder
-# Where a test that no signal ends has ended the run, its own lines come last: a log may keep no more than its end.
+# If a hang that no signal ends has ended the run, its lines are printed last: a log may keep only its end.
 stacks_last = mkdir -p build; $(1) 2> build/test-errors.txt || { code=$$?; \
   grep -v /site-packages/ build/test-errors.txt | tail -n 60 >&2; exit $$code; }
 
 .PHONY: help
 help: ## Explain the targets (the default)
-	@echo 'Oncegate: exactly-once from a sensor to a table.'
+	@echo 'Oncegate: exactly-once delivery from a sensor to a table.'
 	echo
 	awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	echo
-	echo "  The environment is .venv; fetched parts are kept in $(CACHE) (ONCEGATE_CACHE)."
+	echo "  The environment is .venv; downloaded programs are kept in $(CACHE) (ONCEGATE_CACHE)."
 
 .PHONY: setup
 setup: $(READY) ## Set up .venv, a Java runtime and the pinned jars; instant the second time
@@ -50,7 +50,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 .PHONY: demo
-demo: setup ## Run the whole path on real parts: sensors, kills, Kafka, Spark, table, verdict
+demo: setup ## Run the whole path on real services: sensors, kills, Kafka, Spark, table, verdict
 	@$(BIN)/python -m simulators.demo
 
 .PHONY: test
@@ -67,7 +67,7 @@ test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=
 	@$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside what a user would pick instead
+bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside alternatives
 
 .PHONY: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud
 bench-agent bench-gateway bench-cloud: programs
@@ -90,16 +90,16 @@ lint: setup ## Check style (ruff), types (mypy strict) and the rules between the
 	$(BIN)/lint-imports
 
 .PHONY: format
-format: setup ## Format the sources and repair what can be repaired
+format: setup ## Format the sources and apply automatic fixes
 	@$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 .PHONY: lock
-lock: setup ## Pin anew: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
+lock: setup ## Update the pins: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
 	@{ echo '# Every package of the development environment; regenerate with: make lock'
 	$(BIN)/pip freeze --exclude-editable; } > constraints.txt
 	$(BIN)/python -m simulators.services.install.lock
 
 .PHONY: clean
-clean: ## Remove .venv and what the tools leave; the cache of fetched parts stays
+clean: ## Remove .venv and the tools' files; the cache of downloaded programs stays
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Whose events are taken: an authenticated sender's own, and those of devices that the configuration lets in."""
+"""Which events are accepted: an authenticated sender's own, and those of devices that the configuration allows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agent.decode import Decoded, Rejected
 from agent.delivery import Delivery
 
 _DEVICES_KEPT = 4_096
-_DENIED = "is not let in here ([devices] allow, deny)"
-_UNPROVEN = "has credentials, and these events came without them"
+_DENIED = "is not allowed ([devices] allow, deny)"
+_UNPROVEN = "has credentials, and these events were sent without them"
 
 
 class ForbiddenError(Exception):
-    """The sender may not send these events; the message says why."""
+    """The sender may not send these events; the message contains the reason."""
 
 
 class Admission:

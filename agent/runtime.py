@@ -33,7 +33,7 @@ def return_freed_memory() -> None:
 
 
 def tune() -> None:
-    """Set the thresholds; what is loaded by now is excluded from garbage collection."""
+    """Set the thresholds; exclude all objects that exist by now from garbage collection."""
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # memory that the start used and freed
         trim(0)

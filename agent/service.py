@@ -1,6 +1,6 @@
 """The agent as a process: opens the store, the servers and the forwarder, runs until a signal, finishes accepted work.
 
-The composition root: only this module knows which adapter is in use.
+The composition root: only this module selects the adapters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def serve(settings: Settings) -> None:
     stop = _stop_on_signals()
     while await _serve_until_damaged(settings, stop):
         Notifier().busy("salvages its store")  # which takes longer than the watchdog's interval
-        log.warning("agent=restarting reason=%r", "the store is damaged, and salvaged by opening it anew")
+        log.warning("agent=restarting reason=%r", "the store is damaged; it is salvaged when it is opened again")
     log.info("agent=stopped")
 
 
@@ -67,7 +67,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
 async def _open_store(
     settings: Settings, clock: Clock, stop: asyncio.Event, stack: AsyncExitStack
 ) -> EventStore | None:
-    """Open the store as soon as its file system has room; return None where `stop` is set before."""
+    """Open the store as soon as its file system has space; return None where `stop` is set before."""
     while not stop.is_set():
         store = EventStore(settings.gateway.state_dir, settings.gateway.id, settings.store, settings.identity, clock)
         try:
@@ -78,7 +78,7 @@ async def _open_store(
 
 
 async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pipeline, stop: asyncio.Event) -> None:
-    """Start up, run and shut down: the servers close first, so that the forwarder sees all accepted events."""
+    """Start up, run and shut down: the servers close first, so that the forwarder receives all accepted events."""
     stop_forwarding = threading.Event()
     recent_errors = RecentErrors()
     logging.getLogger().addHandler(recent_errors)

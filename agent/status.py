@@ -28,7 +28,7 @@ class EventCounts:
     forwarded: int
     processed: int
     lost: int = 0
-    """Given up, and declared by gateway.gap events; as far as the latest gaps cover."""
+    """In gaps declared by gateway.gap events; as far as the latest gaps cover."""
 
 
 @dataclass(frozen=True, slots=True)

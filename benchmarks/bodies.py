@@ -50,7 +50,7 @@ def _cbor(size: int) -> Mapping[str, bytes]:
 
 
 def _foreign(size: int) -> Mapping[str, bytes]:
-    """Return CBOR bodies of tags and simple values that a general decoder gives a meaning, and an event does not."""
+    """Return CBOR bodies of tags and simple values that general decoders interpret and events do not allow."""
     items = (size - 64) // 4
     inside = b"\xa1\x64data\xa1\x61x\x9f"
     return {

@@ -129,7 +129,7 @@ def away(process: Process, broker: Broker, seconds: float) -> Iterator[Figure]:
     event = Request(f"http://{place}/api/v1/events", b'{"device":"urn:a","id":1}', {"Content-Type": "application/json"})
     with urlopen(event, timeout=60):
         process.wait_for_log("kafka=unreachable")
-    time.sleep(SETTLE_SECONDS * 2)  # after half a minute the producer gives the event up and is discarded
+    time.sleep(SETTLE_SECONDS * 2)  # after half a minute the producer expires the event and is discarded
     yield cpu("CPU, Kafka away and an event waiting", process, seconds)
 
 

@@ -46,7 +46,7 @@ class StoreBench:
     backlog: int
     """Events that wait in a full store."""
     drained: int
-    """Events that a broker is given."""
+    """Events that a broker receives."""
     figures: list[Figure] = field(default_factory=list)
     seed: int = 0
 

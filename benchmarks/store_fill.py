@@ -51,7 +51,7 @@ def events(seed: int) -> Iterator[Event]:
 
 
 def candidates(source: Iterator[Event], count: int) -> tuple[Candidate, ...]:
-    """Return the next events as the pipeline hands them to the store."""
+    """Return the next events as the pipeline passes them to the store."""
     settings = IdentitySettings()
     return tuple(
         identify(event, "coap", 1_763_706_000_000, ClockTrust.TRUSTED, settings) for event in islice(source, count)

@@ -20,7 +20,7 @@ class Start:
 
     seconds: float
     memory_bytes: int
-    """Resident, beyond what it was before the opening."""
+    """Resident, in addition to that before the opening."""
     index_bytes: int
     """As the index counts its own."""
 

@@ -46,7 +46,7 @@ class TelegrafDrain:
     waited: int
     """Metrics that were in the buffer."""
     records: int
-    """What the topic has in the end."""
+    """The topic's final content."""
 
 
 def available() -> bool:

@@ -1,1 +1,1 @@
-"""The cloud's side: writes each event of the topic into the table once, and sends receipts to the gateways."""
+"""The cloud programs: write each event of the topic into the table once, and send receipts to the gateways."""

@@ -6,14 +6,14 @@ with the packages of cloud/job.py. It reads the headers of all records that have
 read, compares them with the table and its quarantine, and writes to the output folder:
 
     audit_ranges      by gateway, epoch and status the ranges of sequences: accepted, duplicate, quarantined, gap
-                      (declared by the gateway), pending (may still come), missing (never came), unwritten (receipted
-                      and not in the table), vanished (accepted once, and no longer in the table), ambiguous (one
-                      label, two fingerprints); and the epoch's state
-    audit_duplicates  each copy that was dropped, with the event that it repeats
+                      (declared by the gateway), pending (may still arrive), missing (never arrived), unwritten
+                      (receipted and not in the table), vanished (accepted once, and no longer in the table),
+                      ambiguous (one label, two fingerprints); and the epoch's state
+    audit_duplicates  each dropped duplicate, with the event that it repeats
     audit_offsets     where the next audit continues
 
-Exit status: 0 every label is accounted for, or may still come; 1 a label is missing, unwritten, vanished or ambiguous,
-an event is doubled, or the audit failed; 2 wrong usage.
+Exit status: 0 every label is accounted for, or may still arrive; 1 a label is missing, unwritten, vanished or
+ambiguous, an event is doubled, or the audit failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
 
 
 def span_to_read(topic: Topic, store: Store, group: str) -> TopicSpan:
-    """Return what to read: from the end of this topic's last audit, or what the topic still has, up to the receipts."""
+    """Return the offsets to read: from the end of this topic's last audit, or the topic's first, up to the receipts."""
     topic_id, earliest, ends = topic.id(), topic.earliest(), topic.receipted(group)
     if not ends:
         raise StopError(f"group {group} has committed no receipts of this topic: there is nothing to audit yet")

@@ -65,7 +65,7 @@ class ConsumerSettings:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Consume until asked to end; return the exit status."""
+    """Consume until a stop is requested; return the exit status."""
     settings = parse(arguments)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
     stop = threading.Event()
@@ -148,7 +148,7 @@ class Reader:
             logger.warning("stage=closing error=%r", str(error))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin at the table's offsets, whatever Kafka has of the group."""
+        """Begin at the table's offsets, whatever the group has committed in Kafka."""
         if self._commit is CommitMode.TRANSACTION:
             self._topic_id = self._topic_ids.read()
             self._next = self._table.next_offsets([place.partition for place in partitions], self._topic_id)

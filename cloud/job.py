@@ -59,7 +59,7 @@ POLL_SECONDS = 0.5
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job until it is asked to end."""
+    """Run the job until a stop is requested."""
     settings = parse(arguments)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -91,7 +91,7 @@ def run(spark: SparkSession, settings: JobSettings) -> None:
 def run_on_checkpoint(
     spark: SparkSession, settings: JobSettings, checkpoint: Checkpoint, observer: Observer, stop: StopRequest
 ) -> None:
-    """Open topic and table, commit the receipts of what the table has, and run the stream between them."""
+    """Open topic and table, commit the receipts of the table's last commit, and run the stream between them."""
     admin, sink = KafkaAdmin(spark, settings.kafka), open_sink(spark, settings)
 
     topic, topic_id = settings.kafka.topic, admin.topic_id()
@@ -138,7 +138,7 @@ def open_sink(spark: SparkSession, settings: JobSettings) -> Sink:
 
 
 def open_observer(address: tuple[str, int] | None) -> Observer:
-    """Return an observer that serves metrics for Prometheus, where an address is given."""
+    """Return an observer that serves metrics for Prometheus, if an address is set."""
     if address is None:
         return NullObserver()
     from cloud.stream.metrics import Metrics  # prometheus_client is needed for this alone
@@ -175,7 +175,7 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> S
 
 
 def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts: Receipts, stop: StopRequest) -> None:
-    """Run the stream until it fails, or is asked to end; restart it after the election of a partition's leader."""
+    """Run the stream until it fails, or a stop is requested; restart it after the election of a partition's leader."""
     query = begin()
     while not stop.wait(POLL_SECONDS):
         if query.isActive:
@@ -191,7 +191,7 @@ def supervise(begin: Callable[[], StreamingQuery], writer: BatchWriter, receipts
         logger.info("stage=stopping")
         query.stop()
     if isinstance(writer.error, ReelectedError):
-        return  # asked to end, and nothing of the batch is written
+        return  # a stop was requested, and nothing of the batch is written
     if writer.error is not None:
         raise writer.error
     query.awaitTermination()

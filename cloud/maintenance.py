@@ -6,7 +6,7 @@ r"""Maintain a table: compact what the batches wrote, and remove files that are 
 with the packages of cloud/job.py, whether the job runs or not; once a day is recommended. On S3, where Delta excludes
 concurrent writers only within one process, it requires `--job-is-stopped`, or a log store that excludes them. A Delta
 table and its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain`
-refers to are removed (VACUUM). Delta's log forgets commits after an hour, and the job reads its offsets from its last
+refers to are removed (VACUUM). Delta's log expires commits after an hour, and the job reads its offsets from its last
 commit: where that is old, because the job was idle or stopped, it is written again, without rows. In PostgreSQL,
 maintenance updates statistics, and the index on `received` for new pages.
 
@@ -129,12 +129,12 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
         help="age of removed files; default and minimum: %(default)s",
     )
     add("--keep-after", type=seconds, default="10m", metavar="TIME", help="age for writing the last commit again")
-    add("--job-is-stopped", action="store_true", help="state that nobody else writes to the table; needed on S3 only")
+    add("--job-is-stopped", action="store_true", help="state that no job writes to the table; needed on S3 only")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
         parser.error("--connection FILE and --sink postgres require each other")
     if given.retain < RETAIN_SECONDS_MIN:
-        parser.error("argument --retain: at least 7d, since somebody may be reading older files")
+        parser.error("argument --retain: at least 7d, since readers may still need older files")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
     return MaintenanceSettings(

@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_window,
         default="1h",
         metavar="TIME",
-        help="time for which the state remembers events; default: %(default)s",
+        help="time for which the state keeps events; default: %(default)s",
     )
     add("--trigger", type=seconds, default="2s", metavar="TIME", help="time between batches; default: %(default)s")
     add(

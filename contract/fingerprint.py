@@ -18,7 +18,7 @@ def needs_label(event: Event, fields: Iterable[str] = IDENTITY_FIELDS) -> bool:
 
 
 def identity(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: Label | None = None) -> dict[str, object]:
-    """Return the identity fields, absent ones as None, and those of the label where one is given."""
+    """Return the identity fields, absent ones as None, and those of the label if there is one."""
     entries: dict[str, object] = {name: getattr(event, name) for name in fields}
     if label is not None:
         entries["epoch"] = label.epoch
@@ -27,7 +27,7 @@ def identity(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: Label
 
 
 def fingerprint(event: Event, fields: Iterable[str] = IDENTITY_FIELDS, label: Label | None = None) -> bytes:
-    """Return an event's fingerprint, 16 bytes; raise ValueError where it needs a label and none is given."""
+    """Return an event's fingerprint, 16 bytes; raise ValueError where it needs a label and has none."""
     if label is None and needs_label(event, fields):
         raise ValueError("an event with neither id nor time has no fingerprint before it has a label")
     if label is None and fields is IDENTITY_FIELDS:

@@ -2,8 +2,8 @@
 
 A receipt is the offset that the processing group has committed. Its metadata is
 `oncegate:<table id>:<old table id>:<first>:<topic id>`. The old id is empty unless the job succeeds another table.
-`first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22 characters, so that the end is
-known to a reader whose client returns bytes beyond it.
+`first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22 characters, so that its end is
+known even if the client returns bytes beyond it.
 """
 
 import re

@@ -41,7 +41,7 @@ SOURCE_CHARACTERS_KEPT = 64
 HEADERS = ("ce_specversion", "ce_type", "ce_source", "ce_id", "ce_time", "content-type", "ce_oncegate")
 """The headers in their order; one for all that the gateway adds, since each costs every reader time."""
 STATEMENT = "ce_oncegate"
-"""The extension attribute with the gateway's statements: the words of `encode_statement`."""
+"""The extension attribute about the acceptance: the words of `encode_statement`."""
 STATEMENT_WORDS = 7
 UNKNOWN = "-"
 """The word for a bound that is unknown."""
@@ -126,7 +126,7 @@ def read_header_fields(tail: bytes) -> HeaderFields:
 
 
 def read_data(tail: bytes) -> bytes:
-    """Return the entries `data` and `units` as they stand at the tail's end; empty where the event has no data."""
+    """Return the entries `data` and `units` as they are at the tail's end; empty where the event has no data."""
     at = tail.find(DATA_START)
     return tail[at:] if at >= 0 else b""
 
@@ -197,7 +197,7 @@ _kept_source = lru_cache(maxsize=SOURCES_KEPT)(_source)
 
 
 _PLAIN_TEXT, _CAPTURED_TEXT = rb'"[^"\\]*"', rb'"([^"\\]*)"'
-# A match takes a fifth of the time of decoding the JSON, whatever the size of the data.
+# A match takes a fifth of the time of decoding the JSON, for data of any size.
 _BEFORE_DATA = re.compile(
     rb'"device":' + _CAPTURED_TEXT + rb',"type":' + _CAPTURED_TEXT
     + rb'(?:,"id":(?:-?[0-9]+|' + _PLAIN_TEXT + rb"))?"

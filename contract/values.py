@@ -1,4 +1,4 @@
-"""The values that an event's data may hold, whatever the format that it came in.
+"""The values that an event's data may hold, in every format.
 
 Numbers are finite, integers within [-2^63, 2^64); keys are text, and differ after NFC; text can be encoded as UTF-8 and
 has at most 30 combining marks in a row. In JSON, bytes are `{"$bytes": "<base64url>"}`, so no map may have the key

@@ -31,7 +31,7 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 
 def seed_of(given: argparse.Namespace) -> int:
-    """Return the seed that is given, or else a random one."""
+    """Return the seed from the arguments, or else a random one."""
     return SystemRandom().randrange(SEED_END) if given.seed is None else given.seed
 
 

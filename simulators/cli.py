@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
 
-Run simulated sensors over a bad radio against a gateway, and report whether events were lost or doubled.
+Run simulated sensors over a lossy radio link against a gateway, and report whether events were lost or doubled.
 
 commands:
 run a scenario against a gateway in the field, or against all services on this machine

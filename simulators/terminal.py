@@ -87,7 +87,7 @@ def show(verdict: Verdict, name: str, console: Console) -> None:
 def _figures(verdict: Verdict) -> Iterator[tuple[str, int | None]]:
     yield "events that the sensors reported", verdict.events
     yield "transmissions of events, resends included", verdict.transmissions
-    yield "acked: the sensor knows that its event is safe", verdict.acked
+    yield "acked: the sensor has received the ACK", verdict.acked
     yield "refused, or given up by the sensor", verdict.refused + verdict.given_up
     yield "records in Kafka", verdict.records
     yield "rows in the table", verdict.rows

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings for all tests."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,16 +10,16 @@ pytest_plugins = ["tests.support.hangs"]
 
 __all__ = ["pytest_xdist_make_scheduler"]
 HEAVY_SECONDS_MAX = 3_600
-"""The time limit of a heavy test that names none itself."""
+"""The time limit of a heavy test without one of its own."""
 
-# No property depends on speed: a machine may be busy with something else. A failure prints how to repeat it.
+# No property depends on speed: a machine may be busy. A failure prints how to repeat it.
 settings.register_profile("oncegate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("oncegate")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note what there is before any is deselected, begin with the groups, and allow heavy tests their own time."""
+    """Record the tests before any is deselected, begin with the groups, and set the time limit of heavy tests."""
     config.stash[COLLECTED] = describe(items)
     items.sort(key=lambda item: place_of(item.nodeid))  # stable
     for item in items:

@@ -13,8 +13,8 @@ from agent.config.origins import DEFAULT, Setting
 from agent.terminal import Colour
 
 EXAMPLES = """examples:
-  oncegate config                    what is in force, and where each value comes from
-  oncegate config --changed          only what is not a default
+  oncegate config                    the effective values, and the source of each
+  oncegate config --changed          only values that are not defaults
   oncegate config --json | jq -r 'select(.key == "max_bytes").value'
 """
 

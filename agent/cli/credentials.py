@@ -19,7 +19,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("device", metavar="DEVICE", help="the sensor's URN, such as urn:dev:mac:00158d0001a2b3c4")
-    parser.add_argument("--relay", action="store_true", help="let it send events of other devices")
+    parser.add_argument("--relay", action="store_true", help="allow it to send events of other devices")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repin",
         action="store_true",
-        help="accept from now on the receipts of the table that now gives them; the agent has to be stopped",
+        help="pin the table of the present receipts, whose receipts alone count from then on; stop the agent first",
     )
 
 

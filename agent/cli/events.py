@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="accepted for uniformity: the output is JSON anyway")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="how many at most (default: 20)")
-    parser.add_argument("--duplicates", action="store_true", help="show the latest copies, and what each repeats")
+    parser.add_argument("--duplicates", action="store_true", help="show the latest duplicates, with their events")
 
 
 def run(arguments: argparse.Namespace) -> int:

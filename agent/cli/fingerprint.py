@@ -92,7 +92,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
         label = _label(entries)
         entries = {name: value for name, value in entries.items() if name not in LABEL_FIELDS}
         if entries.get("device") is None:
-            raise InvalidEvent("the event has no device, and here there is no sender to take it from")
+            raise InvalidEvent("the event has no device; over the network it would be the sender's address")
     event = to_event(entries, NO_PARAMETERS, fallback="")
     chosen = tuple(name for name in fields if name not in LABEL_FIELDS)
     if not needs_label(event, chosen):

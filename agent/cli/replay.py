@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     with closing(database.open_for_reading(settings.gateway.state_dir / FILE_NAME)) as connection:
         known = positions_of(connection, arguments.epoch)
         if known is None:
-            return _fail(f"epoch {arguments.epoch} is not known here; see oncegate status and oncegate events")
+            return _fail(f"epoch {arguments.epoch} is not in this store; see oncegate status and oncegate events")
         last = len(known) if arguments.last is None else min(arguments.last, len(known))
         asked = range(known.start + arguments.first - 1, known.start + last)
         if not asked:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(line)
     beyond = 0 if arguments.last is None else max(0, arguments.last - len(known))
     if beyond:
-        print(f"{count(beyond, 'sequence')} above {len(known):,} asked for, where the epoch ends")
+        print(f"{count(beyond, 'sequence')} beyond {len(known):,}, where the epoch ends")
     return INCOMPLETE if result.incomplete else 0
 
 
@@ -95,7 +95,7 @@ class ReplayResult:
     def report_lines(self) -> Iterator[str]:
         """Yield a line for each reason why events were not sent."""
         if new := self._states[NEW]:
-            yield f"{count(new, 'event')} not yet sent at all: the agent sends them by itself"
+            yield f"{count(new, 'event')} not yet sent: the agent sends them by itself"
         if lost := self._states[LOST]:
             yield f"{count(lost, 'event')} given up, and declared by gateway.gap events"
         if self._missing:

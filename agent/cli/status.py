@@ -1,4 +1,4 @@
-"""`oncegate status`: what the store holds, on one screen."""
+"""`oncegate status`: the state of the store, on one screen."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append(("forwarding", f"stopped: {printable(status.forwarding_stopped)}"))
     print(terminal.table(rows, colours=[Colour.FAINT] * len(rows)))
     if not running:
-        print(paint("events wait at their sensors while the agent does not run", Colour.WARNING))
+        print(paint("the agent is stopped; sensors keep their events and send them when it runs again", Colour.WARNING))
     return 0
 
 
@@ -98,7 +98,7 @@ def _log_held(log_bytes: int, path: Path) -> str:
 def _oldest(status: GatewayStatus) -> str:
     """Return how long the oldest event has waited for the table."""
     if status.oldest_unprocessed is None:
-        return "nothing waits for the table"
+        return "no event awaits its receipt"
     seconds = max(0.0, time.time() - status.oldest_unprocessed / 1000)
-    text = f"waits for the table since {duration(seconds)}"
+    text = f"awaits its receipt for {duration(seconds)}"
     return paint(text, Colour.WARNING) if seconds > _LATE_SECONDS else text

@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the store has of an event; return 1 where it has nothing."""
+    """Print the store's data about an event; return 1 where it has none."""
     gateway = load.load(arguments.config).gateway
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
-        print("not known here: never accepted, or forgotten after identity.retention", file=sys.stderr)
+        print("not found: never accepted, or older than identity.retention", file=sys.stderr)
         return UNKNOWN
     for document in found:
         if arguments.json:

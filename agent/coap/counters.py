@@ -12,7 +12,7 @@ class Counters:
     fast: int = 0
     """Requests that the fast path has accepted for processing."""
     slow: int = 0
-    """Datagrams handed to aiocoap."""
+    """Datagrams passed to aiocoap."""
     duplicates: int = 0
     """Retransmissions of a request that the fast path has in work or has answered."""
     shed: int = 0

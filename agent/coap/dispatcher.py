@@ -54,7 +54,7 @@ class Dispatcher:
         self._loop.remove_reader(self._udp.descriptor)
 
     def _read(self) -> None:
-        """Read for one turn of the loop; the socket calls again for what is left."""
+        """Read for one turn of the loop; the socket triggers another call for the rest."""
         end = self._loop.time() + TURN_SECONDS_MAX
         for _ in range(DATAGRAMS_PER_TURN):
             received = self._udp.receive()

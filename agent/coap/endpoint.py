@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 RETRANSMISSION_KEY_BYTES = 16
 ENDPOINTS_MAX = 8_192
-"""Endpoints kept in a cache; others are computed anew."""
+"""Endpoints kept in a cache; others are computed again."""
 
 Address = tuple[str, int, int, int]
 """A socket address of AF_INET6: host, port, flow, zone."""

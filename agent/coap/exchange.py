@@ -130,10 +130,10 @@ class Exchanges:
             self._send(datagram, exchange.endpoint)
 
     def forget_answers(self) -> None:
-        """Clear the cache, since the store has lost events that were acked: retransmissions are decided anew.
+        """Clear the cache, since the store has lost events that were acked: retransmissions are decided again.
 
-        All answers are removed, since it is unknown which answer was for which event. The store recognises the copies
-        of the events that it still has.
+        All answers are removed, since it is unknown which answer was for which event. The store recognises the
+        duplicates of the events that it still has.
         """
         self._responses.clear()
 

@@ -26,7 +26,7 @@ from agent.coap.message import (
 
 
 class Disposition(Enum):
-    """What to do with a datagram."""
+    """The action for a datagram."""
 
     PASS = "pass"
     IGNORE = "ignore"
@@ -75,7 +75,7 @@ _OPTION_FORMATS = {
     258: _OptionFormat(0, 1),  # No-Response (RFC 7967)
     292: _OptionFormat(0, 8, repeatable=True),  # Request-Tag (RFC 9175)
 }
-"""Without If-Match and If-None-Match: a condition that is not evaluated must not be taken as fulfilled."""
+"""Without If-Match and If-None-Match: a condition that is not evaluated must not count as fulfilled."""
 
 
 def is_protected(datagram: bytes) -> bool:

@@ -12,13 +12,13 @@ from agent.config.reference import TABLES, default_of, expected_by
 
 _HEAD = """\
 # The configuration of the Oncegate gateway agent. Two settings have no default: gateway.id and
-# kafka.bootstrap_servers. All others stand here as comments, with their defaults.
+# kafka.bootstrap_servers. All others are listed as comments, with their defaults.
 #
-# `oncegate check` says what is wrong with this file; `oncegate doctor`, what is wrong around it. A change takes
-# effect when the agent is started again: systemctl restart oncegate
+# `oncegate check` reports errors in this file, `oncegate doctor` problems around the gateway. A change takes effect
+# when the agent is restarted: systemctl restart oncegate
 #
-# Secrets belong into files of /etc/oncegate/secrets (mode 600, owner root): systemd hands them to the service, and
-# `credential:NAME` names one here.
+# Secrets belong in files of /etc/oncegate/secrets (mode 600, owner root): systemd passes them to the service, and
+# `credential:NAME` refers to one here.
 """
 _WIDTH = 110
 _REQUIRED = {"id": '"gw1"', "bootstrap_servers": '"kafka-1:9092,kafka-2:9092"'}
@@ -44,7 +44,7 @@ def _section(name: str, kind: type[Any]) -> Iterator[str]:
 def _option(option: Field[Any]) -> Iterator[str]:
     read, key = option.metadata["read"], key_of(option)
     if read in TABLES:
-        return  # its form is in the documents: a comment could not show it
+        return  # the documents describe its form: a comment could not show it
     text = f"{option.metadata['help']} ({expected_by(read)})"
     yield from textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
     required = option.default is MISSING and option.default_factory is MISSING

@@ -19,7 +19,7 @@ class IdentityRule:
     device: str
     """A glob pattern on the device."""
     fields: tuple[str, ...] = IDENTITY_FIELDS
-    """The fields of the identity; without `time` for a sensor that stamps each resend anew."""
+    """The fields of the identity; without `time` for a sensor that sets a new time in each resend."""
     window_seconds: float | None = None
     """Within which an equal event is a copy although its identity would need its label; counted from the first copy.
     None: such events are all kept."""

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 Read = Callable[[object], object]
-"""Converts a value of the file to the setting's; raises ValueError with what was expected."""
+"""Converts a value of the file to the setting's; raises ValueError with the expected form."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")

@@ -26,8 +26,8 @@ id = "gw1"
 bootstrap_servers = "kafka-1:9092,kafka-2:9092"
 ```
 
-`oncegate check` reads the file and says what is wrong with it. An unknown key is an error that names it. A change
-takes effect when the agent is started again. An environment variable goes before the file.
+`oncegate check` reads the file and reports errors in it. An unknown key is an error that names it. A change takes
+effect when the agent is restarted. Environment variables take precedence over the file.
 """
 _TABLE_HEAD = "| key | default | expected | meaning |\n|---|---|---|---|"
 TABLES = (readers.properties, subscriptions.read_subscriptions, read_rules)

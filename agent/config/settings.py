@@ -33,7 +33,7 @@ class GatewaySettings:
     )
     clock: str = option(
         readers.choice("kernel", "trusted"),
-        "kernel: the clock is trusted once the kernel says it is synchronised; trusted: something else keeps it right",
+        "kernel: trusted while the kernel reports the clock as synchronised; trusted: it is kept correct otherwise",
         default="kernel",
     )
 
@@ -43,7 +43,7 @@ class CoapSettings:
     """Section [coap]."""
 
     enabled: bool = option(readers.boolean, "accept events over CoAP", default=True)
-    bind: str = option(readers.listen_address, "address and UDP port; [::] takes IPv6 and IPv4", default="[::]:5683")
+    bind: str = option(readers.listen_address, "address and UDP port; [::] accepts IPv6 and IPv4", default="[::]:5683")
     max_body_bytes: int = option(readers.size, "largest body, block-wise uploads included", default=65_536)
 
 
@@ -52,14 +52,13 @@ class OscoreSettings:
     """Section [coap.oscore]."""
 
     credentials_dir: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.path, "folder with a file for each device that speaks OSCORE: docs/oscore.md", default=None
+        readers.path, "folder with a file for each device that uses OSCORE: docs/oscore.md", default=None
     )
     required: bool = option(readers.boolean, "refuse every request without OSCORE", default=False)
     freshness: str = option(
         readers.choice("request", "answer", "start"),
-        "what a device has to prove fresh with an Echo value: request: each request, by a round trip of its own; "
-        "answer: each request, by the value that the last answer brought, else by a round trip; start: its first "
-        "request after each start of the agent",
+        "which requests need an Echo value: request: each, after a round trip of its own; answer: each, with the "
+        "value of the last answer or else after a round trip; start: a device's first after each start of the agent",
         default="answer",
     )
 
@@ -76,7 +75,7 @@ class HttpSettings:
     enabled: bool = option(readers.boolean, "accept events over HTTP, with health, status and metrics", default=True)
     bind: str = option(
         readers.listen_address,
-        "address and TCP port; beyond the loopback `token_file` is required; [::] takes IPv6 and IPv4",
+        "address and TCP port; beyond the loopback `token_file` is required; [::] accepts IPv6 and IPv4",
         default="127.0.0.1:8580",
     )
     token_file: Path | None = option(  # noqa: RUF009  # a frozen value, as below
@@ -93,9 +92,9 @@ class HttpSettings:
 class DevicesSettings:
     """Section [devices]."""
 
-    allow: tuple[str, ...] = option(readers.patterns, "devices whose events are taken; empty: all", default=())
+    allow: tuple[str, ...] = option(readers.patterns, "devices whose events are accepted; empty: all", default=())
     deny: tuple[str, ...] = option(
-        readers.patterns, "devices whose events are refused; goes before `allow`", default=()
+        readers.patterns, "devices whose events are refused; takes precedence over `allow`", default=()
     )
 
 
@@ -105,21 +104,21 @@ class MqttSettings:
 
     enabled: bool = option(readers.boolean, "accept events from an MQTT broker", default=False)
     host: str = option(readers.text, "the broker's name or address", default="localhost")
-    port: int = option(readers.port, "the broker's port; with TLS mostly 8883", default=1883)
-    version: str = option(readers.choice("5", "3.1.1"), "of MQTT", default="5")
+    port: int = option(readers.port, "the broker's port; with TLS usually 8883", default=1883)
+    version: str = option(readers.choice("5", "3.1.1"), "MQTT protocol version", default="5")
     username: str | None = option(readers.text, "user name at the broker", default=None)
     password_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.secret_path, "file whose first line is the password", default=None
     )
     tls: bool = option(readers.boolean, "encrypt, and check the broker's certificate and name", default=False)
     tls_ca_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.path, "certificates (PEM) that may sign the broker's; without it the system's", default=None
+        readers.path, "CA certificates (PEM) for the broker's; default: the system's", default=None
     )
     tls_certificate_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.path, "the gateway's client certificate (PEM)", default=None
     )
     tls_key_file: Path | None = option(  # noqa: RUF009  # a frozen value
-        readers.secret_path, "its private key, where that is not in the same file", default=None
+        readers.secret_path, "its private key, if not in the same file", default=None
     )
     session_expiry_seconds: float = option(
         readers.duration,
@@ -129,7 +128,7 @@ class MqttSettings:
     )
     max_body_bytes: int = option(readers.size, "largest message; a larger one is rejected", default=65_536)
     base_topic: str = option(
-        topics.base_topic, "below which Zigbee2MQTT publishes; empty where there is none", default="zigbee2mqtt"
+        topics.base_topic, "Zigbee2MQTT's base topic; an empty text disables it", default="zigbee2mqtt"
     )
     subscriptions: tuple[topics.Subscription, ...] = option(
         topics.read_subscriptions, "events of other publishers, in the formats of docs/sensors.md", default=()
@@ -155,30 +154,30 @@ class IdentitySettings:
 
     retention_seconds: float = option(
         readers.duration,
-        "how long a fingerprint is remembered, in time that the agent runs",
+        "how long a fingerprint is remembered, in running time of the agent",
         key="retention",
         default=7 * DAY_SECONDS,
     )
     memory_bytes: int = option(
         readers.size,
-        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk behind a filter in it",
+        "memory for fingerprints, 16 MiB at least; older ones are looked up on disk through a filter in memory",
         key="memory",
         default=64 << 20,
     )
     resend_window_seconds: float = option(
         readers.duration,
-        "within which equal data without an id is marked as a possible duplicate",
+        "time within which equal data without an id is marked as a possible duplicate",
         key="resend_window",
         default=300.0,
     )
     resend_horizon_seconds: float | None = option(
         readers.duration,
-        "after which no sensor here resends an event; bounds the age of copies",
+        "time after which no sensor of this gateway resends an event; bounds the age of duplicates",
         key="resend_horizon",
         default=None,
     )
     rules: tuple[IdentityRule, ...] = option(
-        read_rules, "what makes an event of some devices the same event: docs/identity.md", default=()
+        read_rules, "identity of the events of some devices: docs/identity.md", default=()
     )
 
     def __post_init__(self) -> None:
@@ -193,14 +192,14 @@ class IdentitySettings:
 class StoreSettings:
     """Section [store]."""
 
-    max_bytes: int = option(readers.size, "bound of the store on disk", default=1 << 30)
+    max_bytes: int = option(readers.size, "maximum size of the store on disk", default=1 << 30)
     when_full: str = option(
         readers.choice("refuse", "drop-oldest"),
-        "refuse: new events are refused until there is room; drop-oldest: the oldest are given up and declared",
+        "refuse: new events are refused until there is space; drop-oldest: the oldest are dropped and declared",
         default="refuse",
     )
-    commit_delay_ms_max: int = option(readers.count, "wait this long for more events to share a commit", default=0)
-    commit_events_max: int = option(readers.positive, "most events of one commit", default=1_000)
+    commit_delay_ms_max: int = option(readers.count, "how long a commit waits for more events", default=0)
+    commit_events_max: int = option(readers.positive, "maximum number of events in a commit", default=1_000)
     keep_processed_seconds: float = option(
         readers.duration, "how long processed events are kept", key="keep_processed", default=3_600.0
     )
@@ -210,11 +209,11 @@ class StoreSettings:
 class KafkaSettings:
     """Section [kafka]."""
 
-    bootstrap_servers: str = option(readers.text, "Kafka brokers, host:port with commas between")
+    bootstrap_servers: str = option(readers.text, "Kafka brokers, host:port separated by commas")
     topic: str = option(readers.text, "topic of the events", default="oncegate.events")
     delivery: str = option(
         readers.choice("at-least-once", "exactly-once", "at-most-once"),
-        "what a send to Kafka promises: docs/guarantees.md",
+        "guarantee for sends to Kafka: docs/guarantees.md",
         default="at-least-once",
     )
     properties: Mapping[str, str] = option(
@@ -222,12 +221,12 @@ class KafkaSettings:
     )
     properties_file: Path | None = option(  # noqa: RUF009  # a frozen value
         readers.secret_path,
-        "more of them, a line each as in `sasl.password=…`: for those that are secret; goes before `properties`",
+        "file of secret properties, one per line as in `sasl.password=…`; takes precedence over `properties`",
         default=None,
     )
     oversized_after_seconds: float = option(
         readers.duration,
-        "for how long Kafka has to refuse an event for its size before it is given up",
+        "how long Kafka must refuse an event because of its size before it is given up",
         key="oversized_after",
         default=86_400.0,
     )
@@ -237,13 +236,15 @@ class KafkaSettings:
 class ReceiptSettings:
     """Section [receipts]."""
 
-    enabled: bool = option(readers.boolean, "wait for the cloud's receipt; false: forwarded is done", default=True)
+    enabled: bool = option(
+        readers.boolean, "wait for the cloud's receipt; false: forwarded events are processed", default=True
+    )
     group: str = option(
         readers.text, "consumer group whose committed offsets are the receipts", default="oncegate-cloud"
     )
-    poll_seconds: float = option(readers.duration, "how often the group's offsets are asked for", default=30.0)
+    poll_seconds: float = option(readers.duration, "interval at which the group's offsets are read", default=30.0)
     any_commit: bool = option(
-        readers.boolean, "accept offsets that another consumer than the job commits", default=False
+        readers.boolean, "accept offsets committed by consumers other than the job", default=False
     )
 
 

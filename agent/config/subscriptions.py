@@ -61,7 +61,7 @@ def read_subscriptions(value: object) -> tuple[Subscription, ...]:
 def base_topic(value: object) -> str:
     """Read the topic below which Zigbee2MQTT publishes; empty for none."""
     if not isinstance(value, str) or any(sign in value for sign in "+#{}") or value.strip("/") != value:
-        raise ValueError("expected a topic without wildcards, or nothing")
+        raise ValueError("expected a topic without wildcards, or an empty text")
     return value
 
 

@@ -64,8 +64,8 @@ def read(body: bytes, *, integer_keys: bool = False) -> object:
 def _rules(free_levels: int) -> _Rules:
     """Return cbor2's options for an item.
 
-    `free_levels`: where it is not 0, the item may have so many levels, and any keys. Else keys are text or bytes, whose
-    hashes nobody can make collide, since Python adds a secret to them; integers in an array have no such protection.
+    `free_levels`: if it is not 0, the item may have that many levels, and any keys. Otherwise keys are text or bytes,
+    whose hashes a sender cannot make collide, since Python keys them; integers in an array have no such protection.
     """
     return {
         "semantic_decoders": _TAGS,

@@ -1,4 +1,4 @@
-"""Where CBOR data items begin and end (RFC 8949 section 3 and appendix C): reads their heads, not their values."""
+"""Finds the bounds of CBOR data items (RFC 8949 section 3 and appendix C): reads their heads, not their values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BREAK = 0xFF
 _INDEFINITE = -1
 _LEFT_IN_OPEN_MAP = -1
 _LEFT_IN_OPEN_ARRAY = -(1 << 32)
-"""What is left to read in a container of indefinite length: a number that counts down and never reaches zero."""
+"""Number of items left in a container of indefinite length: it is decremented and never reaches zero."""
 
 
 def _whole_length(first: int) -> int:
-    """Return the length of an item where its first byte tells it, else 0."""
+    """Return the length of an item if its first byte determines it, else 0."""
     major, short = first >> 5, first & 31
     if major in (_ARRAY, _MAP, _TAG):
         return int(short == 0 and major != _TAG)
@@ -39,7 +39,7 @@ _OPENED = (
     | {_TAG << 5 | 24 + power: (1, 1 + (1 << power)) for power in range(4)}
     | {_ARRAY << 5 | 31: (_LEFT_IN_OPEN_ARRAY, 1), _MAP << 5 | 31: (_LEFT_IN_OPEN_MAP, 1)}
 )
-"""What is left to read in a container, and the length of its head, where the first byte tells both."""
+"""Number of items left in a container, and the length of its head, where the first byte determines both."""
 
 
 def is_number_or_string(item: bytes) -> bool:
@@ -80,7 +80,7 @@ def split(item: bytes) -> list[bytes]:
 
 
 def content(item: bytes) -> bytes:
-    """Return what is between the head of a well-formed array or map and its end."""
+    """Return the bytes between the head of a well-formed array or map and its end."""
     _, count, position = _read_head(item, 0)
     return item[position:-1] if count == _INDEFINITE else item[position:]
 
@@ -104,7 +104,7 @@ def _end_of_item(body: bytes, start: int) -> int:
 def _walk(body: bytes, position: int) -> int:
     """Walk through an item and all within it; the returned end may lie beyond that of the body.
 
-    `left` counts the items still to come in the innermost open container, `outer` those in the containers around it.
+    `left` counts the items left in the innermost open container, `outer` those in the containers around it.
     """
     left = 1
     outer: list[int] = []

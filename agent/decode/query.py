@@ -1,4 +1,4 @@
-"""Query parameters: fields of an event that a CoAP sensor with no room in its payload puts into the Uri-Query."""
+"""Query parameters: fields of an event that a CoAP sensor with little space in its payload puts into the Uri-Query."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ PARAMETER_CHARACTERS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class QueryParameters:
-    """Fields that the query gives to a body's events; None where it has no such parameter."""
+    """Fields that the query sets in a body's events; None where it has no such parameter."""
 
     device: str | None = None
     id: int | str | None = None

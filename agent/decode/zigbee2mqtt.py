@@ -42,7 +42,7 @@ def named_device(document: dict[str, object]) -> str | None:
 
 
 def urn(ieee_address: object) -> str | None:
-    """Return an IEEE address (EUI-64) as a URN (RFC 9039); None where it is no address."""
+    """Return an IEEE address (EUI-64) as a URN (RFC 9039); None for any other text."""
     if not isinstance(ieee_address, str) or not _IEEE_ADDRESS.fullmatch(ieee_address):
         return None
     return f"urn:dev:mac:{ieee_address[2:].lower()}"

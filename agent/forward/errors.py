@@ -1,4 +1,4 @@
-"""The errors between the outbox and Kafka; each says whether to retry."""
+"""The errors between the outbox and Kafka; each class determines whether to retry."""
 
 
 class ForwardError(Exception):
@@ -14,7 +14,7 @@ class ClonedError(ForwardError):
 
 
 class SessionError(ForwardError):
-    """A producer session has ended; the next one sends again what was not marked."""
+    """A producer session has ended; the next one sends unmarked events again."""
 
 
 class RefusedError(SessionError):
@@ -30,7 +30,7 @@ class ClockSetBackError(RenewalError):
 
 
 class LeaderChangedError(RenewalError):
-    """A partition's leader changed between the first send and the last ack: what the old one acked may be lost."""
+    """A partition's leader changed between the first send and the last ack: records acked by the old may be lost."""
 
 
 class UnreachableError(SessionError):

@@ -75,7 +75,7 @@ class Forwarder:
         self._note_stop("")
         while not stop.is_set():
             if not self._attempt(config, stop):
-                # Without a client meanwhile: an open one would go on connecting.
+                # Without a client meanwhile: an open one would continue to connect.
                 stop.wait(self._backoff.next_seconds())
 
     def _attempt(self, config: dict[str, object], stop: threading.Event) -> bool:

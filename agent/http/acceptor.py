@@ -54,7 +54,7 @@ class Acceptor:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._admit(sock, address)
-                await asyncio.sleep(0)  # lets other tasks run: accepting does not wait while clients are queued
+                await asyncio.sleep(0)  # other tasks run now: accepting does not wait while clients are queued
 
     async def close(self) -> None:
         """Close the remaining connections."""

@@ -1,4 +1,4 @@
-"""The site as an ASGI application: what uvicorn has read goes in, what it shall write comes out."""
+"""The site as an ASGI application: receives the requests that uvicorn has parsed, and returns the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resource for POSTs of events; it hands them to the pipeline."""
+"""The resource for POSTs of events; it passes them to the pipeline."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Events:
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def respond(answer: Answer) -> None:
-            if not outcome.done():  # the server may have stopped waiting; the commit stands
+            if not outcome.done():  # the server may have stopped waiting; the commit remains
                 outcome.set_result(answer)
 
         await self._pace.turn()

@@ -19,9 +19,9 @@ class Limits:
     """Of a request line and its fields."""
     head_seconds_max: float = 15.0
     """From the end of the previous request, or the beginning of the connection, to the end of a head; also the time for
-    a TLS handshake, and for the end of TLS."""
+    a TLS handshake, and for the end of TLS, and how long a client may read nothing of its answer."""
     body_seconds_max: float = 30.0
-    """From the beginning of a body to its end; also how long a client may read nothing of its answer."""
+    """From the beginning of a body to its end."""
     answers_bytes_max: int = 8 << 20
     """Of all answers larger than one piece that are being sent; more are refused."""
     drain_seconds_max: float = 10.0

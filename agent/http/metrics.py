@@ -73,7 +73,7 @@ class _Agent(Collector):
         yield InfoMetricFamily("oncegate_build", "The release.", {"version": version("oncegate")})
         yield from _events(sources)
         refused = CounterMetricFamily(
-            "oncegate_deliveries_refused", "Deliveries of which nothing was taken.", labels=("via", "reason")
+            "oncegate_deliveries_refused", "Deliveries refused as a whole.", labels=("via", "reason")
         )
         for via, counts in sources.counts.items():
             for status, count in Counter(counts.refused).items():
@@ -125,7 +125,7 @@ def _events(sources: Sources) -> Iterator[Metric]:
         "oncegate_events_possible_duplicates", "New events that may repeat an earlier one.", labels=("via",)
     )
     rejected = CounterMetricFamily(
-        "oncegate_events_rejected", "Events not taken, beside valid ones.", labels=("via", "reason")
+        "oncegate_events_rejected", "Events rejected beside valid ones.", labels=("via", "reason")
     )
     acks = CounterMetricFamily("oncegate_acks", "Deliveries answered as durable.", labels=("via",))
     for via, counts in sources.counts.items():

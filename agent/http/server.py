@@ -73,7 +73,7 @@ class HttpServer:
         try:
             await self.drain()
         finally:
-            # The group has to see a cancellation, which may be its own; other exceptions are not of its tasks.
+            # The group must receive a cancellation, which may be its own; other exceptions are not of its tasks.
             cancelled = isinstance(error, asyncio.CancelledError)
             await (self._group.__aexit__(kind, error, trace) if cancelled else self._group.__aexit__(None, None, None))
 

@@ -1,4 +1,4 @@
-"""The views of the gateway: alive, ready, status, metrics, live view, searches."""
+"""The views of the gateway: health, readiness, status, metrics, live view, searches."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Views:
         self._searches = Searches()
 
     def resources(self, access: Access) -> Resources:
-        """Return the resources; alive and ready need no token, since probes have none."""
+        """Return the resources; health and readiness require no token, since probes have none."""
 
         def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Reply]]) -> Handler:
             async def serve(head: Head, _: ReadBody) -> Reply:

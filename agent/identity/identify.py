@@ -85,8 +85,8 @@ def _content(event: Event, fields: tuple[str, ...]) -> bytes:
 
 
 def _similarity_key(event: Event, tail: bytes) -> int:
-    """Return a hash of device, type, id, boot and data: what a copy under another identity would share.
+    """Return a hash of device, type, id, boot and data: the fields that a duplicate with another identity would share.
 
-    The data is taken as it stands in the tail.
+    The data is that of the tail, byte for byte.
     """
     return hash((event.device, event.type, event.id, event.boot, read_data(tail)))

@@ -30,9 +30,9 @@ class Danger(Enum):
 
 
 _ADVICE = {
-    Danger.UNNAMED: "no name but its address: two sensors behind one address would be one device; let it send `device`",
-    Danger.BACKWARDS: "ids went back, and neither boot nor time explains it: after a restart its equal events would"
-    " look old; let it send `boot` or `time`",
+    Danger.UNNAMED: "the only name is an address: two sensors behind one address would be one device; send `device`",
+    Danger.BACKWARDS: "event ids decreased without `boot` or `time`: after a restart, events with equal id and data"
+    " would be dropped as duplicates; send `boot` or `time`",
     Danger.EARLY: "its time is before 2000: `time` is in milliseconds since 1970, not in seconds, and not the time"
     " since the device started",
 }

@@ -1,4 +1,4 @@
-"""Sends acknowledgements in the order of receipt (MQTT 5 section 4.6), whatever the order of the outcomes."""
+"""Sends acknowledgements in the order of receipt (MQTT 5 section 4.6), for outcomes in any order."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 from agent.mqtt.packets import Item, Message, Packets
 
 READ_BYTES = 16_384
-"""Bytes read at once; the broker sends again, on another connection, what was read ahead and not processed."""
+"""Bytes read at once; the broker sends those that were not processed again, on another connection."""
 SEND_BYTES_MAX = 65_536
 """Bytes gathered at most."""
 _PINGRESP = b"\xd0\x00"
@@ -77,7 +77,7 @@ class BufferedSocket:
         return bool(data)
 
     def send(self, data: bytes | bytearray) -> int:
-        """Send, after what was gathered; raise BlockingIOError where the socket is not ready."""
+        """Send, after the buffered bytes; raise BlockingIOError where the socket is not ready."""
         if self._gathering and len(self._unsent) < SEND_BYTES_MAX:
             self._unsent += data
             return len(data)
@@ -87,7 +87,7 @@ class BufferedSocket:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Gather what is sent within the block; `flush` sends it."""
+        """Buffer what is sent within the block; `flush` sends it."""
         self._gathering = True
         try:
             yield
@@ -95,7 +95,7 @@ class BufferedSocket:
             self._gathering = False
 
     def flush(self) -> bool:
-        """Send what was gathered; return whether nothing is left. Raises OSError where the connection is broken."""
+        """Send the buffered bytes; return whether all are sent. Raises OSError where the connection is broken."""
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)
@@ -105,7 +105,7 @@ class BufferedSocket:
         return True
 
     def close(self) -> None:
-        """Close; what was gathered is sent if that is possible at once."""
+        """Close; the buffered bytes are sent if that is possible at once."""
         with suppress(OSError):
             self.flush()
         self._sock.close()

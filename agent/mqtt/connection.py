@@ -92,7 +92,7 @@ class Connection:
         """Publish the state offline, and disconnect; the broker sends again what was not acknowledged.
 
         The broker processes packets in order: once it has acknowledged this message, it has processed each PUBACK
-        before it. Until then reading goes on, since closing with unread bytes makes the kernel reset the connection.
+        before it. Until then reading continues, since closing with unread bytes makes the kernel reset the connection.
         """
         self.resume()
         if not self.ended.done():
@@ -190,7 +190,7 @@ class Connection:
 
     def _on_connect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
-            self.close(f"the broker refuses us: {reason}")
+            self.close(f"the broker refuses the connection: {reason}")
         else:
             client.subscribe(self._filters)  # type: ignore[arg-type] # a list of either kind, never mixed
 

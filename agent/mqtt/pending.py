@@ -65,7 +65,7 @@ class PendingMessages:
     def take_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
         """Remove and return the messages that have waited since before a moment, and the oldest beyond the bounds.
 
-        A single message may wait whatever its size.
+        A single message of any size may wait.
         """
         removed = []
         while self._held and (

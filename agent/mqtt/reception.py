@@ -1,4 +1,4 @@
-"""Processes the messages of one connection: hands them to the pipeline, and acknowledges them in order of receipt."""
+"""Processes the messages of one connection: passes them to the pipeline, and acknowledges them in order of receipt."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Reception:
             ack = self._acks.open(message.message_id, len(topic) + len(message.payload))
             if message.fault:
                 malformed = self._routes.malformed_delivery(message)
-                self._reject(ack, malformed, f"not a message that can be taken: {message.fault}")
+                self._reject(ack, malformed, f"not a valid message: {message.fault}")
             elif message.retain or list_reader:  # retained: state from before the subscription, and no event
                 self._finish(ack)
             else:
@@ -279,7 +279,7 @@ class Reception:
             self._apply_back_pressure()
 
     def _apply_back_pressure(self) -> None:
-        """Pause or resume the connection: it is read while there is room, and no backlog."""
+        """Pause or resume the connection: it is read while the bounds permit, and there is no backlog."""
         paused = self._full or self._has_backlog
         if paused != self._paused:
             self._paused = paused
@@ -297,7 +297,7 @@ class Reception:
         """End the connection where messages were skipped: the broker then sends them again."""
         if self._skipping and not (self._stopped or self._pending or self.ended.done()):
             self.refetches = True
-            self.ended.set_result("messages that came before bridge/devices are fetched again")
+            self.ended.set_result("messages from before bridge/devices are fetched again")
 
     def _begin_submission(self) -> None:
         self._submitted += 1

@@ -44,7 +44,7 @@ class Routes:
     def unknown_reason(self) -> str:
         """Why a message under an unknown name is no event."""
         if self.names.list_missing:
-            return f"no list of devices has come ({self.devices_topic})"
+            return f"no device list has arrived ({self.devices_topic})"
         return "no device of this name in bridge/devices"
 
     def filters(self) -> Sequence[Filter]:
@@ -112,7 +112,7 @@ class Routes:
 def _bounded(sender: str) -> str:
     """Return a name, cut to one character beyond a device's limit: a longer one is refused, and recorded shortened.
 
-    The topic stands for the sender's address, which is unknown behind a broker.
+    The topic replaces the sender's address, which is unknown behind a broker.
     """
     return sender[: DEVICE_CHARACTERS_MAX + 1]
 

@@ -98,14 +98,14 @@ class Subscriber:
         if reason:
             self._report_down(reason)
         if reception.lost:
-            _log.warning("mqtt=lost messages=%d reason=%r", reception.lost, "they came at QoS 0")
+            _log.warning("mqtt=lost messages=%d reason=%r", reception.lost, "they were sent at QoS 0")
 
     async def _drain(self, reception: Reception) -> None:
         try:
             async with asyncio.timeout(DRAIN_SECONDS_MAX):
                 await reception.finished()
         except TimeoutError:
-            _log.warning("mqtt: left with messages in work; they come again")
+            _log.warning("mqtt: closed with messages in work; the broker sends them again")
 
     def _report_up(self) -> None:
         self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")

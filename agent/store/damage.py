@@ -28,7 +28,7 @@ class DamageReport:
         return self._damaged.is_set()
 
     def report(self, error: BaseException) -> None:
-        """Ask for a salvage: the service has to close this store and open it anew."""
+        """Request a salvage: the service has to close this store and open it again."""
         if not self._damaged.is_set():
             self._damaged.set()
             try:

@@ -17,28 +17,28 @@ _WRONG_SCHEMA = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked; the message says what to do."""
+    """The store cannot do what was requested; the message contains what to do."""
 
 
 class DamagedStoreError(StoreError):
-    """The file is not what was written: the next opening salvages what can be read into a new one."""
+    """The file differs from what was written: the next opening salvages the readable part into a new one."""
 
 
 class DiskFullError(StoreError):
-    """The store cannot be opened before there is more room on its file system."""
+    """The store cannot be opened before there is more space on its file system."""
 
     def __init__(self, what: str, bytes_needed: int, bytes_free: int) -> None:
-        super().__init__(f"{what}: up to {bytes_needed} bytes of room are needed, and {bytes_free} are free")
+        super().__init__(f"{what}: up to {bytes_needed} bytes are needed, and {bytes_free} are free")
         self.bytes_needed = bytes_needed
         self.bytes_free = bytes_free
 
 
 class UnknownOutcomeError(StoreError):
-    """A COMMIT failed, and may be on disk or not: the store goes on under a new epoch."""
+    """A COMMIT failed, and may be on disk or not: the store continues under a new epoch."""
 
 
 class DamagedEventError(StoreError):
-    """Events of one commit are not what was written; their neighbours may be whole."""
+    """Events of one commit differ from what was written; their neighbours may be intact."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(f"events at positions {first} to {last}: the checksum does not match")

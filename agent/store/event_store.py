@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class EventStore:
-    """Keeps what was promised to the sensors: takes submissions (`port.Intake`), and hands events to its outbox."""
+    """Stores events durably: takes submissions (`port.Intake`), and passes events to its outbox."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EventStore:
         self._transports = Transports()
         self._damage = DamageReport(self._path, self._report_failure)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Raises what ended the writer, where it was not asked to end."""
+        """Raises the error that ended the writer, where no end was requested."""
 
     async def __aenter__(self) -> Self:
         """Open the store, which may take seconds where it is large."""
@@ -72,7 +72,7 @@ class EventStore:
         return self
 
     async def __aexit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Commit what is queued, write the marks, close."""
+        """Commit the queued submissions, write the marks, close."""
         await asyncio.to_thread(self._close)
         os.close(self._lock)
 
@@ -102,7 +102,7 @@ class EventStore:
         return self._trouble(trial=True)
 
     async def turn(self) -> None:
-        """Wait for a turn of the writer: what was queued before is then on disk, or refused."""
+        """Wait for an iteration of the writer: submissions queued before are then on disk, or refused."""
         come_round: asyncio.Future[None] = self._loop.create_future()
         self._writer.put(lambda: self._loop.call_soon_threadsafe(_resolve, come_round))
         await come_round
@@ -116,7 +116,7 @@ class EventStore:
         return database.bytes_on_disk(self._path)
 
     def written_bytes(self) -> int:
-        """Return what was written to the disk in all the store's life."""
+        """Return how many bytes were written to the disk since the store was created."""
         return self._write_path.transactions.wear.bytes
 
     @property
@@ -198,7 +198,7 @@ def _answer(answers: Answers) -> None:
         try:
             submission.done(outcome)
         except Exception:  # a sender that cannot be answered must not keep the others waiting
-            log.exception("store=answer told=no")
+            log.exception("store=answer delivered=no")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -15,9 +15,9 @@ GAP = "gateway.gap"
 
 
 def started(gateway: str, epoch: str, previous: Label | None, received: int, clock: ClockTrust) -> Candidate:
-    """Return the event that begins an epoch and says where the previous one ended.
+    """Return the event that begins an epoch and states where the previous one ended.
 
-    Its id is random and its copies are of one record, so that all of them share the day of its acceptance.
+    Its id is random and all its duplicates repeat one record, so that they share the day of its acceptance.
     """
     data: dict[str, Value] = {}
     if previous is not None:
@@ -27,7 +27,7 @@ def started(gateway: str, epoch: str, previous: Label | None, received: int, clo
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Events that a gateway has given up, as one event declares them."""
+    """Events that a gateway has given up, as declared by one event."""
 
     reason: str
     count: int

@@ -1,4 +1,4 @@
-"""The store's files: their name, and the sizes of what lies in them."""
+"""The store's files: their name, and the sizes of their parts."""
 
 FILE_NAME = "events.db"
 PAGE_BYTES = 4096

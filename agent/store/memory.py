@@ -1,4 +1,4 @@
-"""What the store holds in memory while it serves, and how that is loaded at the opening."""
+"""The store's state in memory while it serves, and how it is loaded at the opening."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contract.record import ClockTrust
 
 @dataclass(slots=True)
 class Memory:
-    """All that the store knows without a query; nothing in it is uncommitted."""
+    """All state that the store needs without a query; nothing in it is uncommitted."""
 
     fingerprints: FingerprintIndex
     retransmissions: RetransmissionKeys
@@ -34,7 +34,7 @@ class Memory:
     progress: Progress
     epochs: Epochs
     end: int
-    """The highest position ever given."""
+    """The highest position ever assigned."""
     first_kept: int
     """The lowest position whose event is still kept; above all that is stored where there is none."""
     service_ms: int
@@ -50,7 +50,7 @@ class Memory:
         return None if last is None else Label(last[1], self.end - last[0] + 1)
 
     def give_up(self, gap: Gap, undeclared: list[Gap]) -> None:
-        """Take over a gap that is on disk, and forget the fingerprints in it."""
+        """Add a gap that is on disk, and forget the fingerprints in it."""
         self.fingerprints.forget(gap.first, gap.last)
         self.progress.give_up(gap.first, gap.last)
         self.undeclared = undeclared
@@ -105,7 +105,7 @@ def _load_index(connection: sqlite3.Connection, bounds: IndexBounds) -> tuple[Fi
 
 
 def _check_last_commit(connection: sqlite3.Connection) -> None:
-    """Raise DamagedStoreError where the last commit, after which the next one is placed, is not what was written."""
+    """Raise DamagedStoreError where the last commit, which the next one follows, differs from what was written."""
     commit = tables.last_commit(connection)
     if commit is not None:
         check_commit(*commit)

@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
     shared: Shared
     bound: int | None
     similarity_key: int | None = None
-    """Hash of what a suspected copy would share; None where equal data raises no suspicion."""
+    """Hash of the fields that a suspected duplicate would share; None where equal data raises no suspicion."""
     similarity_seconds: float | None = None
     """How long an equal key raises suspicion, where that is less than `identity.resend_window`."""
     fields: tuple[str, ...] = IDENTITY_FIELDS

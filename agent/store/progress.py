@@ -25,7 +25,7 @@ class Progress:
         self._coverage = coverage
         self._end = end
         self._lost = Ranges(lost)
-        """Positions that are given up; they are covered as processed, too."""
+        """Positions in gaps; they are covered as processed, too."""
         self._releasing = Ranges()
         """Positions that are processed once the transaction in work is on disk."""
         self._changes: list[Change] = []

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 
 class Transports:
-    """Their duplicates are counted with the store's own; they forget their answers when events are given up."""
+    """Their duplicates are counted with the store's own; their cached answers are removed when events are given up."""
 
     def __init__(self) -> None:
         self._duplicates: list[Callable[[], int]] = []
         self._forget_answers: list[Callable[[], object]] = []
 
     def add(self, duplicates: Callable[[], int], forget_answers: Callable[[], object]) -> None:
-        """Register a transport: how many duplicates it has answered since the start, and how it forgets its answers.
+        """Register a transport: its count of duplicates since the start, and a function that clears its answers.
 
         Both are called on the writer's thread.
         """
@@ -25,6 +25,6 @@ class Transports:
         return sum(duplicates() for duplicates in self._duplicates)
 
     def forget_answers(self) -> None:
-        """Make all transports forget their answers."""
+        """Clear the cached answers of all transports."""
         for forget in self._forget_answers:
             forget()

@@ -11,7 +11,7 @@ from agent.store.facts import BYTES_WRITTEN
 from agent.store.schema import database, tables
 
 NOTE_MS = 3_600_000
-"""The service time between two notes, which are carried by transactions that run anyway."""
+"""The service time between two writes of the count, in transactions that run anyway."""
 _IO = Path("/proc/self/io")
 _COUNTER = "write_bytes: "
 
@@ -38,7 +38,7 @@ class Wear:
         return self._before.bytes + process_bytes() - self._start
 
     def note(self, connection: sqlite3.Connection, service_ms: int, *, at_once: bool = False) -> None:
-        """Write the count within a transaction, where a note is due."""
+        """Write the count within a transaction, if it is due."""
         if at_once or service_ms - self._noted_ms >= NOTE_MS:
             tables.write_fact(connection, BYTES_WRITTEN, f"{self.bytes} {service_ms}")
             self._noted_ms = service_ms
@@ -54,12 +54,12 @@ def process_bytes() -> int:
 
 
 def load(connection: sqlite3.Connection) -> BytesWritten:
-    """Return the latest note."""
+    """Return the latest stored count."""
     noted = (tables.read_fact(connection, BYTES_WRITTEN) or "0 0").split()
     return BytesWritten(int(noted[0]), int(noted[1]))
 
 
 def read_written(path: Path) -> BytesWritten:
-    """Return the latest note, beside the running service or without it."""
+    """Return the latest stored count, beside the running service or without it."""
     with closing(database.open_for_reading(path)) as connection:
         return load(connection)

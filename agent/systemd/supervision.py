@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 TRIAL_SECONDS = 5.0
 """The wait before the next trial write, while the store cannot write."""
 ROOM_SECONDS = 2.0
-"""The wait between two checks of the file system, while the store waits for room."""
+"""The wait between two checks of the file system, while the store waits for space."""
 ROOM_GROWTH = 8
-"""While less room than needed is free, the next trial requires an eighth more than the last one had: a trial writes
-until the disk is full, which wears the card."""
+"""While less space than needed is free, the next attempt requires an eighth more than the last one had: it writes until
+the disk is full, which wears the card."""
 TURNS_PER_WATCHDOG = 3
 """How many times within the watchdog's interval the commit loop is checked."""
 
@@ -35,14 +35,14 @@ class Store(Protocol):
         """Return the numbers of events that are new, forwarded, processed, lost."""
 
     async def turn(self) -> None:
-        """Return once the commit loop has run: what was queued before is on disk, or refused."""
+        """Return once the commit loop has run: submissions queued before are on disk, or refused."""
 
 
 async def supervise(notifier: Notifier, store: Store, addresses: str) -> None:
     """Notify systemd until cancelled.
 
     The watchdog is fed only after the commit loop has processed a task that was queued behind the events, and never by
-    a timer: a disk that hangs ends the process, whatever else still runs.
+    a timer: a hanging disk ends the process, even if everything else still runs.
     """
     if not notifier.listening:
         return

@@ -1,1 +1,1 @@
-"""What the agent reports about itself."""
+"""The agent's reports about itself."""

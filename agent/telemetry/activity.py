@@ -17,7 +17,7 @@ from agent.delivery import Answer, Delivery, Status
 from agent.store.port import Candidate, Outcome, Reject
 
 DEVICES_MAX = 2_000
-"""Devices kept; the one seen least recently is evicted."""
+"""Devices kept; the least recently active one is evicted."""
 FEED_MAX = 200
 ERRORS_MAX = 50
 
@@ -84,7 +84,7 @@ class Activity:
             self._add(received, "refused", delivery.authenticated or delivery.sender, delivery.via, b"", reason)
 
     def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:
-        """Return the devices, most recently seen first."""
+        """Return the devices, most recently active first."""
         latest = islice(reversed(list(self._devices.items())), limit)
         return [{"device": device, **asdict(seen)} for device, seen in latest]
 

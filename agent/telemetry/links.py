@@ -36,7 +36,7 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """What was last reported of a connection."""
+    """The last reported state of a connection."""
 
     state: LinkState
     since: int

@@ -1,1 +1,1 @@
-"""The audit, which shares no code with what it audits."""
+"""The audit, which shares no code with the audited job."""

@@ -25,7 +25,7 @@ def lines(findings: Findings) -> Iterator[str]:
     counts = ", ".join(f"{name} {count:,}" for name, count in sorted(findings.counts.items()))
     yield f"labels: {counts or 'none'}; read now: {findings.read:,} offsets"
     if findings.gone:
-        yield f"{findings.gone:,} offsets were deleted before an audit read them: their copies are not listed"
+        yield f"{findings.gone:,} offsets were deleted before an audit read them: their duplicates are not listed"
     named = [f"{one.status}: {one.gateway} {one.epoch} {_range(one.first, one.last)}" for one in findings.wrong]
     named += [
         f"unwritten: partition {one.partition} offset {one.offset} fingerprint {one.fingerprint} device {one.device} "

@@ -14,7 +14,7 @@ class Figures:
     """The false-positive rate that the filters are designed for; None for the exact index."""
     bytes_per_key: float
     copies: int
-    """Records taken for copies."""
+    """Records that were identified as duplicates."""
     lost: int
     """Real events among them."""
     look_ups: int

@@ -31,10 +31,10 @@ def bytes_per_key(rate: float) -> float:
 
 
 class RotatingFilters:
-    """Two filters, of which one is filled while the one before it still answers.
+    """Two filters, of which one is filled while the one before it is still searched.
 
-    So each key is remembered at least until another `keys_per_filter` keys have come. Each filter is designed for half
-    the rate, since either may give a false positive.
+    So each key is kept at least until another `keys_per_filter` keys have arrived. Each filter is designed for half
+    the rate, since either may return a false positive.
     """
 
     def __init__(self, keys_per_filter: int, rate: float) -> None:
@@ -45,7 +45,7 @@ class RotatingFilters:
         self._filled = 0
 
     def add(self, keys: Hashes) -> Bits:
-        """Add keys in order, and return for each whether it was taken for known."""
+        """Add keys in order, and return for each whether the filters reported it as known."""
         first, second = keys
         answers = []
         at = 0
@@ -58,7 +58,7 @@ class RotatingFilters:
     def _add(self, keys: Hashes) -> Bits:
         places = self._places(keys)
         known_before = self._before[places].all(axis=1)
-        # A key sees a bit as set if it was set before, or by an earlier one of these keys: as if added one by one.
+        # A bit counts as set if it was set before, or by an earlier one of these keys: as if added one by one.
         distinct, first_use, inverse = np.unique(places, return_index=True, return_inverse=True)
         first_user = first_use // self._functions
         is_set = self._now[places] | (first_user[inverse.reshape(places.shape)] < np.arange(len(places))[:, np.newaxis])

@@ -24,7 +24,7 @@ class Recorded:
 
 
 def read_topic(bootstrap_servers: str, topic: str, properties: dict[str, str]) -> Recorded:
-    """Read what the topic has now, without joining a group; records without a fingerprint are left out."""
+    """Read the topic's present records, without joining a group; records without a fingerprint are left out."""
     consumer = Consumer(
         {
             **properties,

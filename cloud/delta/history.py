@@ -88,7 +88,7 @@ class DeltaHistory:
         return None
 
     def kept(self) -> Kept:
-        """Return what a commit that is written again has to preserve of the log; to be called after `last`."""
+        """Return the data of the log that a repeated commit has to preserve; to be called after `last`."""
         return Kept(self._seen or 0, self.removal())
 
     def find(self, commit: Commit) -> LogEntry | None:
@@ -165,7 +165,7 @@ def _entry(info: dict[str, Any]) -> LogEntry | None:
 
 
 def _removes_rows(info: Mapping[str, Any]) -> bool | None:
-    """Whether an operation removes rows from the table; None where its description does not tell."""
+    """Whether an operation removes rows from the table; None where its description does not determine it."""
     operation, parameters = info.get("operation") or "", info.get("operationParameters") or {}
     metrics = info.get("operationMetrics") or {}
     if operation in _REMOVE_ROWS or "REPLACE TABLE" in operation:

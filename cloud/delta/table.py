@@ -144,7 +144,7 @@ class DeltaTable:
     def keep_last_commit(self, after_seconds: int) -> bool:
         """Write the job's last commit again, without rows, where it is older than this; return whether it was.
 
-        The log forgets old commits. A job may commit at the same time: the highest commit counts.
+        The log expires old commits. A job may commit at the same time: the highest commit counts.
         """
         last = self._history.last()
         if last is None or time.time() - last.moment < after_seconds:
@@ -179,7 +179,7 @@ class DeltaTable:
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING delta {partitioned} {properties}")
 
     def _set_properties(self, present: Mapping[str, str]) -> None:
-        """Set the properties that nobody has set, in a table that somebody else has created."""
+        """Set the properties that are not set, in a table that another program has created."""
         missing = {name: value for name, value in self._layout.properties.items() if name not in present}
         if missing:
             self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_pairs(missing)})")

@@ -61,7 +61,7 @@ class CommitMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of a partition's offset from `was`, its value as far as this member knows, to `next`."""
+    """A move of a partition's offset from `was`, the value that this member has read, to `next`."""
 
     partition: int
     was: int

@@ -11,7 +11,7 @@ from cloud.errors import JobError
 
 REQUEST_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 40.0
-"""Longer than the client's limit, which is late where the wall clock is set back; its own error says more."""
+"""Longer than the client's limit, which is late if the wall clock is set back; its own error is more precise."""
 _OF_MEMBERS = ("session.", "heartbeat.", "max.poll.", "fetch.", "queued.", "auto.", "partition.", "group.")
 """Prefixes of properties of group members, about which an admin client would warn."""
 

@@ -52,7 +52,7 @@ class PostgresSink:
         return parse(row[0]) if row else None
 
     def check_rows(self) -> None:
-        pass  # PostgreSQL does not tell whether somebody has deleted rows
+        pass  # PostgreSQL does not report whether another program has deleted rows
 
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:

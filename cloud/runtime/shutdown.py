@@ -17,7 +17,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether the job has been asked to end, by a signal to the Python driver or to its JVM."""
+    """Whether a stop was requested, by a signal to the Python driver or to its JVM."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

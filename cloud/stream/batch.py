@@ -48,7 +48,7 @@ class BatchWriter:
         self.error: JobError | None = None
         """The error that ended the query, of which Spark passes on only the text."""
         self._leader_epochs: Offsets = {}
-        """The leader epochs under which the query's consumers read, taken before they fetched the first record."""
+        """The leader epochs under which the query's consumers read, queried before they fetched the first record."""
 
     def begin_query(self) -> None:
         """Prepare for a query with new consumers, which hold no records of an earlier leader."""
@@ -70,8 +70,8 @@ class BatchWriter:
         logger.info("batch=%d stage=planned offsets=%d", batch, _offset_count(planned))
         check_clock(planned)
         standing = offsets.compare(planned.starts, planned.ends, self._last)
-        # Before anything is read: either what is read now is from these leaders' log, or the check before the receipts
-        # finds other leaders.
+        # Before anything is read: the records are then from these leaders' log, or the check before the receipts finds
+        # other leaders.
         self._check_leaders(self._log.check(self._last, planned.ends))
         if standing is Standing.DONE:
             self._last = self._skip(survivors, planned)
@@ -133,7 +133,7 @@ def check_clock(planned: PlannedBatch) -> None:
 
 
 def next_commit(last: Commit, planned: PlannedBatch, window_seconds: int, epochs: Offsets) -> Commit:
-    """Return the commit of a batch, which states what the table has read after it."""
+    """Return the commit of a batch, which contains the offsets that the table has read after it."""
     is_born_anew = last.birth is None or last.window_seconds is None or window_seconds > last.window_seconds
     return replace(
         last,

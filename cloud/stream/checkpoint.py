@@ -95,7 +95,7 @@ class Checkpoint:
         self._write(self._path(_FLUSH_FAILED), reason)
 
     def check_flush(self) -> None:
-        """Raise StopError where a flush has failed and nobody has removed the mark."""
+        """Raise StopError where a flush has failed and the mark has not been removed since."""
         if (reason := self._read(_FLUSH_FAILED)) is not None:
             raise StopError(
                 f"{reason}. A flush that succeeds now proves nothing: data written since the last receipt may be lost. "

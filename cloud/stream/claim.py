@@ -41,8 +41,8 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
         if is_first and has_batches:
             raise StopError(
                 f"the checkpoint has batches, and table {sink.id} has none of them: it is another one, or was deleted "
-                "and recreated. Spark would skip what it has read, and drop copies of events that this table lacks. "
-                "Start with a new checkpoint"
+                "and recreated. Spark would skip the records that it has read, and drop events as duplicates that this "
+                "table lacks. Start with a new checkpoint"
             )
         return _commit_claim(sink, own, last, topic, topic_id, keeps_offsets=not (is_first and read_again))
     if (own.checkpoint, own.number) != (last.checkpoint, last.claim):
@@ -56,7 +56,7 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
 def _commit_claim(
     sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
 ) -> Commit:
-    # A restored checkpoint continues with its state, and reads again whatever that has not seen.
+    # A restored checkpoint continues with its state, and reads again the records that the state lacks.
     same_state = last is not None and last.checkpoint == own.checkpoint
     read = last if keeps_offsets else None
     commit = Commit(

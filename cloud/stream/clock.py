@@ -26,9 +26,9 @@ def wait_for_clock(
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Wait until the clock is beyond the watermark; return False where `pause` tells that the job is to end.
+    """Wait until the clock is beyond the watermark; return False where `pause` returns that the job is to end.
 
-    `repeat` commits the receipts again when that is due, since Kafka may forget them while the job waits.
+    `repeat` commits the receipts again when that is due, since Kafka may expire them while the job waits.
     """
     if (batch := checkpoint.forget_batch_below_watermark()) is not None:
         logger.warning(

@@ -1,4 +1,4 @@
-"""The dedup by Spark's state: of the copies within the window, one survives."""
+"""The dedup by Spark's state: of the duplicates within the window, one survives."""
 
 from pyspark.sql import DataFrame
 

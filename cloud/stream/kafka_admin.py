@@ -21,7 +21,7 @@ _TRUNCATED = "LogTruncationException"
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of a partition, and its leader epoch (None where the broker does not tell)."""
+    """The end of a partition, and its leader epoch (None where the broker does not return it)."""
 
     offset: int
     leader_epoch: int | None
@@ -54,7 +54,7 @@ class KafkaAdmin:
         return {partition: (earliest[partition], latest[partition]) for partition in partitions}
 
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
-        """Return the present ends of partitions; raise KafkaError where Kafka does not tell them."""
+        """Return the present ends of partitions; raise KafkaError where Kafka does not return them."""
         wanted = list(partitions)
         latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
         answers = self._answers(wanted, latest)
@@ -72,10 +72,9 @@ class KafkaAdmin:
         return max(int(answers.get(self._partition(partition)).timestamp()) for partition in partitions)
 
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
-        """Return the cause for each partition whose log was truncated below the place that was read.
+        """Return the cause for each partition whose log was truncated below the offset that was read.
 
-        A consumer that seeks with a leader epoch learns this from the leader, which knows where in its log the epoch
-        ends (KIP-320).
+        A consumer that seeks with a leader epoch receives from the leader where in its log the epoch ends (KIP-320).
         """
         if not places:
             return {}
@@ -105,7 +104,7 @@ class KafkaAdmin:
         consumer.assign(self._jvm.java.util.List.of(where))
         limit = self._jvm.java.time.Duration.ofSeconds(ANSWER_SECONDS_MAX)
         try:
-            # A consumer that does not know the leader yet accepts the place without a request.
+            # A consumer without a known leader accepts the offset without a request.
             consumer.endOffsets(consumer.assignment(), limit)
             consumer.seek(where, self._place(place, ""))
             consumer.position(where, limit)

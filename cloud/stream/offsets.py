@@ -59,7 +59,7 @@ def starting_offsets(topic: str, last: Commit | None, log: Mapping[int, tuple[in
 def check_log(topic: str, topic_id: str, last: Commit | None, log: Mapping[int, tuple[int, int]]) -> None:
     """Raise StopError where the topic is not the one that the table has read, or has deleted unread records.
 
-    Whether the log was truncated is the subject of `topic_log`, since only the partitions' leaders know it.
+    `topic_log` determines whether the log was truncated, since only the partitions' leaders have that information.
     """
     if last is None or not last.ends:
         return

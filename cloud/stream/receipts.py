@@ -17,7 +17,7 @@ from cloud.table.commits import Commit
 from contract.receipt import Receipt
 
 REPEAT_SECONDS = 3600.0
-"""Repeated, since Kafka forgets a group's offsets after days and an idle topic must not look unread."""
+"""Repeated, since Kafka expires a group's offsets after days and an idle topic must not look unread."""
 RETRY_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cloud.settings import KafkaSettings
 
 _FETCH: dict[str, str | int] = {
-    # Spark asks for both ends of the log after every poll, and discards prefetched records: few large polls are faster.
+    # Spark reads both ends of the log after every poll, and discards prefetched records: few large polls are faster.
     "max.poll.records": 20_000,
     "max.partition.fetch.bytes": 4 << 20,
     # After every batch a fetch waits at the log's end, and delays the next one by up to this.

@@ -30,10 +30,10 @@ class TopicLog:
         """The latest known leader epochs, by partition."""
 
     def check(self, read: Commit, ends: Offsets) -> Offsets:
-        """Return the leader epochs under which the log has all that `read` has read, and reaches to `ends`.
+        """Return the leader epochs under which the log contains all records of `read`, and reaches to `ends`.
 
         Raise StopError where it does not, since a reader that continued would skip records; raise KafkaError where no
-        leader answers. The topic's id is asked for last: if it is the same, all answers were about the same topic.
+        leader answers. The topic's id is requested last: if it is the same, all answers were about the same topic.
         """
         wanted = {partition: max(end, read.ends.get(partition, 0)) for partition, end in {**read.ends, **ends}.items()}
         try:
@@ -97,7 +97,7 @@ def _by_former_leaders(now: Mapping[int, LogEnd], wanted: Offsets, known: Offset
 
 
 def _under_new_leaders(read: Commit, now: Mapping[int, LogEnd]) -> dict[int, LogEnd]:
-    """Return the ends of what was read, in partitions with a new leader since then."""
+    """Return the ends of the read offsets, in partitions with a new leader since then."""
     return {
         partition: LogEnd(read.ends[partition], epoch)
         for partition, epoch in read.epochs.items()

@@ -32,7 +32,7 @@ class Commit:
     """Offsets at which reading continues: the table or the quarantine has all records from `first` up to here."""
     first: Offsets
     birth: int | None = None
-    """Since when this checkpoint's state has seen every record, with a time that is not too early; None if never."""
+    """Since when this checkpoint's state contains every record, with a time that is not too early; None if never."""
     window_seconds: int | None = None
     epochs: Offsets = field(default_factory=dict)
     """The leader epochs under which the log had all records up to `ends`, of partitions where they are known."""
@@ -53,7 +53,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A commit by somebody else that removed rows."""
+    """A commit of another program that removed rows."""
 
     version: int
     operation: str
@@ -61,7 +61,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What maintenance adds to the job's last commit when it writes it again, since Delta's log may forget it."""
+    """The data that maintenance adds to the job's last commit when it repeats it, since Delta's log may expire it."""
 
     version: int
     """The table's version up to which removals since the job's commit were searched for."""
@@ -84,7 +84,7 @@ def parse_kept(metadata: str | None) -> Kept | None:
 
 
 def parse(metadata: str | None) -> Commit | None:
-    """Read the userMetadata; None where neither job nor maintenance wrote it (OPTIMIZE, somebody's statement)."""
+    """Read the userMetadata; None where neither job nor maintenance wrote it (OPTIMIZE, a user's statement)."""
     try:
         fields = json.loads(metadata or "null")
     except ValueError:
@@ -92,7 +92,7 @@ def parse(metadata: str | None) -> Commit | None:
     if not isinstance(fields, dict) or "oncegate" not in fields:
         return None
     if (written := fields.pop("oncegate")) != FORMAT:
-        raise StopError(f"the table's commits have format {written}, this job knows {FORMAT}: use a newer job")
+        raise StopError(f"the table's commits have format {written}, this job supports {FORMAT}: use a newer job")
     fields.pop(_KEPT, None)
     for name in ("starts", "ends", "first", "epochs"):
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What identifies a version of the file: its modification time in milliseconds, and its size in bytes."""
+    """The identification of a version of the file: its modification time in milliseconds, and its size in bytes."""
 
     modified: int
     size: int

@@ -1,4 +1,4 @@
-"""Fresh or late: whether the state is certain to have seen every earlier copy of an event."""
+"""Fresh or late: whether the state certainly contains every earlier duplicate of an event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contract.record import ClockTrust, Shared
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The limits of what one batch's state has seen; moments in milliseconds since 1970 UTC."""
+    """The limits of the records in one batch's state; times in milliseconds since 1970 UTC."""
 
     batch_time_ms: int
     birth_ms: int
@@ -41,7 +41,7 @@ def is_fresh(horizon: Horizon) -> Column:
     """Return whether events are fresh, never null.
 
     An event without a time is late, since its id may have been used before (`id_reuse`). So is one whose time is ahead
-    of its acceptance: a copy may come when the time is no longer ahead.
+    of its acceptance: a duplicate may arrive when the time is no longer ahead.
     """
     if horizon.overlaps:
         return F.lit(False)
@@ -80,7 +80,7 @@ def latest_ahead(horizon: Horizon) -> Column:
     """Return the latest append time after `Horizon.latest_ms`, in milliseconds; null without one.
 
     The driver's clock is behind then, or a broker's is ahead. The state has these records under too early a time and
-    forgets them too early, so later events that may have a copy among them are not fresh (`birth_ms`).
+    expires them too early, so later events that may have a duplicate among them are not fresh (`birth_ms`).
     """
     appended = F.unix_millis("appended")
     return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest_ms), appended))

@@ -1,9 +1,9 @@
 """Reused ids: different events whose identities are equal, since they hold no time and a counter has wrapped.
 
-Where two such events were accepted further apart than gateways remember, no gateway took them for copies, and neither
-does the job: the first is in the table, the other in quarantine, none is lost. So the state must never drop one as a
-copy of the other: the dedup key contains the span of acceptance. And since the earlier one may be of any age, each is
-looked up in the table, even where a resend horizon bounds the age of its copies.
+Where two such events were accepted further apart than gateways remember, no gateway treated them as duplicates, and
+neither does the job: the first is in the table, the other in quarantine, none is lost. So the state must never drop one
+as a duplicate of the other: the dedup key contains the span of acceptance. And since the earlier one may be of any age,
+each is looked up in the table, even where a resend horizon bounds the age of its duplicates.
 
 The time of acceptance is the gateway's where its clock is trusted, else the broker's time of append.
 """
@@ -45,7 +45,7 @@ def first_of_each(good: DataFrame) -> DataFrame:
 def reused_ids(late: DataFrame, found: DataFrame, retention_seconds: int, *, has_equals: bool) -> DataFrame:
     """Return late events whose fingerprint belongs to another event, in the table or earlier in the batch.
 
-    `found` are the rows of the table with their fingerprints; `has_equals` tells of equal ones within the batch.
+    `found` are the rows of the table with their fingerprints; `has_equals`: whether the batch contains equal ones.
     """
     without_time = late.filter(is_without_time()).withColumn("accepted", accepted())
     earlier = _as_earlier(found)

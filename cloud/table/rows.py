@@ -64,7 +64,7 @@ _VALUE = """
     device STRING, type STRING, id STRING, boot STRING, time BIGINT, offset_ms BIGINT, received BIGINT, via STRING,
     data STRING, units STRING, possible_duplicate_of STRING, _corrupt STRING
 """
-# Spark's JSON functions write numbers anew (1.10 becomes 1.1), so the text of `data` is cut out of the value.
+# Spark's JSON functions rewrite numbers (1.10 becomes 1.1), so the text of `data` is cut out of the value.
 _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 
@@ -121,7 +121,7 @@ def _columns() -> dict[str, Column]:
     return {
         **{name: F.col(f"parsed.{name}") for name in from_value},
         **{name: F.col(name) for name in from_record},
-        # Key and headers stand in for what a value lacks.
+        # Key and headers replace the fields that a value lacks.
         "device": F.coalesce(F.col("parsed.device"), F.col("kafka_key").cast("string")),
         "event_time": F.coalesce(F.timestamp_millis(F.when(_has_time(), F.col("parsed.time"))), _identity_time()),
         "possible_duplicate_of": F.unhex(F.col("parsed.possible_duplicate_of")),

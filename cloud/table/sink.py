@@ -1,4 +1,4 @@
-"""The sink of the batches: a table that records in its own commits what it has read."""
+"""The sink of the batches: a table that records its offsets in its own commits."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-/* A sensor in C: an event over CoAP in CBOR, retransmitted as RFC 7252 says, and forgotten only once it is on disk.
+/* A sensor in C: an event over CoAP in CBOR, retransmitted as in RFC 7252, and deleted only once it is on disk.
  *
  *   cc -std=c99 -Wall -o sensor sensor.c && ./sensor ::1 5683 urn:dev:mac:00158d0001a2b3c4 1 17 21.5
  *
- * The arguments are gateway, port, device, boot count, event id, temperature. On a microcontroller the socket is that
- * of lwIP or Zephyr; the rest stays as it is. Exit: 0 the gateway has the event, 1 send it again later, 2 it is wrong.
+ * The arguments are gateway, port, device, boot count, event id, temperature. On a microcontroller use the sockets of
+ * lwIP or Zephyr; the rest is unchanged. Exit: 0 the gateway has the event, 1 send it again later, 2 it is invalid.
  */
 #define _POSIX_C_SOURCE 200112L
 #include <netdb.h>
@@ -18,7 +18,7 @@
 
 enum { ACK_TIMEOUT_MS = 2000, MAX_RETRANSMIT = 4, SEPARATE_MS = 60000, BYTES_MAX = 256, TOKEN_BYTES = 4 };
 
-/* CBOR, as much of it as a sensor needs: the head of an item, text, and a float of 32 bits (RFC 8949 section 3). */
+/* The part of CBOR that a sensor needs: the head of an item, text, and a float of 32 bits (RFC 8949 section 3). */
 static size_t head(uint8_t *out, uint8_t major, uint32_t value) {
   if (value < 24) { out[0] = major << 5 | value; return 1; }
   if (value < 256) { out[0] = major << 5 | 24; out[1] = value; return 2; }
@@ -62,7 +62,7 @@ static size_t request(uint8_t *out, uint16_t message_id, uint32_t token, const u
   return 4 + TOKEN_BYTES + sizeof options + length;
 }
 
-/* Wait for the answer to our request; give its code, 0 where none came in time. */
+/* Wait for the answer to the request; return its code, 0 if none arrives in time. */
 static int answer(int gateway, const uint8_t *sent, int wait_ms) {
   uint8_t heard[BYTES_MAX];
   struct pollfd readable = {.fd = gateway, .events = POLLIN};
@@ -72,7 +72,7 @@ static int answer(int gateway, const uint8_t *sent, int wait_ms) {
     int type = heard[0] >> 4 & 3, code = heard[1];
     if (type == 2 && code == 0 && !memcmp(heard + 2, sent + 2, 2)) { wait_ms = SEPARATE_MS; continue; }
     if (length < 4 + TOKEN_BYTES || (heard[0] & 15) != TOKEN_BYTES || memcmp(heard + 4, sent + 4, TOKEN_BYTES)) continue;
-    if (type == 0) { /* a separate response, which wants an ACK of its own */
+    if (type == 0) { /* a separate response, which requires an ACK */
       const uint8_t ack[] = {0x60, 0, heard[2], heard[3]};
       send(gateway, ack, sizeof ack, 0);
     }
@@ -96,14 +96,14 @@ int main(int count, char **given) {
 
   int wait_ms = ACK_TIMEOUT_MS + rand() % (ACK_TIMEOUT_MS / 2), code = 0;
   for (int turn = 0; turn <= MAX_RETRANSMIT && !code; turn++, wait_ms *= 2) {
-    send(gateway, datagram, length, 0); /* the same bytes each time: so the gateway knows them again */
+    send(gateway, datagram, length, 0); /* the same bytes each time: the gateway recognises them */
     code = answer(gateway, datagram, wait_ms);
   }
   printf("%d.%02d\n", code >> 5, code & 31);
   freeaddrinfo(found);
   close(gateway);
-  if (code >> 5 == 2) return 0; /* on disk: forget the event */
-  if (code == 0 || code >> 5 == 5) return 1; /* nobody answered, or the store is full: send it again later */
-  if (code == 0x81 || code == 0x83) return 1; /* 4.01, 4.03: not let in, which the gateway's keeper can change */
-  return 2; /* other 4.xx: these bytes will never be taken */
+  if (code >> 5 == 2) return 0; /* on disk: delete the event */
+  if (code == 0 || code >> 5 == 5) return 1; /* no answer, or the store is full: send it again later */
+  if (code == 0x81 || code == 0x83) return 1; /* 4.01, 4.03: not allowed; the gateway's operator can change that */
+  return 2; /* other 4.xx: these bytes are never accepted */
 }

@@ -1,9 +1,10 @@
-"""A sensor in Python, as MicroPython takes it: keeps its events, and sends them in packs until they are on disk.
+"""A sensor in Python, compatible with MicroPython: it keeps its events, and sends them in packs until they are on disk.
 
     python3 sensor.py ::1 5683 urn:dev:mac:00158d0001a2b3c4
 
-What it needs of MicroPython: socket, json, os, time, random. A pack is an array of events in one request; one 2.04
-answers for all of it. After a lost ACK the next pack may be cut otherwise: the gateway knows each event by itself.
+It uses these modules of MicroPython: socket, json, os, time, random. A pack is an array of events in one request; one
+2.04 acknowledges all of it. After a lost ACK the next pack may be divided differently, because the gateway recognises
+each event individually.
 """
 
 import json
@@ -17,11 +18,11 @@ ACK_TIMEOUT = 2.0
 MAX_RETRANSMIT = 4
 PACK_BYTES = 1000  # with the headers below one frame of most networks; smaller on 6LoWPAN
 JSON = 50
-STRANGER = (0x81, 0x83)  # 4.01, 4.03: the gateway's keeper can change that
+STRANGER = (0x81, 0x83)  # 4.01, 4.03: the gateway's operator can change that
 
 
 class Sensor:
-    """Events in a queue that outlives a lost answer; keep the queue in flash, too, where there is some."""
+    """A queue that keeps events until they are acknowledged; store it in flash if there is any."""
 
     def __init__(self, gateway, port, device, boot):
         self.device = device
@@ -34,23 +35,23 @@ class Sensor:
         self.socket.connect(address[-1])
 
     def measured(self, data):
-        """Keep an event. Boot count and number make it one of its own, however often it is sent."""
+        """Queue an event. Boot id and number identify it, however often it is sent."""
         self.number += 1
         self.queue.append({"device": self.device, "boot": self.boot, "id": self.number, "data": data})
 
     def send(self):
-        """Send packs until the queue is empty; False where the gateway did not take one: try again later."""
+        """Send packs until the queue is empty; return False if one was not accepted: try again later."""
         while self.queue:
             events, body = self.pack()
             code = self.request(body)
             if code == 0 or code >> 5 == 5 or code in STRANGER:
-                return False  # nobody answered, its store is full, or it does not let us in (yet)
-            # 2.04: on disk. Other 4.xx: these events will never be taken, so keeping them would only block the others.
+                return False  # no answer, the store is full, or the device is not allowed (yet)
+            # 2.04: on disk. Other 4.xx: these events are never accepted, and would block the others.
             del self.queue[:events]
         return True
 
     def pack(self):
-        """Cut as many of the oldest events as have room; at least one."""
+        """Return as many of the oldest events as fit into a pack, at least one, and its body."""
         events, body = 1, json.dumps(self.queue[:1])
         while events < len(self.queue):
             more = json.dumps(self.queue[: events + 1])
@@ -60,7 +61,7 @@ class Sensor:
         return events, body.encode()
 
     def request(self, body):
-        """Send a confirmable POST to /e, again as RFC 7252 says; give the answer's code, 0 without one."""
+        """Send a confirmable POST to /e, with RFC 7252's retransmissions; return the answer's code, 0 without one."""
         self.message_id = (self.message_id + 1) & 0xFFFF
         token = bytes([random.getrandbits(8) for _ in range(4)])
         sent = bytes([0x44, 0x02]) + self.message_id.to_bytes(2, "big") + token
@@ -75,7 +76,7 @@ class Sensor:
         return 0
 
     def answer(self, sent, wait):
-        """Wait for the answer with our token."""
+        """Wait for the answer with the token of the request; return its code, 0 without one."""
         end = time.time() + wait
         while time.time() < end:
             self.socket.settimeout(max(0.01, end - time.time()))
@@ -84,7 +85,7 @@ class Sensor:
             except OSError:
                 continue  # the time is over, or the gateway's port is closed for now
             if len(heard) == 4 and heard[0] == 0x60 and heard[2:4] == sent[2:4]:
-                end = time.time() + 60  # an empty ACK: the answer comes by itself
+                end = time.time() + 60  # an empty ACK: the answer follows separately
             elif len(heard) >= 8 and heard[0] & 15 == 4 and heard[4:8] == sent[4:8]:
                 if heard[0] >> 4 & 3 == 0:
                     self.socket.send(bytes([0x60, 0]) + heard[2:4])
@@ -93,7 +94,7 @@ class Sensor:
 
 
 def new_boot():
-    """Make the id of this start: ids begin anew at 1, and `boot` tells these events from those of other starts."""
+    """Return a random id of this start: ids restart at 1, and `boot` distinguishes the events of different starts."""
     return int.from_bytes(os.urandom(4), "big")
 
 

@@ -31,7 +31,7 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Compare the variants and return the exit status: 0 where all of them ran, whatever their verdicts."""
+    """Compare the variants and return the exit status: 0 if all of them ran, with any verdicts."""
     description = "Run one scenario and seed in each delivery mode, and without dedup, on this machine."
     parser = make_parser(program, description, _EXAMPLES)
     names = [variant.name for variant in VARIANTS]

@@ -21,12 +21,12 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("at-least-once", "as it comes", Overrides()),
+    Variant("at-least-once", "the default mode", Overrides()),
     Variant("exactly-once", "Kafka transactions, for readers of the topic", Overrides(delivery="exactly-once")),
-    Variant("at-most-once", "sent once and forgotten", Overrides(delivery="at-most-once")),
+    Variant("at-most-once", "sent once, without retries", Overrides(delivery="at-most-once")),
     Variant("no-agent-dedup", "the gateway recognises no resend", Overrides(agent_patches=_AGENT)),
     Variant("no-cloud-dedup", "the job writes every record", Overrides(job_patches=_JOB)),
-    Variant("no-dedup", "nobody recognises anything", Overrides(agent_patches=_AGENT, job_patches=_JOB)),
+    Variant("no-dedup", "neither recognises a duplicate", Overrides(agent_patches=_AGENT, job_patches=_JOB)),
 )
 
 

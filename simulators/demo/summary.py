@@ -81,9 +81,9 @@ class Summary:
 LABELS = {
     "events": "events that the sensors had to report",
     "transmissions": "transmissions, resends included",
-    "acked": "acked: the sensor knows that its event is safe",
+    "acked": "acked: the sensor has received the ACK",
     "accepted": "accepted by the agent as new",
-    "duplicates": "copies that the agent recognised",
+    "duplicates": "duplicates that the agent recognised",
     "kafka_records": "records in Kafka",
     "rows": "rows in the table",
     **BROKEN,

@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 from contract.event import DEVICE_RESERVED_PREFIX
 from simulators.evidence.row import Row
 
-# Whole milliseconds, whatever the unit of the timestamps in the files.
+# Whole milliseconds, for any unit of the timestamps in the files.
 _MILLISECONDS = "CAST(arrow_cast({0}, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT) AS {0}"
 _COLUMNS = (
     *("device", "type", "id", _MILLISECONDS.format("event_time"), "data", "boot", "epoch", "sequence"),

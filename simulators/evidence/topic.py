@@ -70,7 +70,7 @@ def reading(topic: Topic, devices: str = "", begun: Mapping[int, int] | None = N
         watermarks = _watermarks(consumer, topic)
         for partition, offset in begun.items():
             if watermarks.get(partition, (0, 0))[1] < offset:
-                raise TopicError(f"{_place(topic)}: partition {partition} ended at offset {offset} before; made anew?")
+                raise TopicError(f"{_place(topic)}: partition {partition} ended at offset {offset} before; recreated?")
         starts = {partition: max(low, begun.get(partition, 0)) for partition, (low, _) in watermarks.items()}
         consumer.assign([TopicPartition(topic.name, partition, offset) for partition, offset in starts.items()])
         records = _read_to_ends(consumer, topic, len(starts))

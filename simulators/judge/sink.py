@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sink:
-    """Return the given sink; wrong usage prints an error and exits with status 2."""
+    """Return the sink from the arguments; wrong usage prints an error and exits with status 2."""
     if given.kafka_properties is not None and given.kafka is None:
         parser.error("--kafka-properties goes with --kafka")
     try:

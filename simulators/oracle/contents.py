@@ -118,7 +118,7 @@ def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> d
 
 
 def _spread(rows: int, gateways: int) -> list[int]:
-    """Distribute rows without a gateway evenly, which lets the declared limits explain most of them."""
+    """Distribute rows without a gateway evenly, so that the declared limits explain most of them."""
     return [rows // gateways + (number < rows % gateways) for number in range(gateways)]
 
 

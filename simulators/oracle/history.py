@@ -26,7 +26,7 @@ class TracingGateway(Protocol):
         """Return the fingerprint of an event; None where it depends on the gateway's label."""
 
     def trace(self, fingerprint: str) -> Sequence[str]:
-        """Return what the gateway's store knows about the event, as lines."""
+        """Return the gateway's trace of the event, as lines."""
 
 
 def with_histories(

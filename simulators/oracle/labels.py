@@ -86,7 +86,7 @@ def _check_rows(evidence: EvidenceDatabase, findings: Findings) -> None:
         if is_nowhere and not is_label:
             findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1, _marks(mark)))
             continue
-        other = "there is no such record" if is_nowhere else "the record there says otherwise"
+        other = "there is no such record" if is_nowhere else "the record there differs"
         claim = f"{place}, {_label(epoch, sequence)}: {other}"
         findings.add(Violation("mislabelled", claim, 0, 0, 1, _marks(mark)))
 

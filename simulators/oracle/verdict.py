@@ -10,17 +10,17 @@ BROKEN = {
     "lost": "lost: acked, and not in the table",
     "doubled": "doubled: more rows than events",
     "invented": "invented: rows that no sensor has sent",
-    "changed": "changed: rows whose data is not what the sensor said",
+    "changed": "changed: rows whose data differs from what the sensor sent",
     "disordered": "disordered: a device's events in another order than it reported them",
     "mislabelled": "mislabelled: labels, offsets or fingerprints that contradict one another",
     "misdeclared": "misdeclared: declared as given up, and in the topic",
-    "premature": "premature: a receipt before the table had it",
+    "premature": "premature: a receipt for a record that was not in the table",
     "unreceipted": "unreceipted: still without a receipt",
-    "unacked": "unacked: the sensor does not know that its event is safe",
+    "unacked": "unacked: the sensor has no ACK for its event",
 }
 """The counts that must be zero where the promise is kept, with their descriptions."""
 DECLARED = {
-    "equal-events": "a sensor said the same twice and meant two events (guarantees, 2)",
+    "equal-events": "a sensor sent equal contents for two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
     "resent-without-proof": "an event with neither id nor time was sent again in a new request (guarantees, 2)",
     "heard-twice-without-id": "an event with neither id nor time was heard by two gateways (guarantees, 2)",
@@ -131,7 +131,7 @@ def sentence(verdict: Verdict) -> str:
     if verdict.vacuous:
         return (
             f"No verdict: of {verdict.events:,} events none was acked and none is in the table. Does the gateway run, "
-            "and does it take events of these sensors?"
+            "and does it accept events of these sensors?"
         )
     if verdict.faults:
         counts = ", ".join(f"{count:,} {name}" for name, count in verdict.faults.items())
@@ -160,7 +160,7 @@ def _missing_evidence(verdict: Verdict) -> Iterator[str]:
         partitions = ", ".join(map(str, verdict.cut))
         yield f"The evidence is incomplete: retention has deleted the beginning of the topic (partition {partitions})."
     if verdict.complete and not verdict.settled:
-        yield "The rows did not stand still before they were read: judge again later, with oncegate-sim judge."
+        yield "Rows were still arriving when they were read: judge again later, with oncegate-sim judge."
     if verdict.unknown and (verdict.cut or verdict.complete):
         yield f"{verdict.unknown:,} acked events are not there, and whether they were lost is not known."
     if verdict.cut:

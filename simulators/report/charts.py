@@ -13,7 +13,7 @@ from simulators.ledger import Happened
 from simulators.report.observations import STEP_MILLISECONDS, Observations, quantiles
 from simulators.report.pictures import COLOURS, STYLE, canvas, finish, svg
 
-_ENDS = frozenset({"runs again", "goes on", "disk has room"})
+_ENDS = frozenset({"runs again", "resumed", "disk has space"})
 _NEAR = 0.025
 """Faults closer to one another than this share of the width have a common label."""
 TIMES_SENT_MAX = 20

@@ -71,7 +71,7 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
     times = verdict.transmissions / max(1, verdict.events)
     said = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
     unknown = verdict.events - verdict.acked
-    unacked = f" Of {unknown:,} no sensor knows what became of them." if unknown else ""
+    unacked = f" Of {unknown:,} the outcome is unknown to their sensors." if unknown else ""
     return f"{played}seed {seen.run.get('seed', 'unknown')}. {said}{unacked}"
 
 

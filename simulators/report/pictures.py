@@ -133,7 +133,7 @@ def canvas(height_inches: float) -> tuple[Figure, Axes]:
 
 def _mark_faults(axes: Axes, kills: Marks, outages: Spans) -> None:
     for number, (begin, end) in enumerate(outages):
-        label = "broker away" if number == 0 else None
+        label = "broker stopped" if number == 0 else None
         axes.axvspan(begin, end, color=_FAINT, alpha=0.45, linewidth=0, label=label)
     styles = {"agent": "--", "job": ":"}
     for process, style in styles.items():

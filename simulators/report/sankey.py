@@ -64,7 +64,7 @@ def _bands(axes: Axes, place: int, station: Station, following: int, heights: Se
 def _band(
     left: float, at_left: tuple[float, float], right: float, at_right: tuple[float, float], colour: str
 ) -> PathPatch:
-    """Return a band between two vertical edges, each given as top and bottom."""
+    """Return a band between two vertical edges, each with top and bottom."""
     middle = (left + right) / 2
     points = [
         (left, at_left[0]),

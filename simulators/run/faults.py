@@ -67,7 +67,7 @@ class _FaultPlayer:
                 self._record("frozen")
                 await asyncio.sleep(fault.seconds)
                 await asyncio.to_thread(self._service.resume)
-                self._record("goes on")
+                self._record("resumed")
             case FaultKind.DISK_FULL:
                 await self._fill_disk(fault.seconds)
             case FaultKind.CLOCK:
@@ -87,9 +87,9 @@ class _FaultPlayer:
         await asyncio.sleep(seconds)
         if self._service.process.alive:
             self._gateway.limit_disk(full=False)
-            self._record("disk has room")
+            self._record("disk has space")
         else:
-            self._record(f"had ended with status {self._service.process.exit_status}; disk has room, started again")
+            self._record(f"had ended with status {self._service.process.exit_status}; disk has space, started again")
             await asyncio.to_thread(self._service.start)
         self._services.down.discard(self._target)
 

@@ -131,7 +131,7 @@ class Gateway(ProcessService):
     def restore(self) -> None:
         """Replace the card by its copy; the agent must not run."""
         if not self._backup.exists():
-            raise RunError("there is no copy of the card: a fault `backup` has to come before `restore`")
+            raise RunError("there is no copy of the card: a fault `backup` must precede `restore`")
         shutil.rmtree(self._state)
         shutil.copytree(self._backup, self._state)
 

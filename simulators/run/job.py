@@ -11,7 +11,7 @@ from simulators.services.process import Process
 from simulators.services.service import ProcessService
 
 WINDOW = "40s"
-"""Short enough that the job sees both fresh events and, after an outage, late ones."""
+"""Short enough that the job processes fresh events and, after an outage, late ones."""
 TRIGGER = "1s"
 START_SECONDS_MAX = 600.0
 """Long enough for a busy machine; a job that ends is noticed at once."""

@@ -85,7 +85,7 @@ async def sensors(
 ) -> None:
     """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
-    They report for the scenario's time, and until `faults` is done: a fault that nobody reports under shows nothing.
+    They report for the scenario's time, and until `faults` is done: a fault without reports would test nothing.
     The run's number makes their device addresses unique (`payloads.address`).
     """
 

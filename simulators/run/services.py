@@ -84,7 +84,7 @@ class Services:
         self.job.stop()
         for name, gateway in self.agents.items():
             if status := gateway.process.terminate(AGENT_END_SECONDS_MAX):
-                raise RunError(f"{name}: ended with status {status} when it was asked to; {gateway.process.log_tail()}")
+                raise RunError(f"{name}: ended with status {status} after SIGTERM; {gateway.process.log_tail()}")
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
 async def wait_for_receipts(
     gateways: Sequence[HasStatus], display: Display, stop: Stop | None = None, clock: Clock = REAL_CLOCK
 ) -> Sequence[GatewayStatus]:
-    """Wait until every event has its receipt, or receipts stand still; return the final statuses."""
+    """Wait until every event has its receipt, or no receipt arrives any more; return the final statuses."""
     display.phase("waiting for the last receipts")
     latest, moved = -1, clock.now()
     while True:

@@ -1,1 +1,1 @@
-"""Sensor models, one kind per file; each records what it does in the ledger."""
+"""Sensor models, one kind per file; each records its actions in the ledger."""

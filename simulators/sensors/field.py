@@ -1,4 +1,4 @@
-"""What all sensors of a run share: the ledger, the clock, the targets, and the end of the run."""
+"""The state that all sensors of a run share: the ledger, the clock, the targets, and the end of the run."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from simulators.sensors.reporter import is_done
 
 
 class NonConfirmableSensor:
-    """One device; it stops repeating at the first answer, and drops an event that nobody answered."""
+    """One device; it stops repeating at the first answer, and drops an event without an answer."""
 
     def __init__(self, field: Field, generator: PayloadGenerator, plan: FleetPlan, random: Random) -> None:
         self.generator = generator

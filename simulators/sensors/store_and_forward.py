@@ -60,7 +60,7 @@ class StoreAndForwardSensor:
                 await self._arrived.wait()
 
     async def _send_pack(self) -> None:
-        """Send the head of the queue in one exchange; without an ACK it stays, and the next pack is cut anew."""
+        """Send the head of the queue in one exchange; without an ACK it stays, and the next pack is divided again."""
         size = self._random.randint(1, min(self._plan.pack_max, len(self._queue)))
         marks = [mark for mark, _ in list(self._queue)[:size]]
         events = [event for _, event in list(self._queue)[:size]]

@@ -13,7 +13,7 @@ from simulators.services.install import jars, java, programs
 
 
 def main() -> int:
-    """Install what the arguments ask for, and print where it is."""
+    """Install the requested programs, and print where they are."""
     if sys.argv[1:2] == ["programs"]:
         _install_programs(heavy=sys.argv[2:] == ["heavy"])
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ServiceError(Exception):
-    """A service could not be installed or run; the message says what to do, since a retry alone does not help."""
+    """A service could not be installed or run; the message contains what to do, since a retry alone does not help."""
 
 
 class ServiceTimeoutError(ServiceError):

@@ -1,4 +1,4 @@
-"""Kill a child's process group when the process that started it dies, even by SIGKILL.
+"""Kill a child's process group when the process that started it ends, even by SIGKILL.
 
 PR_SET_PDEATHSIG is not sufficient: it fires at the end of the starting thread, not of the process, and reaches only the
 child, not its children (spark-submit is a JVM that starts Python). Instead a small shell reads from a pipe whose other
@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 from typing import Self
 
-# The first line names the group, the second releases it. End of file instead means that this process has died.
+# The first line names the group, the second releases it. End of file instead means that this process has ended.
 _SCRIPT = 'read -r group || exit 0; read -r done || kill -s KILL -- "-$group"'
 
 

@@ -15,7 +15,7 @@ _ATTEMPTS_MAX = 200
 
 
 def free(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Return distinct ports of 127.0.0.1 that nobody listens on."""
+    """Return distinct free ports of 127.0.0.1."""
     chosen: list[int] = []
     for _ in range(_ATTEMPTS_MAX):
         port = random.SystemRandom().randint(_FIRST, _LAST)

@@ -184,7 +184,7 @@ class Process:
             )
 
     def _clear_away(self) -> None:
-        """Kill what is left of the latest child's session, and release its guard."""
+        """Kill the rest of the latest child's session, and release its guard."""
         if self._guard is None or self._child is None:
             return
         session.kill(self._child.pid)

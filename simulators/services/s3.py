@@ -62,7 +62,7 @@ class S3(ProcessService):
             "endpoint": self.endpoint,
             "endpoint.region": "us-east-1",
             "path.style.access": "true",
-            "attempts.maximum": "2",  # detect a dead server within seconds
+            "attempts.maximum": "2",  # detect a failed server within seconds
             "retry.limit": "2",
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
         }

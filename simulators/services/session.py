@@ -1,4 +1,4 @@
-"""Find and signal all processes of a session, whatever their process groups."""
+"""Find and signal all processes of a session, in any process groups."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def pack(packages: tuple[str, ...], archive: Path) -> Path:
 
 
 def _settings() -> dict[str, str]:
-    # Everything stays on this machine, and the web UI, which nobody reads, is off.
+    # Everything stays on this machine, and the web UI, which is not used, is off.
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

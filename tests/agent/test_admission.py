@@ -1,4 +1,4 @@
-"""Whose events the pipeline takes, whatever way they come."""
+"""Whose events the pipeline accepts, over any protocol."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Waits grow, are bounded and differ between gateways."""
+"""Waits increase, are bounded, and differ between gateways."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The agent on a disk that cannot read some of its store: it starts, and goes on with what can be read."""
+"""The agent on a disk that cannot read some of its store: it starts, and continues with the readable part."""
 
 import json
 from contextlib import closing
@@ -15,7 +15,7 @@ SECTOR_BYTES = 512
 
 
 def bad_sectors(gateway: PostingGateway, part: str, folder: Path) -> BadSectors:
-    """Choose the bytes of file or log that cannot be read."""
+    """Choose the unreadable bytes of file or log."""
     name, _, place = part.partition(", ")
     file = gateway.store if name == "file" else gateway.store.with_name(f"{gateway.store.name}-wal")
     size = file.stat().st_size

@@ -1,4 +1,4 @@
-"""The agent as a real process on a damaged store: it goes on, and says what is lost."""
+"""The agent as a real process on a damaged store: it continues, and declares what is lost."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def agent(configuration: Path) -> Iterator[Process]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Make a store of many pages, all of it processed but the last commit."""
+    """Create a store of many pages, all of it processed but the last commit."""
 
     async def fill() -> None:
         clock = HandClock()
@@ -90,7 +90,7 @@ def test_a_file_of_garbage_does_not_keep_the_agent_from_starting(
 
 
 def _page_of(path: Path, position: int) -> int:
-    """Find the page that holds a commit."""
+    """Find the page that contains a commit."""
     with closing(PageVersions(path)) as pages:
         versions, fetch = next(pages.passes())
         for number, page in versions:

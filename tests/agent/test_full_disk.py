@@ -1,4 +1,4 @@
-"""The agent on a file system that is really full: it starts, serves what it can, and goes on when there is room."""
+"""The agent on a full file system: it starts, serves what is possible, and continues once there is space."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ MEGABYTES = 24
 
 
 def process_all(state: Path) -> None:
-    """Let the table have all that is stored, as the receipts would say."""
+    """Mark all stored events as processed, as receipts would."""
 
     async def process() -> None:
         store = EventStore(state, "gw1", StoreSettings(), IdentitySettings(), SystemClock())
@@ -97,7 +97,7 @@ def test_a_disk_without_a_free_inode_is_waited_for(tmp_path: Path) -> None:
 
 
 def use_up_inodes(disk: Path) -> list[Path]:
-    """Make files until there can be no more."""
+    """Create files until no inode is left."""
     taken: list[Path] = []
     with suppress(OSError):
         while True:

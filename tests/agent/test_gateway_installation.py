@@ -1,4 +1,4 @@
-"""What a gateway installs: a clean environment from this checkout, without pyspark and without Java."""
+"""The installation of a gateway: a clean environment from this checkout, without pyspark and without Java."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The agent as a real process, Kafka away: what it has acked is on disk, however it ends."""
+"""The agent as a real process, without Kafka: acked events are on disk, however it ends."""
 
 import json
 import random
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 KILLS, KILLS_MANY = 8, 200
 WINDOW = 64
-"""Requests that the client has under way."""
+"""The client's concurrent requests."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def agent(configuration: Path) -> Iterator[Process]:
 
 
 class Client:
-    """Keeps a window of requests under way and notes which events were acked."""
+    """Keeps a window of concurrent requests and records which events were acked."""
 
     def __init__(self, port: int, first: int) -> None:
         self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -60,7 +60,7 @@ class Client:
         self._socket.close()
 
     def receive(self) -> bool:
-        """Take one answer; False where none comes."""
+        """Receive one answer; return False without one."""
         try:
             message = wire.parse(self._socket.recv(2048))
         except (TimeoutError, ConnectionRefusedError):
@@ -76,7 +76,7 @@ Connect = Callable[[int, int], Client]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Make clients of a port, each with its first event's number."""
+    """Create clients of a port, each with its first event's number."""
     with ExitStack() as stack:
 
         def make(port: int, first: int) -> Client:
@@ -88,14 +88,14 @@ def connect() -> Iterator[Connect]:
 
 
 def start(agent: Process) -> int:
-    """Start the agent and give its CoAP port."""
+    """Start the agent and return its CoAP port."""
     agent.start()
     agent.wait_for_log("agent=ready")
     return int(agent.log().split("agent=ready")[1].split("]:")[1].split()[0])
 
 
 def threads(pid: int) -> list[str]:
-    """Name the threads of a process."""
+    """Return the names of a process's threads."""
     return [file.read_text().strip() for file in Path(f"/proc/{pid}/task").glob("*/comm")]
 
 
@@ -220,7 +220,7 @@ def test_status_and_events_read_beside_the_running_agent(agent: Process, connect
     status = json.loads(read("status", "--json"))
     assert (status["accepted"], status["events"]["new"], status["epochs"]) == (1, 2, 1)
     screen = read("status")
-    assert all(text in screen for text in ("1 event,", "agent         runs", "waits for the table since")), screen
+    assert all(text in screen for text in ("1 event,", "agent         runs", "awaits its receipt for")), screen
     assert len(screen.splitlines()) <= 24
     events = [json.loads(line) for line in read("events", "--json").splitlines()]
     assert [(event["type"], event["sequence"], event["state"]) for event in events] == [

@@ -1,4 +1,4 @@
-"""A reader that is open while the agent is killed: it changes nothing for the start that follows."""
+"""A reader that is open while the agent is killed: it has no effect on the next start."""
 
 from contextlib import closing
 from pathlib import Path

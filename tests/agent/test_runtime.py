@@ -1,4 +1,4 @@
-"""What the interpreter is set to, seen from the C library: memory that is let go leaves the process."""
+"""The interpreter's settings, observed through the C library: freed memory is returned to the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from agent.runtime import LARGE_BYTES
 
-# glibc, left alone, takes blocks as large as one that was let go from its heap, and keeps them.
+# By default, glibc takes further blocks of the size of a freed one from its heap, and keeps them.
 _PROGRAM = f"""
 import ctypes, sys
 from agent.runtime import return_freed_memory

@@ -1,4 +1,4 @@
-"""What sensors say reaches no terminal as a command to it: controls, bidi overrides and invisible signs are escaped."""
+"""Sensor data cannot control a terminal: control characters, bidi overrides and invisible characters are escaped."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The cloud's benchmarks read their figures out of what the contenders have logged."""
+"""The cloud's benchmarks read their figures from the contenders' logs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A part of a benchmark that runs alone leaves the other figures as they were kept."""
+"""A part of a benchmark that runs alone leaves the other figures unchanged."""
 
 import json
 from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 SECONDS_MAX = 2_700
 """Time limit of the whole list on two slow cores."""
 SETUP_SECONDS = 180
-"""What the list takes besides its tests: collecting, and the starts of Kafka, Spark and PostgreSQL."""
+"""The time of the list besides its tests: collecting, and the starts of Kafka, Spark and PostgreSQL."""
 HANG_FACTOR = 3
 """After how many times its duration, and no less than the general limit, a test counts as hanging."""
 HANG_SECONDS_MIN = 300
@@ -30,7 +30,7 @@ def entry_of(test: str, entries: Mapping[str, int]) -> str | None:
 
 
 class Selection:
-    """A pytest plugin that leaves the tests of the list, in its order, and of those what there is time for."""
+    """A pytest plugin that selects the tests of the list, in its order, as far as the time suffices."""
 
     def __init__(self, seconds: Mapping[str, int], seconds_max: float = SECONDS_MAX) -> None:
         self._seconds = seconds
@@ -58,7 +58,7 @@ class Selection:
         items[:] = kept
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
-        """Return what runs."""
+        """Return the selected tests."""
         total = sum(self._each.values())
         head = f"ci: tests={len(items)} seconds={total:.0f} seconds_max={self._seconds_max:.0f}"
         return [head, *(f"  runs {entry} ({seconds} s)" for entry, seconds in self._seconds.items())]

@@ -1,4 +1,4 @@
-"""CI's list of heavy tests names tests that there are, fits into its time, and says what it runs."""
+"""CI's list of heavy tests names existing tests, fits into its time, and is printed."""
 
 from __future__ import annotations
 

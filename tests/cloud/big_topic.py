@@ -1,4 +1,4 @@
-"""A topic and a table of any size, made by Spark itself: records with all that an audit reads, and their rows."""
+"""A topic and a table of any size, created by Spark: records with all that an audit reads, and their rows."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow this folder's tests their time, and py4j to leave its sockets to the garbage collector."""
+    """Raise the time limit of this folder's tests, and ignore the sockets that py4j leaves to the garbage collector."""
     for item in items:
         if _FOLDER not in item.path.parents:
             continue
@@ -80,7 +80,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture
 def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CloudSide]:
-    """Yield a topic and a table that nobody has used, in Delta unless the test asks; no job is left behind."""
+    """Yield a new topic and a new table, in Delta unless the test requests another sink; end all jobs."""
     topic = f"events.{uuid4().hex}"
     broker.create_topics(topic, partitions=PARTITIONS)
     side = CloudSide(broker.bootstrap_servers, topic, tmp_path)
@@ -95,7 +95,7 @@ def cloud(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture
 def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[ConsumerSide]:
-    """Yield a topic, a table and a group that nobody has used; no member is left behind."""
+    """Yield a new topic, table and group; end all members."""
     made = ConsumerSide(broker, postgres, tmp_path, f"c{uuid4().hex}")
     yield made
     for member in made.members:

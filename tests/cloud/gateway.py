@@ -1,4 +1,4 @@
-"""A gateway in a few lines: events as records of the contract, without an agent."""
+"""A minimal gateway: events as records of the contract, without an agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for_count
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What Kafka is given."""
+    """A record for Kafka."""
 
     key: bytes
     value: bytes
@@ -44,7 +44,7 @@ class Gateway:
     """After how many milliseconds no sensor resends."""
 
     def record(self, event: Event, received: int | None = None, label: Label | None = None) -> Record:
-        """Accept an event now, or at another moment, and give its record."""
+        """Accept an event now, or at another time, and return its record."""
         received = now() if received is None else received
         if label is None:
             self.sequence += 1
@@ -69,13 +69,13 @@ class Gateway:
 
 
 def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: int = 0) -> list[Event]:
-    """Return events with a time of now, told apart by their counter."""
+    """Return events with the present time, distinguished by their counter."""
     return [Event(device, id=start + n, time=now(), data={"t": 20.5 + n}) for n in range(count)]
 
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Record], partition: int | None = None) -> None:
-    """Produce, and wait until Kafka has all."""
-    # Idempotent: an acknowledgement that comes late would have a record sent, and counted, twice.
+    """Produce, and wait until Kafka has all records."""
+    # Idempotent: after a late acknowledgement a record would otherwise be sent, and counted, twice.
     options = {"partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **options})
     where = -1 if partition is None else partition

@@ -28,7 +28,7 @@ from tests.support.waiting import log_bytes, wait_for_end, wait_for_work
 JOB = Path(__file__).resolve().parents[2] / "cloud" / "job.py"
 MAINTENANCE = JOB.with_name("maintenance.py")
 STANDSTILL_SECONDS_MAX = 180.0
-"""Spark logs nothing for so long while it starts beside much other work."""
+"""Maximum time without a log line while Spark starts on a busy machine."""
 PARTITIONS = 3
 DELTA, DELTA_ON_S3, POSTGRES = "delta", "delta-on-s3", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
@@ -51,9 +51,9 @@ class CloudSide:
     jobs: list[Process] = field(default_factory=list)
     group_reader: Consumer = field(init=False)
     postgres: Postgres | None = None
-    """The server that holds the table; None for Delta."""
+    """The server with the table; None for Delta."""
     s3: S3 | None = None
-    """The server that holds table and checkpoint; None for folders."""
+    """The server with table and checkpoint; None for folders."""
     master: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -79,13 +79,13 @@ class CloudSide:
         return job
 
     def maintain(self, *options: str) -> Process:
-        """Start the maintenance of the table in a process of its own."""
+        """Start the maintenance of the table in a separate process."""
         folder = self.folder / "maintenance"
         folder.mkdir(exist_ok=True)
         return submit(MAINTENANCE, (*self.sink_options(), *options), folder, self.spark_options())
 
     def spark_options(self) -> SparkOptions:
-        """Return what Spark needs to reach the table."""
+        """Return the options that Spark needs to reach the table."""
         options = SparkOptions(settings=_SETTINGS, master=self.master, environment=self.environment)
         if self.s3 is None:
             return options
@@ -98,7 +98,7 @@ class CloudSide:
         return str(self.folder / name) if self.s3 is None else self.s3.uri(f"{self.topic}/{name}")
 
     def remove_checkpoint(self) -> None:
-        """Remove the checkpoint's folder, as who forgets it when the table moves."""
+        """Remove the checkpoint's folder, as after moving only the table."""
         if self.s3 is None:
             shutil.rmtree(self.folder / self.checkpoint)
         else:
@@ -106,7 +106,7 @@ class CloudSide:
 
     @contextmanager
     def rows_held_back(self) -> Iterator[None]:
-        """Lock the table in PostgreSQL against additions for a while; a Delta table is left as it is."""
+        """Lock the table in PostgreSQL against additions for a while; a Delta table is unchanged."""
         if self.postgres is None:
             yield
             return
@@ -119,12 +119,12 @@ class CloudSide:
         self.jobs[-1].kill()
 
     def stop(self) -> int:
-        """End the latest job in its own way."""
+        """End the latest job by SIGTERM."""
         self.jobs[-1].request_end()
         return self.wait_for_end()
 
     def wait_for_end(self, job: Process | None = None) -> int:
-        """Wait for the own end of a job, the latest unless another is given, and return its exit status."""
+        """Wait until a job ends by itself, by default the latest, and return its exit status."""
         return wait_for_end(job or self.jobs[-1], STANDSTILL_SECONDS_MAX)
 
     def wait_for_log(self, text: str) -> None:
@@ -135,11 +135,11 @@ class CloudSide:
         self._wait_for_count(lambda: int(condition()), 1, what)
 
     def wait_for_receipts(self, records: int) -> None:
-        """Wait until the receipts cover so many records."""
+        """Wait until the receipts cover this number of records."""
         self._wait_for_count(self.receipted, records, "records are receipted")
 
     def wait_for_rows(self, count: int) -> None:
-        """Wait until the table has so many rows."""
+        """Wait until the table has this number of rows."""
         self._wait_for_count(lambda: len(self.rows()), count, "rows")
 
     def _wait_for_count(self, count: Callable[[], int], goal: int, what: str) -> None:

@@ -33,7 +33,7 @@ _SCHEMA = (
 
 
 def topic(spark: SparkSession, records: Sequence[Record], appended: int | None = None, first: int = 0) -> DataFrame:
-    """Lay records into partition 0, from an offset on."""
+    """Place records into partition 0, from an offset on."""
     moment = datetime.fromtimestamp((now() if appended is None else appended) / 1000, UTC)
     rows = [
         (record.key, record.value, 0, offset, moment, [(name, value) for name, value in record.headers])
@@ -43,9 +43,9 @@ def topic(spark: SparkSession, records: Sequence[Record], appended: int | None =
 
 
 def append_as_another(spark: SparkSession, folder: Path, metadata: str = "") -> None:
-    """Write a commit without rows as somebody else does."""
+    """Write a commit without rows, as another program would."""
     writer = spark.createDataFrame([], TABLE.schema).write.format("delta").mode("append")
-    # Delta leaves out a commit that holds nothing at all.
+    # Delta omits a commit without any action.
     writer = writer.option("txnAppId", "another").option("txnVersion", time.time_ns())
     writer.option("userMetadata", metadata).save(str(folder))
 

@@ -1,4 +1,4 @@
-"""The same command on a cluster: a master and two workers, executors that die in the middle of a batch."""
+"""The same command on a cluster: a master and two workers, executors that are killed within a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIRS = 10_000
 def test_an_executor_that_dies_between_two_evaluations_of_a_batch_loses_and_doubles_nothing(
     cloud: CloudSide, tmp_path: Path
 ) -> None:
-    """Each event has a fresh and a late copy: whichever an evaluation keeps, it is one row."""
+    """Each event has a fresh and a late duplicate: whichever an evaluation keeps, it is one row."""
     cloud.window = "40s"
     with SparkCluster(tmp_path / "cluster") as cluster:
         cloud.master = cluster.url

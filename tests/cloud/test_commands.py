@@ -1,4 +1,4 @@
-"""Audit and maintenance as their users run them, after a real job, on both sinks."""
+"""Audit and maintenance as command lines, after a real job, on both sinks."""
 
 from __future__ import annotations
 

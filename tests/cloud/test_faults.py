@@ -1,4 +1,4 @@
-"""What happens to a fleet sooner or later: the events told against the rows of the table, on both sinks."""
+"""Faults that a fleet meets: the generated events are compared with the rows of the table, on both sinks."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DEVICE = "urn:dev:mac:0000000000000007"
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 YEAR = 365 * DAY
 KAFKA_SECONDS_MAX = 120
-"""For one request of a producer to a broker beside much other work."""
+"""For one request of a producer to a broker on a busy machine."""
 on_both = pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What has been told, and how much of it Kafka was sent."""
+    """The generated events, and how many records Kafka received."""
 
     cloud: CloudSide
     marks: set[str] = field(default_factory=set)
@@ -45,13 +45,13 @@ class Ledger:
         self.sent += len(records)
 
     def spoil(self, records: list[Record], partition: int | None = None) -> None:
-        """Send records that belong into quarantine."""
+        """Send records that belong in quarantine."""
         self.cloud.send(records, partition)
         self.sent += len(records)
         self.quarantined += len(records)
 
     def check(self) -> None:
-        """Nothing is lost, doubled, dropped unseen, or receipted without being there."""
+        """Assert that nothing is lost, doubled, dropped silently, or receipted without being there."""
         self.cloud.wait_for_receipts(self.sent)
         assert self.cloud.marks() == sorted(self.marks)
         assert len(self.cloud.quarantined()) == self.quarantined
@@ -61,7 +61,7 @@ class Ledger:
 
 @on_both
 def test_a_hard_week(cloud: CloudSide) -> None:
-    """One job, one batch of trouble after the other; each is checked before the next comes."""
+    """One job, one batch of faults after the other; each is checked before the next one."""
     ledger = Ledger(cloud)
     live = Gateway()
     cloud.window = "1m"
@@ -69,7 +69,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     ledger.tell(live.records(readings(50)))
     ledger.check()
 
-    # Offline for three days, then back with its backlog beside live traffic.
+    # Offline for three days, then a backlog beside live traffic.
     offline = Gateway("gw-2", "00000000000000b2")
     old = [event._replace(time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
     backlog = [offline.record(event, event.time) for event in old]
@@ -78,7 +78,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     )
     ledger.check()
 
-    # Clocks a year ahead and at 1970: the sensors', then the gateways', trusted or not.
+    # Clocks a year ahead and in 1970: the sensors', then the gateways', trusted or not.
     for place, (moment, clock) in enumerate(
         [(now() + YEAR, ClockTrust.TRUSTED), (0, ClockTrust.UNTRUSTED), (now() + YEAR, ClockTrust.UNTRUSTED)]
     ):
@@ -93,7 +93,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
         )
     ledger.check()
 
-    # One sensor heard by three gateways, at once, minutes and days apart, with and without a time of its own.
+    # Three gateways receive from one sensor, at once, minutes and days apart, with and without a time of its own.
     heard = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
     timed = [event._replace(time=now() - 2 * DAY) for event in readings(20, start=4000)]
     untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
@@ -103,7 +103,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     ledger.tell([heard[0].record(event) for event in (*timed, *untimed)])
     ledger.check()
 
-    # A bad copy before the good, and after it.
+    # A malformed duplicate before the valid one, and after it.
     good = live.records(readings(20, start=5000))
     bad = [replace(record, value=record.value[:-2]) for record in good]
     ledger.spoil(bad[:10], 0)
@@ -112,7 +112,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     ledger.spoil([without_header(record, "ce_id") for record in good] * 100, 1)  # thousands at once
     ledger.check()
 
-    # A gateway restored from a backup: what it had sent comes again under its labels, and a new epoch goes on.
+    # A gateway restored from a backup: earlier events are sent again under their labels, and a new epoch continues.
     ledger.tell([*backlog[100:], *Gateway("gw-2", "00000000000000b3").records(readings(20, start=6000))])
     ledger.check()
 
@@ -124,7 +124,7 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     ledger.spoil([live.record(counter)])
     ledger.check()
 
-    # Aborted transactions leave nothing, and a zombie is fenced; the receipts go over both.
+    # Aborted transactions leave nothing, and a former producer is fenced; the receipts cover both.
     aborted(cloud, live.records(readings(30, start=7000)))
     ledger.tell(live.records(readings(30, start=7100)))
     cloud.wait_for_rows(len(ledger.marks))
@@ -231,7 +231,7 @@ EVENTS = 1500
 
 @on_both
 def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> None:
-    """One partition lags hours behind the other: maxOffsetsPerTrigger gives both as many records of each batch."""
+    """One partition is hours behind the other: maxOffsetsPerTrigger reads as many records of both in each batch."""
     ledger = Ledger(cloud)
     slow, quick = lagging(EVENTS)
     ledger.tell(slow, 0)
@@ -255,7 +255,7 @@ def lagging(count: int) -> tuple[list[Record], list[Record]]:
 def test_a_dedup_on_event_time_loses_what_lags_and_ours_does_not(
     cloud: CloudSide, spark: SparkSession, tmp_path: Path, time: str
 ) -> None:
-    """The same topic through the naive way, beside the same way on processing time."""
+    """The same topic with a watermark on event time, and with one on processing time."""
     from cloud.settings import KafkaSettings
     from cloud.stream.records import read_records
     from cloud.stream.source import read_topic

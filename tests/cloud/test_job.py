@@ -38,7 +38,7 @@ STAGES = [
 
 
 def figures(port: int) -> dict[str, float]:
-    """Read what Prometheus would."""
+    """Read the metrics like Prometheus."""
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
@@ -55,7 +55,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     timed, counted = readings(20), [Event(DEVICE, id=number, data={"t": 1}) for number in range(100, 120)]
     first = gateway.records([*timed, *counted])
     bad = [without_header(first[0], "ce_oncegate"), replace(first[1], value=b"{}"), Record(b"k", b"v", [])]
-    cloud.send([bad[0], bad[1], *first, *first[:15], bad[2]], partition=0)  # copies, and bad twins before the good
+    cloud.send([bad[0], bad[1], *first, *first[:15], bad[2]], partition=0)  # bad ones before the valid
     (cloud.folder / "devices.csv").write_text(f"device,name,site\n{DEVICE},Boiler,house\n")
     [port] = ports.free(1)
     cloud.start("--metrics", f"127.0.0.1:{port}", "--devices", str(cloud.folder / "devices.csv"))
@@ -63,7 +63,7 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert cloud.ids() == ids(range(20), range(100, 120))
     assert sorted(row["reason"] for row in cloud.quarantined()) == ["headers", "headers", "value"]
 
-    # Across batches: another gateway heard the same, on another partition; and what has no identity but its label.
+    # Across batches: another gateway's duplicates, on another partition; and events identified by their label only.
     nameless = [Event(DEVICE, data={"t": 1}), Event(DEVICE, data={"t": 1})]
     old = [event._replace(id=200, time=event.time - YEAR) for event in timed[:1] if event.time is not None]
     cloud.send(neighbour.records([*timed, *counted, *old, *nameless]), partition=1)
@@ -83,13 +83,13 @@ def test_each_event_is_one_row_whatever_comes_twice(cloud: CloudSide) -> None:
     assert [row["data"] for row in rows if row["id"] is None] == ['{"t":1}'] * 2
     assert cloud.stop() == 0
 
-    # A lost checkpoint, and everything once more: from other gateways, or as it was.
+    # A lost checkpoint, and all events once more: from other gateways, or as before.
     cloud.remove_checkpoint()
     cloud.send([*first, *bad, *Gateway("gw-3", "00000000000000c3").records([*timed, *counted, *old])], partition=2)
     cloud.start()
     cloud.wait_for_receipts(58 + 43 + 84)
     assert len(cloud.rows()) == 43
-    assert len(cloud.quarantined()) == 6  # each record, wherever it lies
+    assert len(cloud.quarantined()) == 6  # each record, wherever it is
     assert all(row["raw"] is None for row in cloud.rows())
 
 
@@ -102,7 +102,7 @@ def test_killed_between_commit_and_receipt_it_gives_the_receipt_at_its_next_star
     cloud.wait_for_log("claim=1")
     with cloud.rows_held_back():
         cloud.send(Gateway().records(readings(30)), partition=0)
-        # The batch is in Spark, or staged: Kafka is needed for the receipt alone.
+        # The batch is in Spark, or staged: only the receipt requires Kafka.
         cloud.wait_for_log("stage=look-up" if cloud.postgres is None else "stage=staged")
         broker.pause()
     try:
@@ -168,7 +168,7 @@ def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(clou
     assert (cloud.receipted(), len(cloud.rows())) == (10, 10)
     assert cloud.stop() == 0
 
-    # The checkpoint is as it was: with a right clock it goes on.
+    # The checkpoint is unchanged: with a correct clock the job continues.
     plant_watermark(planted, before)
     cloud.start()
     cloud.wait_for_receipts(20)
@@ -227,7 +227,7 @@ def test_a_checkpoint_restored_from_an_older_copy_reads_again_and_writes_nothing
     shutil.rmtree(cloud.folder / cloud.checkpoint)
     shutil.move(cloud.folder / "copy", cloud.folder / cloud.checkpoint)
     cloud.send(gateway.records(readings(10, start=total)), partition=0)
-    cloud.start()  # one batch that overlaps what the table has
+    cloud.start()  # one batch that overlaps the table's offsets
     cloud.wait_for_receipts(40)
     assert cloud.ids() == ids(range(40))
     assert "batch=-1 stage=receipt" in cloud.jobs[-1].log()
@@ -266,7 +266,7 @@ def test_a_topic_recreated_while_the_job_runs_stops_it_before_it_commits(cloud: 
     assert cloud.wait_for_end() == 1
     assert "Start with a new table" in cloud.jobs[-1].log()
     assert cloud.ids() == ids(range(5))
-    assert cloud.receipted() in (0, 5)  # Kafka forgets a topic's offsets with it
+    assert cloud.receipted() in (0, 5)  # Kafka deletes a topic's offsets with it
 
 
 @pytest.mark.heavy
@@ -309,7 +309,7 @@ def test_events_under_a_slow_clock_have_no_second_row_once_it_is_right(cloud: Cl
     cloud.environment = {}
     cloud.start()
     filler = Gateway("gw-9", "00000000000000f9")
-    for batch in range(4):  # Spark forgets what has expired only in batches, two later
+    for batch in range(4):  # Spark removes expired keys only in batches, two later
         cloud.send(filler.records(readings(1, start=1000 + batch)), partition=1)
         cloud.wait_for_receipts(11 + batch)
     cloud.send(Gateway("gw-2", "00000000000000b2").records(told), partition=0)

@@ -1,4 +1,4 @@
-"""Kafka's properties on the command line, as each program takes them."""
+"""Kafka's properties on the command lines of the programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return a file as only its owner reads it."""
+    """Return a file that only its owner can read."""
     made = tmp_path / "kafka.properties"
     made.touch(mode=0o600)
     return made
@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_content(
 
 
 def test_a_credential_of_systemd_may_show_a_right_of_the_group(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An access list lets the unit's user read it, and the mode shows the list's mask as the group's bits."""
+    """An access list allows the unit's user to read it, and the mode shows the list's mask as the group's bits."""
     file.write_text("ssl.key.password=hidden\n")
     file.chmod(0o440)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(file.parent))

@@ -1,4 +1,4 @@
-"""One event in each of its forms; CBOR in any of the encodings that RFC 8949 allows for it."""
+"""One event in each format; in CBOR with any of the encodings that RFC 8949 allows."""
 
 import json
 import struct

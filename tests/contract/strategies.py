@@ -62,4 +62,4 @@ flat_events = st.builds(
     units=st.none(),
     offset_ms=st.none(),
 )
-"""Events that SenML has words for."""
+"""Events that SenML can express."""

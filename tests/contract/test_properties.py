@@ -1,4 +1,4 @@
-"""Properties of a Kafka client come from a file of its owner, and no value of it is ever told."""
+"""Properties of a Kafka client are read from a file of its owner, and none of its values is ever printed."""
 
 from __future__ import annotations
 

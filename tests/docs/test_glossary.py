@@ -1,4 +1,4 @@
-"""One word, one meaning, one sentence."""
+"""Each glossary entry is one sentence, and no term has two meanings."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Every option has an effect, which the test named here shows.
 
-An option without a test is an error here; so is a test that is gone, or that never mentions what it is to show.
+An option without a test is an error here; so is a test that does not exist, or that does not mention its option.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
 
 @contextmanager
 def link(agent: Process, lose: Lose) -> Iterator[int]:
-    """Forward datagrams between one sensor and the agent; `lose` gets each one's number and whether it is an answer."""
+    """Forward datagrams between one sensor and the agent; `lose` receives a datagram's number and its direction."""
     (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
     over = threading.Event()
     with (

@@ -85,7 +85,7 @@ def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
 
 
 def _by_content(rows: list[Row]) -> list[Row]:
-    """Return what a dedup by content alone would have left."""
+    """Return the number of rows after a dedup by content alone."""
     return list({(row.device, row.type, canonical(row.data)): row for row in rows}.values())
 
 

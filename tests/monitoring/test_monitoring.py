@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard speak of metrics that there are, in words that Prometheus understands."""
+"""The alert rules and the dashboard use existing metrics, in expressions that Prometheus accepts."""
 
 import json
 import re

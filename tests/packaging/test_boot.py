@@ -137,7 +137,7 @@ def _live(machine: Machine, sensor: Sensor, http_port: int) -> None:
 
     with hung(machine.main_pid(), "store-writer"):
         wait_until(lambda: machine.show("Result") == "watchdog", "the watchdog ends the hung agent", 300)
-    # Only after the detach can it die: a traced process cannot end.
+    # Only after the detach can it be killed: a traced process cannot end.
     wait_until(lambda: machine.show("NRestarts") == "2", "the hung agent is started again", 300)
     machine.wait_until_up()
     assert "watchdog" in machine.run("journalctl", "--unit=oncegate.service", "--output=cat").lower()

@@ -59,7 +59,7 @@ def test_a_variant_is_compared_by_what_its_verdict_counts(tmp_path: Path) -> Non
         events=9, acked=9, refused=0, given_up=0, transmissions=20, rows=11, records=15, repeats=2, doubled=2
     )
     outcomes = [outcome(variant, verdict) for variant in VARIANTS]
-    assert outcomes[0] == Outcome("at-least-once", "as it comes", 9, 20, 9, 15, 2, 11, 0, 2)
+    assert outcomes[0] == Outcome("at-least-once", "the default mode", 9, 20, 9, 15, 2, 11, 0, 2)
     draw(outcomes, tmp_path / "compare.svg")
     picture = (tmp_path / "compare.svg").read_text()
     assert all(variant.name in picture for variant in VARIANTS)

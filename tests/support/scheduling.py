@@ -33,5 +33,5 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist carri
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
-    """Return the scheduler, whatever `--dist` says."""
+    """Return the scheduler, for any value of `--dist`."""
     return GroupScheduling(config, log)

@@ -1,4 +1,4 @@
-"""A wait for a count fails where the count stands still, not where it is slow."""
+"""A wait for a count fails if the count does not change, not if it is slow."""
 
 from __future__ import annotations
 

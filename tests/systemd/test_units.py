@@ -1,4 +1,4 @@
-"""The units: what systemd itself says of them."""
+"""The units, verified by systemd itself."""
 
 import configparser
 import re
@@ -35,7 +35,7 @@ def test_the_gateways_service_is_exposed_no_more_than_it_may_be() -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_systemd_finds_no_mistake_in_a_unit(unit: str, tmp_path: Path) -> None:
-    for file in UNITS:  # programs that are not installed here are none of systemd's business
+    for file in UNITS:  # systemd does not check programs that are not installed here
         text = (FOLDER / file).read_text().replace("/usr/bin/oncegate", "/bin/true")
         (tmp_path / file).write_text(text.replace("Documentation=file:", "#"))
     done = analyze("verify", "--man=no", str(tmp_path / unit))

@@ -69,7 +69,7 @@ def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
     settings = connection.settings
     if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
         hint = create_command(settings.bootstrap_servers, settings.topic)
-        return wrong("topic", f"topic {settings.topic} does not exist, or we may not see it", hint)
+        return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return wrong("topic", f"we may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it")
     connection.admin.poll(0)  # the client reports the cause only then
@@ -125,7 +125,7 @@ def check_topic(connection: KafkaConnection, topic: TopicDescription) -> Iterato
         entries = wait_for(question, threading.Event())
     except KafkaException as error:
         reason = describe(error)
-        yield warning("topic", f"its settings cannot be seen: {reason}", "grant DESCRIBE_CONFIGS on it: docs/kafka.md")
+        yield warning("topic", f"its settings cannot be read: {reason}", "grant DESCRIBE_CONFIGS on it: docs/kafka.md")
         return
     actual = {name: str(entry.value) for name, entry in entries.items()}
     yield from check_settings(topic.name, actual, replicas)
@@ -154,7 +154,7 @@ def check_settings(topic: str, actual: Mapping[str, str], replicas: int) -> Iter
         yield wrong("topic", f"{name} = {found}, needed is {needed}: {_WHY[name]}", change)
     largest = int(actual.get("max.message.bytes", MESSAGE_BYTES_MIN))
     if largest < MESSAGE_BYTES_MIN:
-        yield warning("topic", f"max.message.bytes = {largest}: a large event could be refused for ever", "raise it")
+        yield warning("topic", f"max.message.bytes = {largest}: a large event could be refused permanently", "raise it")
 
 
 def _is_enough(name: str, found: str, needed: str) -> bool:

@@ -40,13 +40,13 @@ def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
     """Check whether the clock is trusted."""
     now = rfc3339(clock.wall_ms())
     if settings.clock == "trusted":
-        yield fine("clock", f"{now}; trusted, since gateway.clock says so")
+        yield fine("clock", f"{now}; trusted, as configured by gateway.clock")
     elif clock.trust() is ClockTrust.TRUSTED:
-        yield fine("clock", f"{now}; the kernel says that it is synchronised")
+        yield fine("clock", f"{now}; synchronised according to the kernel")
     else:
         yield warning(
             "clock",
-            f"{now}; not synchronised: events count as from a clock that may be wrong, and cost the cloud look-ups",
+            f"{now}; not synchronised: events are marked untrusted, and each costs a look-up in the cloud",
             'timedatectl set-ntp true, timedatectl timesync-status; or gateway.clock = "trusted" with a good RTC',
         )
 
@@ -115,9 +115,9 @@ def check_space(folder: Path, settings: StoreSettings) -> Iterator[Finding]:
     if settings.max_bytes < STORE_BYTES_MIN:
         yield warning("space", text, "raise store.max_bytes: as it is, the store is full after a few events")
     elif free < missing:
-        yield wrong("space", text, "lower store.max_bytes, or make room: a full disk refuses events before its bound")
+        yield wrong("space", text, "lower store.max_bytes, or free space: a full disk refuses events before its bound")
     elif free < missing * 1.2:
-        yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or make room")
+        yield warning("space", f"{text}: it would leave little for others", "lower store.max_bytes, or free space")
     else:
         yield fine("space", text)
 

@@ -48,7 +48,7 @@ def _read_retained(settings: MqttSettings, gateway: str, topics: list[str]) -> d
 
     def on_connect(connected: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
-            refused.append(f"{settings.host}:{settings.port} refuses us: {reason}")
+            refused.append(f"{settings.host}:{settings.port} refuses the connection: {reason}")
             done.set()
         else:
             connected.subscribe([(topic, 0) for topic in topics])
@@ -96,14 +96,14 @@ def judge_mosquitto(given: Mapping[str, str]) -> Iterator[Finding]:
         hint = "persistence true in mosquitto.conf"
         yield wrong(
             "mosquitto",
-            "persistence is off: a restart of the broker loses the messages that it keeps for us",
+            "persistence is off: a restart of the broker loses the messages that it queues for the agent",
             hint,
         )
     else:
         yield fine("mosquitto", "persistence true")
     autosave = given.get("autosave_interval", "1800")
     if not autosave.isdigit() or not 0 < int(autosave) <= AUTOSAVE_SECONDS_MAX:
-        text = f"autosave_interval {autosave}: a killed broker loses what came since it last saved"
+        text = f"autosave_interval {autosave}: a killed broker loses the messages since it last saved"
         yield warning("mosquitto", text, "autosave_interval 1 in mosquitto.conf")
     else:
         yield fine("mosquitto", f"autosave_interval {autosave}")

@@ -1,4 +1,4 @@
-"""The ports that the agent listens on: who has them."""
+"""The ports that the agent listens on, and the programs that use them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
         if runs:
             return fine("ports", f"{name}: {protocol} {bind} is in use, and the agent runs")
         owner = _owner(int(port), kind)
-        return wrong("ports", f"{name}: {protocol} {bind} is taken by {owner}", f"stop it, or change {name}")
+        return wrong("ports", f"{name}: {protocol} {bind} is in use by {owner}", f"stop it, or change {name}")
     if runs and int(port):
         return wrong("ports", f"{name}: the agent runs, but does not listen on {protocol} {bind}", "restart the agent")
     return fine("ports", f"{name}: {protocol} {bind} is free")

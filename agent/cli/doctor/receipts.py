@@ -77,10 +77,10 @@ def check_outstanding(status: GatewayStatus, now: int) -> Finding:
     """Check how long the oldest event has waited."""
     waiting = status.events.new + status.events.forwarded
     if status.oldest_unprocessed is None:
-        return fine("receipts", "nothing waits for the table")
+        return fine("receipts", "no event awaits its receipt")
     seconds = max(0, now - status.oldest_unprocessed) / 1000
-    text = f"{count(waiting, 'event')} wait for the table, the oldest for {duration(seconds)}"
+    text = f"{count(waiting, 'event')} await their receipt, the oldest for {duration(seconds)}"
     if seconds > OUTSTANDING_SECONDS_MAX:
         at = "the cloud's job" if status.events.forwarded >= status.events.new else "Kafka"
-        return warning("receipts", text, f"look at {at} first")
+        return warning("receipts", text, f"check {at} first")
     return fine("receipts", text)

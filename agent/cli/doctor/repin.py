@@ -28,7 +28,7 @@ def repin(settings: Settings) -> tuple[str | None, str]:
     table = _table(settings)
     folder = settings.gateway.state_dir
     if not (folder / FILE_NAME).exists() and not use_mark.lacks_file(folder / FILE_NAME):
-        raise RepinError("there is no store yet: the agent pins the first table that gives a receipt")
+        raise RepinError("there is no store yet: the agent pins the table of its first receipt")
     if database.in_use(folder / FILE_NAME):
         raise RepinError("the agent runs, and it alone writes to its store: systemctl stop oncegate, then try again")
     _become_owner(folder)

@@ -5,18 +5,18 @@ and draws a random token for each context. An Echo value (RFC 9175) with the tok
 this process; each value counts once, and the window prevents that its request is served twice. `coap.oscore.freshness`
 selects which requests need the proof:
 
-- `request`: each request is challenged (4.01 with Echo), and only the one that brings the value back is served. No
+- `request`: each request is challenged (4.01 with Echo), and only the one that returns the value is served. No
   captured datagram is accepted by any copy of the gateway, whether the agent was killed, its store restored, or its
   card cloned and both copies run.
 - `answer`: the same, but each answer carries the value for the next request, so a client that keeps it (RFC 9175
-  section 2.3) is not challenged. What one copy has accepted no other accepts. A request that carried one copy's value
+  section 2.3) is not challenged. What one copy has accepted, no other accepts. A request that carried one copy's value
   and was challenged by another, as happens when a device changes between two copies under one address, is accepted by
   the first copy if it is replayed to it.
-- `start`: the first request of a device after each start has to bring the value back (RFC 8613 appendix B.1.2), later
+- `start`: the first request of a device after each start has to return the value (RFC 8613 appendix B.1.2), later
   ones are checked by the window alone. A second running copy has another window, and accepts what the first has
   accepted since the second last received a request from the device.
 
-Two copies of one process (a virtual machine copied with its memory) share token and window until one starts again.
+Two copies of one process (a virtual machine copied with its memory) share token and window until one is restarted.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Credential:
     @property
     def name(self) -> str:
         """A name that reveals no secret and changes with any part of the input."""
-        context = b"" if self.id_context is None else b"+" + self.id_context  # none and an empty one give other keys
+        context = b"" if self.id_context is None else b"+" + self.id_context  # None and b"" derive different keys
         parts = (self.secret, self.salt, self.sensor_id, self.gateway_id, context)
         digest = blake2b(digest_size=16, person=b"oncegate-osc-1")
         for part in parts:
@@ -156,7 +156,7 @@ def _file_name(device: str) -> str:
 
 
 def _unique(credential: Credential) -> Iterator[tuple[str, object]]:
-    """Yield what no two files may share: the IDs that select a context, and the input of the keys.
+    """Yield the values that no two files may share: the IDs that select a context, and the input of the keys.
 
     With equal secret, salt and context of two sensors the gateway would use one key for both.
     """

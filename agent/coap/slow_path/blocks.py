@@ -27,7 +27,7 @@ class TooLargeError(BlockError):
 
 
 class BlockSizeError(BlockError):
-    """The payload is not as long as the block says (4.00)."""
+    """The payload does not have the length that the block declares (4.00)."""
 
 
 @dataclass(frozen=True, slots=True)

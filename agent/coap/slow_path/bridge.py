@@ -1,4 +1,4 @@
-"""Runs aiocoap behind the server's own socket, for what the fast path does not serve."""
+"""Runs aiocoap behind the server's own socket, for requests that the fast path does not serve."""
 
 from __future__ import annotations
 

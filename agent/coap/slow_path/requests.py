@@ -1,4 +1,4 @@
-"""The slow path: sanitizes requests, within a budget, and hands them to aiocoap."""
+"""The slow path: sanitizes requests, within a budget, and passes them to aiocoap."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SlowPath:
         self._shed_last = -math.inf
 
     def take(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Sanitize a message, and hand it to aiocoap or refuse it."""
+        """Sanitize a message, and pass it to aiocoap or refuse it."""
         now = asyncio.get_running_loop().time()
         oscore = self._protection is not Protection.NONE
         budget = self._budgets.protected if oscore and is_protected(datagram) else self._budgets.plain

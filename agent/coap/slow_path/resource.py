@@ -1,4 +1,4 @@
-"""The resource for events in aiocoap's site; it hands requests to the same pipeline as the fast path."""
+"""The resource for events in aiocoap's site; it passes requests to the same pipeline as the fast path."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         outcome.add_done_callback(self._in_work.discard)
 
         def respond(answer: Answer) -> None:
-            if not outcome.done():  # the request may be cancelled; the commit stands
+            if not outcome.done():  # the request may be cancelled; the commit remains
                 outcome.set_result(answer)
 
         await self._turn(len(complete.body), outcome)
@@ -173,6 +173,6 @@ def _content_format(request: Message) -> int | None:
 
 
 def _upload(request: Message) -> Hashable:
-    """Return what the blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
+    """Return the values that all blocks of one upload share: endpoint and other options (RFC 7959 section 2.5)."""
     apart: Any = (OptionNumber.BLOCK1, OptionNumber.BLOCK2, OptionNumber.OBSERVE)
     return request.remote.blockwise_key, request.get_cache_key(apart)

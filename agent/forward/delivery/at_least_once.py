@@ -83,7 +83,7 @@ class PipelinedSession:
         discard(self._producer)
 
     def _fill(self, stop: threading.Event) -> None:
-        """Send batches while there is room for them and something new."""
+        """Send batches while the producer's queue has space and there are new events."""
         while self._may_read() and not stop.is_set():
             if self._context.oversized.due and self._window.in_flight:
                 return
@@ -147,7 +147,7 @@ class PipelinedSession:
             self._producer.poll(0)
 
     def _advance(self, *, at_once: bool = False) -> None:
-        """Mark what is acked and confirmed."""
+        """Mark the acked and confirmed batches."""
         self._check()
         self._confirmation.ask(self._window, at_once=at_once)
         try:
@@ -178,7 +178,7 @@ class PipelinedSession:
             self._context.link.report_failure(UnreachableError(self._errors.text or str(self._silence)))
 
     def _check_full(self, in_flight: InFlightBatch, stop: threading.Event) -> None:
-        """Raise SessionError where waiting for room in the producer's queue is pointless."""
+        """Raise SessionError where waiting for space in the producer's queue is pointless."""
         self._check()
         if in_flight.failure is not None:
             raise SessionError(in_flight.failure)

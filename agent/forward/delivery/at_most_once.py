@@ -33,7 +33,7 @@ from agent.store.port import Outbox, StoredEvent
 CHECK_SECONDS_MAX: Final = 3.0
 """How long the broker may take to answer before each batch: without an answer nothing is sent."""
 MESSAGE_MS: Final = 5_000
-"""How long a record may wait for its ack: less than the cluster takes to fence a dead broker (9 s), after which the
+"""How long a record may wait for its ack: less than the cluster takes to fence a failed broker (9 s), after which the
 client sends the record to the next broker, although the first may have appended it."""
 
 _log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class _InDoubtRecord:
             self._outbox.set_fact(IN_DOUBT, str(self._state))
 
     def abandon(self, reason: str) -> None:
-        """Log and note that it is unknown whether the batch in flight has arrived."""
+        """Log and record that it is unknown whether the batch in flight has arrived."""
         if self._state.in_flight:
             _log.warning(
                 "delivery=at-most-once in_flight_at_most=%d reason=%r effect=%r",

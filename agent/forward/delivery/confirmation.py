@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
 
 CONFIRM_MS: Final = 1_000
-"""Shortest time between two requests: what is acked meanwhile shares the next answer."""
+"""Shortest time between two requests: acks that arrive meanwhile share the next answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Confirmed:
 
 
 class Confirmation:
-    """Asks for the topic's id and its leaders after acks, one request at a time; it covers what was acked before."""
+    """Requests the topic's id and its leaders after acks, one request at a time; an answer covers all earlier acks."""
 
     def __init__(self, watch: TopicWatch, expected: str, clock: Clock) -> None:
         self.expected = expected
@@ -52,9 +52,9 @@ class Confirmation:
             self._request = _Request(window.acked, self._watch.ask(), ends)
 
     def take(self) -> Confirmed | None:
-        """Return what is confirmed, None where there is no answer yet.
+        """Return the confirmation, None where there is no answer yet.
 
-        Raises TopicReplacedError or TopicMissingError where it never will be; after UnreachableError ask again.
+        Raises TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.
         """
         if self._request is None:
             return None

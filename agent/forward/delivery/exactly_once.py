@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 class ExactlyOnce:
     """A transactional producer, with the gateway's name as its transactional id.
 
-    init_transactions ends whatever an earlier producer of this name has begun. After it the latest intent says at which
-    offsets its events would be: if they are visible there, they are marked, and nothing is sent twice.
+    init_transactions ends any transaction that an earlier producer of this name has begun. The latest intent contains
+    the offsets of its events: if they are visible there, they are marked, and nothing is sent twice.
     """
 
     fixed: Mapping[str, str | None]
@@ -231,11 +231,11 @@ class TransactionalSession:
         return in_flight.batch(self._topic.id, leader_epochs(ends))
 
     def _clear(self, batch: Batch, stop: threading.Event) -> None:
-        """Abort the transaction, and with it what an earlier one of this gateway has left open in its partitions.
+        """Abort the transaction, and with it any earlier one of this gateway that is still open in its partitions.
 
-        If the coordinator has not carried out an abort in a partition, the records there share the fate of the
-        producer's next transaction, and must not be committed with it. Once readers get past the records of this
-        transaction, it was carried out.
+        If the coordinator has not carried out an abort in a partition, the records there share the outcome
+        of the producer's next transaction, and must not be committed with it. Once readers can read past the records of
+        this transaction, it was carried out.
         """
         self._transactional.abort(stop)
         if await_stable(self._context, batch, stop) is None:
@@ -298,9 +298,9 @@ class TransactionalSession:
 
 
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
-    """Yield an intent's events that are new, in runs: events given up since are the gaps between them.
+    """Yield an intent's events that are new, in runs, between which events have been given up since.
 
-    Raises SessionError where other labels stand at its positions.
+    Raises SessionError where there are other labels at its positions.
     """
     after = intent.batch.first - 1
     while after < intent.batch.last:

@@ -47,7 +47,7 @@ class InFlightBatch:
         self._partitions: dict[int, list[int]] = {}
 
     def sent(self, position: int) -> None:
-        """Count a record that the producer has taken."""
+        """Count a record that the producer has accepted."""
         self.last = position
         self._sent += 1
         self._unreported += 1

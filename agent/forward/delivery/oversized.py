@@ -1,4 +1,4 @@
-"""Events whose records Kafka refuses for their size: identified one by one, held while the others go on, and retried.
+"""Events whose records Kafka refuses for their size: identified one by one, held while others are sent, and retried.
 
 A limit that is too small is a setting and can be corrected; an event that was given up cannot be restored. So a refused
 event is held, still stored and still `new`. From time to time one of the held events is retried alone: the smallest, or
@@ -126,7 +126,7 @@ class Oversized:
             self._keep({})
 
     def _turn(self, position: int) -> tuple[bool, int]:
-        """Return the sort key of retries: first what is given up if refused once more, then by size."""
+        """Return the sort key of retries: first an event whose next refusal is final, then by size."""
         held = self._held[position]
         return not self._is_over(held), held.size
 
@@ -143,9 +143,7 @@ class Oversized:
         count = len(self._held)
         if self.full:
             _log.error("oversized=full count=%d effect='nothing is sent' hint=%r", count, HINT)
-        if not count & (
-            count - 1
-        ):  # else with the next retry: each costs a flush, and a forgotten event is only held anew
+        if not count & (count - 1):  # else with the next retry: each costs a flush, and a lost entry is only held again
             self._keep(self._held)
 
     def _count(self, tried: StoredEvent) -> None:

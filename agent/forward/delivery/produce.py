@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BY_KEY: Final = -1
 """The partition that the key decides."""
 PURGE_POLLS_MAX: Final = 10
-"""Rounds of POLL_SECONDS_MAX in which a purged producer reports what it held."""
+"""Rounds of POLL_SECONDS_MAX in which a purged producer reports its records."""
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -62,7 +62,7 @@ def serve(producer: Producer, seconds: float) -> None:
 
 
 def discard(producer: Producer) -> None:
-    """Abandon a producer and what it still holds; bounded in time, whatever the broker does."""
+    """Abandon a producer and its records; bounded in time, whatever the broker does."""
     with suppress(KafkaException):  # a producer with a fatal error raises at every call
         producer.purge()
     for _ in range(PURGE_POLLS_MAX):

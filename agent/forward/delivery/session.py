@@ -29,7 +29,7 @@ BATCH_BYTES_MAX = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What all sessions of a forwarder share."""
+    """The parts that all sessions of a forwarder share."""
 
     topic: str
     gateway: str
@@ -51,14 +51,14 @@ class Session(Protocol):
     """How many batches this session has marked."""
 
     def run(self, stop: threading.Event) -> None:
-        """Send until the agent stops; raise SessionError where this producer cannot go on."""
+        """Send until the agent stops; raise SessionError where this producer cannot continue."""
 
     def close(self) -> None:
-        """Abandon the producer and what it still holds; bounded in time, whatever the broker does."""
+        """Abandon the producer and its records; bounded in time, whatever the broker does."""
 
 
 class Mode(Protocol):
-    """What differs between the delivery modes."""
+    """The differences between the delivery modes."""
 
     fixed: Mapping[str, str | None]
     """The librdkafka properties that the promise depends on: users may not override them, nor set those with None."""

@@ -1,9 +1,9 @@
 """Determines the outcome of a transaction whose end was not observed: from the records, since the coordinator may err.
 
-A broker that comes back may report a transaction as committed without having ended it in the partitions (Kafka 4.3:
+A restarted broker may report a transaction as committed without having ended it in the partitions (Kafka 4.3:
 "these partitions are likely deleted already"). Its records then wait for the producer's next transaction there, and
-share its outcome. So events are marked only once a reader of committed records can see them, and a transaction that
-hangs is aborted here.
+share its outcome. So events are marked only once they are visible to a reader of committed records, and a
+hanging transaction is aborted here.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -
 def is_visible(
     context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
 ) -> bool:
-    """Whether readers of committed records see a transaction; raise SessionError where that is unknown.
+    """Whether a transaction is visible to readers of committed records; raise SessionError where that is unknown.
 
-    The highest record in each partition stands for the others: a transaction ends in a partition as a whole.
+    The highest record in each partition is sufficient: a transaction ends in a partition as a whole.
     """
     ends = context.watch.ends(intent.batch.partitions, stop)
     if any(number in ends and ends[number].offset <= span.highest for number, span in intent.batch.partitions.items()):

@@ -46,11 +46,11 @@ class TransactionalProducer:
         step(commit, "the transaction's commit", self.errors, stop)
 
     def abort(self, stop: threading.Event) -> None:
-        """Abort the open transaction: no reader of committed records sees it."""
+        """Abort the open transaction: no reader of committed records receives it."""
         step(lambda: self.producer.abort_transaction(STEP_SECONDS_MAX), "the transaction's end", self.errors, stop)
 
     def explain_failure(self, topic: str, failure: str) -> str:
-        """Return why a transaction has failed: a record's own report may only say that it was purged."""
+        """Return why a transaction has failed: a record's own report may only state that it was purged."""
         try:
             self.producer.send_offsets_to_transaction(
                 [TopicPartition(topic, MARKER_PARTITION, 0)], self.group, EXPLAIN_SECONDS

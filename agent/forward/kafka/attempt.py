@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 
 def attempt(call: Callable[[], _Answer], seconds: float, stop: threading.Event, what: str) -> _Answer:
-    """Call; return the answer or raise what the call raised, UnreachableError where it takes too long.
+    """Call; return its answer or raise its error, UnreachableError where it takes too long.
 
     librdkafka's own time limits do not always hold: after a restart of the only broker some calls wait for a
     coordinator that no longer exists. The thread of such a call is abandoned, together with its client.

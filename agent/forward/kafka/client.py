@@ -51,7 +51,7 @@ _Answer = TypeVar("_Answer")
 
 
 class LastError:
-    """The last error that a client reported: the answer to a request often only says that it timed out."""
+    """The last error that a client reported: the answer to a request often reports only a timeout."""
 
     def __init__(self) -> None:
         self.text: str | None = None
@@ -121,9 +121,9 @@ def open_reader(settings: KafkaSettings, group: str, last_error: LastError, *, u
 
 
 def wait_for(future: Future[_Answer], stop: threading.Event) -> _Answer:
-    """Wait for an answer; raise KafkaException where none comes in time, UnreachableError where the agent stops first.
+    """Wait for an answer; raise KafkaException after ANSWER_SECONDS_MAX, UnreachableError where the agent stops first.
 
-    The client's own time limit may not hold (`wall_steps`), so ANSWER_SECONDS_MAX limits the wait.
+    The client's own time limit may not hold (`wall_steps`), so the wait is limited here.
     """
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while not stop.is_set():

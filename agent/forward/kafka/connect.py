@@ -1,7 +1,7 @@
 """The reachability check of the bootstrap servers, made before a client is opened.
 
 librdkafka connects every 50 ms while a request waits for a broker, whatever its backoff. Where no server listens, one
-attempt to connect is enough, and gives the reason.
+attempt to connect is enough, and yields the reason.
 """
 
 from __future__ import annotations

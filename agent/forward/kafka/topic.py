@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a partition ends, and the epoch of the leader that answered."""
+    """The end of a partition, and the epoch of the leader that answered."""
 
     offset: int
     """Of the next record to be appended."""
@@ -53,10 +53,10 @@ class TopicView:
 
 
 class TopicWatch:
-    """Reads the topic's id, and where its partitions end.
+    """Reads the topic's id, and the ends of its partitions.
 
-    With `reopen` a client that got no answer is replaced: librdkafka asks the controller about topics, and may keep
-    waiting for a dead one although the cluster has elected another.
+    With `reopen` a client without an answer is replaced: librdkafka queries the controller about topics, and may keep
+    waiting for a failed one although the cluster has elected another.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TopicWatch:
         return {partition.partition: future for partition, future in asked.items()}
 
     def explain(self, error: KafkaException) -> TopicMissingError | UnreachableError:
-        """Return what an error means: a missing topic, or a broker that does not answer."""
+        """Return the error class for an error: a missing topic, or a broker that does not answer."""
         if code_of(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return TopicMissingError(f"topic {self._name} does not exist")
         self._admin.poll(0)  # the client reports the cause only then

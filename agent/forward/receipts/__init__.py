@@ -1,1 +1,1 @@
-"""Receipts: what the table has."""
+"""Receipts: which events the table has."""

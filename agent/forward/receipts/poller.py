@@ -1,4 +1,4 @@
-"""The receipts' poller: marks as processed what the table has, and returns what it will never have."""
+"""The receipts' poller: marks the batches that the table has, and returns those that it will never receive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agent.store.port import Batch, Outbox, OutboxError
 from agent.telemetry.links import LinkName, Links, LinkState
 
 JITTER: Final = 0.1
-"""Polls are early or late by up to this share of the interval, so that gateways do not ask together."""
+"""Polls are early or late by up to this share of the interval, so that gateways do not poll together."""
 FORWARDED_SECONDS: Final = 0.5
 """How often forwarded batches are marked processed where receipts are disabled."""
 FLOWING: Final = LinkState("flowing", up=True)
@@ -143,7 +143,7 @@ class ReceiptPoller:
         return table
 
     def _apply(self, decided: Sequence[tuple[Batch, BatchDecision]]) -> None:
-        """Apply the decisions; report what is held or returned, and when a hold has ended."""
+        """Apply the decisions; report held and returned batches, and the end of a hold."""
         processed = [batch for batch, decision in decided if decision.verdict is Verdict.PROCESSED]
         returned = [(batch, decision) for batch, decision in decided if decision.verdict is Verdict.RETURN]
         held = next((decision.reason for _, decision in decided if decision.verdict is Verdict.HOLD), None)

@@ -12,7 +12,7 @@ from contract.receipt import Receipt
 
 
 class Verdict(IntEnum):
-    """What to do with a batch; the highest verdict of its partitions counts."""
+    """The decision for a batch; the highest verdict of its partitions counts."""
 
     PROCESSED = 0
     """The table has it."""
@@ -34,7 +34,7 @@ class BatchDecision:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """The state of one partition; None stands for an unknown value."""
+    """The state of one partition; None means an unknown value."""
 
     committed: int | None = None
     """The group's committed offset: the next that it would read."""
@@ -65,7 +65,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which receipts count."""
+    """Which commits count as receipts."""
 
     table: str | None
     """The pinned table id; None before the first receipt."""
@@ -90,7 +90,7 @@ def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
 
 
 def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
-    """Return the table id to pin: the first one seen, then only one that succeeds the pinned one."""
+    """Return the table id to pin: the first one read, then only one that succeeds the pinned one."""
     for receipt in receipts:
         if pinned is None or receipt.succeeds == pinned:
             return receipt.table

@@ -70,7 +70,7 @@ def records_to_check(decided: Decided, view: View) -> Mapping[Leadership, Batch]
 
 
 def overrule(decided: Decided, view: View, survived: Callable[[Leadership], bool | None]) -> Decided:
-    """Return the decisions, with RETURN for what was truncated, and WAIT where `survived` is None (unknown)."""
+    """Return the decisions, with RETURN for truncated batches, and WAIT where `survived` is None (unknown)."""
     return [
         (batch, _overruled(batch, view, survived) or decision if decision.verdict is Verdict.PROCESSED else decision)
         for batch, decision in decided

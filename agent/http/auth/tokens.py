@@ -26,7 +26,7 @@ _INDEX_BYTES = 8
 
 
 class Role(Enum):
-    """What a token permits."""
+    """The permissions of a token."""
 
     DEVICE = "device"
     """Post events of this device."""

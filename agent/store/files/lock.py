@@ -1,4 +1,4 @@
-"""The lock that lets one agent at a time serve a store."""
+"""The lock by which only one agent at a time serves a store."""
 
 from __future__ import annotations
 

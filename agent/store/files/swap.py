@@ -84,7 +84,7 @@ def beside(path: Path, part: str) -> Path:
 
 
 def text(mark: Path) -> str:
-    """Return the text of a mark; empty where the disk cannot read it, since its presence says the most."""
+    """Return the text of a mark; empty where the disk cannot read it, since its presence alone is sufficient."""
     try:
         return mark.read_text(errors="replace")
     except OSError as error:
@@ -102,7 +102,7 @@ def write_durably(mark: Path, content: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush the folder in which this path lies: a new name survives a power cut only then."""
+    """Flush the folder that contains this path: a new name survives a power cut only then."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -1,7 +1,7 @@
-"""The mark of a store in use, `events.db.open`, which stands beside the file while events may be in the log alone.
+"""The mark of a store in use, `events.db.open`, which exists beside the file while events may be in the log alone.
 
-It holds the last committed position, which shows whether a log that is gone, or has lost its end, held events; and the
-log's round, which shows whether an older copy or another log stands in its place.
+It holds the last committed position, which shows whether a log that is missing, or has lost its end, held events; and
+the log's round, which shows whether the log was replaced by an older copy or another log.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class LastCommit:
 
     end: int
     boot: str
-    """The boot of the machine: in a later one the latest notes may be missing, since they are not flushed."""
+    """The boot id of the machine: after a reboot the latest writes may be missing, since they are not flushed."""
     log_round: int | None = None
     """The first salt in the header of the log that held the commit; None where the log was empty."""
 
 
 class UseMark:
-    """The mark as the serving process writes it; its descriptor stays open, so that no note has to open a file."""
+    """The mark as the serving process writes it; its descriptor stays open, so that no write has to open a file."""
 
     def __init__(self, path: Path, boot: str) -> None:
         self._path = mark_of(path)
@@ -44,9 +44,9 @@ class UseMark:
         self._fails = False
 
     def note(self, end: int, log_round: int | None) -> None:
-        """Write the last position and the log's round over those before, before anybody is acked.
+        """Write the last position and the log's round over those before, before any ack.
 
-        Not flushed: what a process wrote survives its kill, and after a power cut the boot is another one. A mark that
+        Not flushed: a process's writes survive its kill, and after a power cut the boot is another one. A mark that
         cannot be written is emptied: with an older position a lost log would look like one that was written back.
         """
         try:
@@ -85,7 +85,7 @@ def mark_of(path: Path) -> Path:
 
 
 def lacks_log(path: Path) -> bool:
-    """Whether the write-ahead log of a service that did not end in order is gone, and no gap on disk says so yet."""
+    """Whether the write-ahead log of a service that did not end in order is gone, and no gap on disk records it yet."""
     mark = mark_of(path)
     if not (mark.exists() and path.exists()):
         return False
@@ -93,7 +93,7 @@ def lacks_log(path: Path) -> bool:
 
 
 def note_lost_log(path: Path) -> None:
-    """Note that the log is gone, until the next note: opening the store creates a new log, which would hide that."""
+    """Record, until the next commit, that the log is missing: the opening creates a new one, which would hide that."""
     mark = mark_of(path)
     swap.write_durably(mark, f"{swap.text(mark).removesuffix(_LOG_GONE)}{_LOG_GONE}")
 

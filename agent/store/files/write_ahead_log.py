@@ -19,9 +19,9 @@ _FRAME_SALTS = slice(8, 16)
 _FILE_PAGES = slice(4, 8)
 """In a frame's head; 0 but in the last frame of a transaction."""
 _FORM = slice(0, 12)
-"""In the log's header: what is the same in all headers of one store."""
+"""In the log's header: the part that is equal in all headers of one store."""
 _ROUNDS_MAX = 1 << 10
-"""More often than the log begins anew between two checks."""
+"""More often than the log is restarted between two checks."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -72,11 +72,11 @@ class WriteAheadLog:
             raise self._overwritten()
 
     def flush(self) -> None:
-        """Flush the latest commit to the medium, once for each connection, before anybody relies on it.
+        """Flush the latest commit to the medium, once for each connection, before it is relied on.
 
         A process that is killed between the last write of a COMMIT and its flush leaves a commit that SQLite reads
         from the page cache. Where a flush has failed, the kernel may consider such pages clean, so they are
-        written once more. What came before that commit was flushed by its own (decision 46).
+        written once more. Every earlier commit was flushed by its own transaction (decision 46).
         """
         if self._is_flushed:
             return
@@ -92,7 +92,7 @@ class WriteAheadLog:
         """Cut off the frames behind the last commit, on the medium, too; wait for no reader.
 
         A failed transaction leaves its frames there. A smaller one after it would overwrite only their beginning, and
-        the rest could be taken for newer pages (decision 29).
+        the rest could be mistaken for newer pages (decision 29).
         """
         assert self._file is not None
         header = self._verified_state().header
@@ -134,13 +134,13 @@ class WriteAheadLog:
         if state.header == self._state.header:
             self._refuse_shorter(state)
         elif not state.header:
-            return  # emptied since the last commit, and nothing written: the next transaction asks SQLite
+            return  # emptied since the last commit, and nothing written: the next transaction queries SQLite
         elif not _follows(self._state.header, state.header):
             raise self._overwritten()
         self._state = state
 
     def is_long(self) -> bool:
-        """Whether the log has grown to its bound: a frame of this round stands at the end of what is kept of it."""
+        """Whether the log has grown to its bound: the last frame that fits is from the present round."""
         assert self._file is not None
         last = (layout.LOG_BYTES_KEPT - LOG_HEADER_BYTES) // LOG_FRAME_BYTES - 1
         at = LOG_HEADER_BYTES + last * LOG_FRAME_BYTES
@@ -226,7 +226,7 @@ class WriteAheadLog:
     def _may_follow_a_failure(self, header: bytes) -> bool:
         """Whether a failed transaction can have left this header, even if only a part of it is new.
 
-        SQLite begins its log anew only once all is in the file, so that nothing is lost with the earlier round.
+        SQLite restarts its log only once all of it is in the file, so that nothing is lost with the earlier round.
         """
         before = self._state.header
         if is_log_header(header):
@@ -260,7 +260,7 @@ def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
 def _follows(before: bytes, header: bytes) -> bool:
     """Whether this is the header of the same round of the log, of a later one, or the first.
 
-    SQLite adds one to the first salt whenever it begins the log anew: an older copy has a lower salt, another log any.
+    SQLite adds one to the first salt whenever it restarts the log: an older copy has a lower salt, another log any.
     """
     if not is_log_header(header):
         return False

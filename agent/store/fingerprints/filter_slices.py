@@ -94,7 +94,7 @@ class FilterSlices:
             self._arrange([*planes[:at], *planes[at + 1 :]])
 
     def candidates(self, place: int, step: int) -> Iterator[int]:
-        """Yield the segments whose filters a fingerprint passes, given as its first place and its step."""
+        """Yield the segments whose filters a fingerprint passes, given by its first place and its step."""
         bits, hashes, first = self._bits, range(HASHES), 0
         for words in self._groups:
             passed, at = -1, place

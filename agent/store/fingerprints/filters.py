@@ -1,4 +1,4 @@
-"""Tells which segments may hold a fingerprint, by Bloom filters in memory as far as the bound allows.
+"""Selects the segments that may hold a fingerprint, by Bloom filters in memory as far as the bound allows.
 
 A filter only saves look-ups: a fingerprint that passes is looked up on flash. So is any in a segment without filter.
 Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
@@ -12,7 +12,7 @@ from struct import Struct
 from agent.store.fingerprints.filter_slices import HASHES, FilterSlices
 
 BITS = 24
-"""For each fingerprint. With HASHES of them set, one look-up of 24,000 is in vain; in a folded filter, one of 320."""
+"""For each fingerprint. With HASHES of them set, the rate of false positives is 1:24,000; in a folded filter, 1:320."""
 _WORDS = Struct("<QQ")
 """A fingerprint's first place in a filter, and the step to the next: it is a hash already and needs no other."""
 
@@ -44,7 +44,7 @@ class Filters:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._slices: dict[int, FilterSlices] = {}
-        """By size in bits: filters of one size lie side by side."""
+        """By size in bits: filters of one size are bit-sliced together."""
         self._unfiltered: set[int] = set()
 
     def bytes_held(self) -> int:

@@ -43,7 +43,7 @@ NO_DUPLICATES = DuplicateTotals()
 
 @dataclass(frozen=True, slots=True)
 class FingerprintRow:
-    """What is remembered of one commit."""
+    """The stored fingerprints of one commit."""
 
     first_position: int
     service_ms: int

@@ -28,7 +28,7 @@ class IndexBounds:
 
     @property
     def filter_bytes(self) -> int:
-        """What is left for filters."""
+        """The remaining memory, for filters."""
         return self.memory_bytes - MEMTABLES * Memtable.bytes_max(self.segment_events)
 
 
@@ -38,7 +38,7 @@ DEFAULT_BOUNDS = IndexBounds()
 class FingerprintIndex:
     """Maps committed fingerprints to positions; runs on the writer's thread alone.
 
-    Memtables answer from memory; filters tell which segments to search. Both compare all 16 bytes.
+    Memtables are searched in memory; filters select the segments to search. Both compare all 16 bytes.
     """
 
     def __init__(self, bounds: IndexBounds) -> None:
@@ -89,15 +89,15 @@ class FingerprintIndex:
         )
 
     def forget(self, first: int, last: int) -> None:
-        """Forget the fingerprints of a range of positions: what is given up may come again."""
+        """Forget the fingerprints of a range of positions: the sensor may send those events again."""
         self._forgotten.add(first, last)
 
     def is_forgotten(self, position: int) -> bool:
-        """Whether a position's fingerprint is forgotten, being given up or past its retention."""
+        """Whether a position's fingerprint is forgotten, because of a gap or the retention."""
         return not self._counts(position)
 
     def expire(self, floor: int, service_ms: int) -> None:
-        """Forget what lies below a position, and what is sealed and was committed before a service time."""
+        """Forget fingerprints below a position, and sealed ones that were committed before a service time."""
         self._floor = max(self._floor, floor)
         self._service_floor_ms = max(self._service_floor_ms, service_ms)
         self._forgotten = Ranges((first, last) for first, last in self._forgotten if last >= self._floor)

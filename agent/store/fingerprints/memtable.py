@@ -10,7 +10,7 @@ from agent.store.fingerprints.transient import FINGERPRINT_BYTES, FORGOTTEN, spl
 
 SLOT_BYTES = 4
 MOMENT_MS = 10_000
-"""The resolution of a sealed fingerprint's service time: enough to forget it in time."""
+"""The resolution of a sealed fingerprint's service time, sufficient for the retention."""
 
 
 class Memtable:
@@ -54,7 +54,7 @@ class Memtable:
         for number, fingerprint in enumerate(split(packed), start + 1):
             if fingerprint == FORGOTTEN:
                 continue
-            slot = hash(fingerprint) & mask  # keyed anew in each process: nobody can aim at a slot
+            slot = hash(fingerprint) & mask  # the hash is keyed in each process: no sender can choose a slot
             while other := slots[slot]:
                 at = other * FINGERPRINT_BYTES
                 if held[at - FINGERPRINT_BYTES : at] == fingerprint:

@@ -51,7 +51,7 @@ class Sealing:
         self._cleared_to = 0
 
     def step(self) -> bool:
-        """Do the next step; return False where none is due. After an error the next call begins anew."""
+        """Do the next step; return False where none is due. After an error the next call starts from the beginning."""
         steps, self._steps = self._steps, None
         if steps is None:
             memtable = self._index.full_memtable()
@@ -96,13 +96,13 @@ class Sealing:
         for place in places:
             fingerprint = bytes(memtable.packed[place * FINGERPRINT_BYTES : (place + 1) * FINGERPRINT_BYTES])
             position = memtable.position_at(place)
-            # Of two in one memtable the later counts: the earlier is given up, or past its retention.
+            # Of two in one memtable the later counts: the earlier is in a gap, or past its retention.
             counts = fingerprint != FORGOTTEN and memtable.position(fingerprint) == position
             if counts and not self._index.is_forgotten(position):
                 yield SealedFingerprint(fingerprint, position, memtable.service_ms_at(place))
 
     def _clear_rows(self) -> bool:
-        """Delete rows that a segment has replaced, but keep what else they hold as long as it counts."""
+        """Delete rows that a segment has replaced, but keep their other contents as long as they are valid."""
         number = self._index.next_number()
         if number == self._cleared_for:
             return False

@@ -16,7 +16,7 @@ from agent.store.schema.checksum import checksum, verified
 from agent.store.schema.database import Reads
 
 ENTRIES_PER_ROW = 182
-"""What fits into one page."""
+"""As many as fit into one page."""
 _PART_BYTES = 3
 _ENTRY_BYTES = FINGERPRINT_BYTES + 2 * _PART_BYTES
 PART_MAX = (1 << 8 * _PART_BYTES) - 1
@@ -38,7 +38,7 @@ class SealedFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What a segment's own row says."""
+    """The contents of a segment's own row."""
 
     number: int
     first: int
@@ -51,7 +51,7 @@ class Segment:
 
 
 def insert_sealed(connection: sqlite3.Connection, number: int, entries: Sequence[SealedFingerprint]) -> None:
-    """Append sorted entries to a segment, all of which lie behind those it has."""
+    """Append sorted entries to a segment, all of which sort behind those it has."""
     if not entries:
         return
     position = min(entry.position for entry in entries)
@@ -144,7 +144,7 @@ def delete_segment(connection: sqlite3.Connection, number: int) -> None:
 
 
 def forget(connection: sqlite3.Connection, first: int, last: int) -> None:
-    """Forget the fingerprints of a range of positions, wherever they lie."""
+    """Forget the fingerprints of a range of positions, in all segments."""
     row = (first, last)
     connection.execute(
         "INSERT OR REPLACE INTO forgotten (first, last, checksum) VALUES (?, ?, ?)", (*row, checksum("forgotten", row))

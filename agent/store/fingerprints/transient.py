@@ -1,6 +1,6 @@
-"""What the store knows of the latest deliveries, in memory: retransmission keys, similarity keys, rejected events.
+"""The store's memory of the latest deliveries: retransmission keys, similarity keys, rejected events.
 
-All of it is of committed deliveries; the commit in work keeps its own until it is durable.
+It contains committed deliveries only; the commit in work keeps its own until it is durable.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agent.store.port import Reject
 
 FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
-"""Stands in place of a fingerprint whose event is given up."""
+"""Replaces a fingerprint whose event is in a gap."""
 EXCHANGE_LIFETIME_MS = 247_000
 """How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
 RETRANSMISSION_KEYS_MAX = 100_000
 """About 350 bytes each; 400 a second for the whole of a transport's lifetime. At a higher rate the oldest are forgotten
 early, so that their retransmission is stored as another event."""
 RECENT_REJECTS_MAX = 1_000
-"""Rejected events that are recognised when they come again; a restart forgets them."""
+"""Rejected events that are recognised when they arrive again; a restart forgets them."""
 SIMILARITY_KEYS_MAX = 10_000
 """In each of the two generations, about 150 bytes each."""
 _MOMENT = Struct("q")
@@ -38,7 +38,7 @@ class Lifetimes:
 
 
 def lifetimes_of(settings: IdentitySettings) -> Lifetimes:
-    """Return the lifetimes that the settings ask for."""
+    """Return the lifetimes according to the settings."""
     windows = (int((rule.window_seconds or 0) * 1000) for rule in settings.rules)
     return Lifetimes(int(settings.resend_window_seconds * 1000), max(EXCHANGE_LIFETIME_MS, *windows, 0))
 

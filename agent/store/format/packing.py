@@ -15,7 +15,7 @@ from contract.record import ClockTrust, Shared
 _HEAD = Struct("<IIBq16s")
 """Checksum over all that follows and the position, length of the tail, flags, bound, fingerprint."""
 _CHECKED = Struct("<qIBq16s")
-"""What the checksum covers before the tail: the position, and the head without the checksum."""
+"""The bytes that the checksum covers before the tail: the position, and the head without the checksum."""
 _POSITION = Struct("<q")
 
 _TRUSTED = 0x01
@@ -99,7 +99,7 @@ def _event(position: int, head: bytes, tail: bytes) -> PackedEvent:
 
 
 def unpack_readable(first_position: int, count: int, blob: bytes) -> Iterator[PackedEvent]:
-    """Yield the whole events of a commit of `count` events, whatever is damaged between them."""
+    """Yield the intact events of a commit of `count` events, whatever is damaged between them."""
     found = list(_unpack_readable(first_position, count, expand(blob)))
     if len(found) < count and not blob.startswith(MARK) and MARK in blob:
         # Its first mark may be damaged; or it has no blocks, and the mark is there by chance.

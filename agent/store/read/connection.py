@@ -19,7 +19,7 @@ from agent.store.schema import database
 def read_only(path: Path) -> Iterator[Database]:
     """Open the store, also while the service writes; raise StoreError where there is none.
 
-    Rows come from `query` and `rows_where` as dictionaries, and from `execute` as the store's own functions read them.
+    `query` and `rows_where` return rows as dictionaries, `execute` as the store's own functions read them.
     """
     with closing(database.open_for_reading(path)) as connection:
         yield open_database(connection)

@@ -16,7 +16,7 @@ _COMMITS_AT_A_TIME = 64
 
 
 class Epochs:
-    """The epochs of a store, which give each position its label."""
+    """The epochs of a store, which determine each position's label."""
 
     def __init__(self, rows: Sequence[tuple[int, str]]) -> None:
         self._firsts = [first for first, _ in rows]

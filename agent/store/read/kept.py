@@ -15,7 +15,7 @@ from agent.store.schema.database import Reads, snapshot
 
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
-"""How much is read in one snapshot of the store, which ends before the page is handed on."""
+"""How much is read in one snapshot of the store, which ends before the page is returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class KeptEvent:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEvents:
-    """The labels of events that are not what was written."""
+    """The labels of events that differ from what was written."""
 
     labels: tuple[LabelRange, ...]
 

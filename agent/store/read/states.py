@@ -1,4 +1,4 @@
-"""The states of stored events, as batches, processed ranges and gaps give them."""
+"""The states of stored events, derived from batches, processed ranges and gaps."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DUPLICATES_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the store knows of one event; moments are milliseconds since 1970 UTC."""
+    """The store's data about one event; times are milliseconds since 1970 UTC."""
 
     position: int
     label: Label
@@ -41,7 +41,7 @@ class Trace:
 
 
 def trace(connection: Reads, fingerprint: bytes) -> Iterator[Trace]:
-    """Yield every event with a fingerprint: one, or more where it came again after the retention.
+    """Yield every event with a fingerprint: one, or more if it arrived again after the retention.
 
     The store is searched a part at a time; all traces are of one snapshot after that.
     """

@@ -56,7 +56,7 @@ def _inspect_length(path: Path, header: bytes, log: LogFrames) -> None:
 
 
 def _has_rollback_journal(path: Path) -> bool:
-    """Whether a whole rollback journal stands beside it, which only the creation of the store needs."""
+    """Whether a complete rollback journal exists beside it, which only the creation of the store needs."""
     journal = path.with_name(f"{path.name}-journal")
     if not journal.exists():
         return False

@@ -1,4 +1,4 @@
-"""Opens a store whatever the state of its files: as it is where it is whole, else after a salvage."""
+"""Opens a store in any state of its files: unchanged if it is intact, else after a salvage."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ END_GONE = "the last committed events were gone"
 def open_store(
     path: Path, connect: Connect, clock: Clock, lifetimes: Lifetimes, bounds: IndexBounds = DEFAULT_BOUNDS
 ) -> tuple[sqlite3.Connection, Memory]:
-    """Open a store for service; a damaged one is salvaged, and what is lost is recorded as gaps.
+    """Open a store for service; a damaged one is salvaged, and lost events are recorded as gaps.
 
-    Raise DiskFullError where the file system is too full for that; all files are then as they were.
+    Raise DiskFullError where the file system is too full for that; all files are then unchanged.
     """
     swap.resume(path)
     reason = swap.suspicion(path)
@@ -90,9 +90,9 @@ def _open(
 def _loss(noted: LastCommit | None, end: int, boot: str, *, lacks_log: bool) -> str:
     """Return why events behind the last position are missing; empty where the mark of use shows none missing.
 
-    A position is noted after its commit: where the store ends before it, the commit is lost, whatever is left of the
-    log. Where the log is gone, the mark proves that nothing is lost only in the same boot: else its latest notes may be
-    lost, too.
+    A position is written to the mark after its commit: if the store ends before it, the commit is lost, whatever
+    remains of the log. If the log is missing, the mark proves that nothing is lost only in the same boot: otherwise its
+    latest writes may be lost, too.
     """
     if lacks_log:
         has_all = noted is not None and noted.boot == boot and noted.end <= end
@@ -117,7 +117,7 @@ def _replace(path: Path, clock: Clock, reason: str) -> None:
         salvaged = salvage(path, new, reason)
         swap.finish(path, new, time)
     except (sqlite3.Error, OSError) as error:
-        full = disk_space.is_full(error, path)  # asked while the new file still takes its space
+        full = disk_space.is_full(error, path)  # queried while the new file still takes its space
         swap.remove_leftovers(path)
         if full:
             what = f"{path}: damaged ({reason}), and left as it is, since a salvage makes a second file"

@@ -1,8 +1,8 @@
-"""Salvages a damaged file: copies what is whole into a new one, and records the rest as gaps.
+"""Salvages a damaged file: copies everything intact into a new one, and records the rest as gaps.
 
-Pages are read one by one, without SQLite, which stops at the first wrong one. Checksums show which rows and events are
-what was written. Where a page has several versions, the newest whole row counts of those that SQLite would read; other
-frames of the log only fill holes.
+Pages are read one by one, without SQLite, which stops at the first damaged one. Checksums show which rows and events
+are intact. If a page has several versions, the newest intact row of those that SQLite would read counts; other frames
+of the log only fill holes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Salvage:
         self._processed = Ranges()
 
     def run(self) -> Ranges:
-        """Copy what is whole; return the positions of the events found."""
+        """Copy everything intact; return the positions of the events found."""
         for versions, fetch in self._pages.passes():
             for number, page in versions:
                 self._take_page(sqlite_cells.rows(number, page, fetch))
@@ -137,7 +137,7 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
 
 
 def _complete_epochs(connection: sqlite3.Connection) -> None:
-    """Restore lost rows of epochs, from their first event or the next epoch's; else give the events a new epoch."""
+    """Restore lost rows of epochs, from their first event or the next epoch's; else assign the events a new epoch."""
     names = {first: start.epoch for first, start in tables.load_epochs(connection)}
     for first, name in _declared_epochs(connection):
         if first > 0 and first not in names and name not in names.values():

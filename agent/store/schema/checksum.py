@@ -18,7 +18,7 @@ def checksum(table: str, row: Iterable[Any]) -> int:
 
 
 def is_whole(table: str, row: tuple[Any, ...]) -> bool:
-    """Whether a row, with its checksum last, is what was written."""
+    """Whether a row, with its checksum last, equals what was written."""
     return bool(row) and row[-1] == checksum(table, row[:-1])
 
 

@@ -17,7 +17,7 @@ from agent.store.files import use_mark
 from agent.store.layout import PAGE_BYTES
 
 _APPLICATION = 0x4F67_0000
-"""Stands in the header with the version added: a damaged version is not taken for a newer release's."""
+"""In the file's header with the version added: a damaged version is not mistaken for a newer release's."""
 _BUSY_MS = 5_000
 _INCREMENTAL = 2
 _CACHE_KILOBYTES = 512
@@ -73,7 +73,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read, beside the running service or without it."""
     if use_mark.lacks_log(path):  # SQLite would make an empty one, and hide the loss
-        raise StoreError(f"{path}: its log is gone, and what stood in it alone; `oncegate run` declares what is lost")
+        raise StoreError(f"{path}: its write-ahead log is missing; `oncegate run` declares the lost events")
     connection = open_as_it_is(path)
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -87,7 +87,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def open_as_it_is(path: Path) -> sqlite3.Connection:
-    """Open a connection that can only read, whatever the file's schema, and however damaged it is."""
+    """Open a connection that can only read, for any schema, and however damaged the file is."""
     if use_mark.lacks_file(path):
         raise StoreError(f"{path}: missing, though its log or the mark of its use is there; `oncegate run` salvages it")
     if not path.exists():
@@ -104,7 +104,7 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
 def snapshot(connection: Reads) -> Iterator[None]:
     """Hold a snapshot of the store within the block, which has to be short.
 
-    While it is held, the service cannot begin its log anew: the block must not wait for the consumer of what it reads.
+    While it is held, the service cannot restart its log: the block must not wait for the consumer of what it reads.
     """
     connection.execute("BEGIN")
     try:
@@ -115,7 +115,7 @@ def snapshot(connection: Reads) -> Iterator[None]:
 
 
 def in_use(path: Path) -> bool:
-    """Whether an agent serves this store now: it holds the lock that lies beside it."""
+    """Whether an agent serves this store now: it holds the lock beside the file."""
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
@@ -130,7 +130,7 @@ def in_use(path: Path) -> bool:
 
 
 def bytes_used(connection: sqlite3.Connection) -> int:
-    """Return the bytes of the pages in use; free pages are room for new events."""
+    """Return the bytes of the pages in use; free pages are space for new events."""
     size: int = connection.execute(
         "SELECT (page_count - freelist_count) * page_size"
         " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -180,7 +180,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     steps = migrations()
     if version > len(steps):
         raise StoreError(
-            f"{path}: schema {version} is of a newer release (this one knows {len(steps)}); install that one"
+            f"{path}: schema {version} is of a newer release (this one supports {len(steps)}); install that one"
         )
     for number, statements in enumerate(steps[version:], version + 1):
         connection.executescript(

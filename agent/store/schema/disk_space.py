@@ -21,8 +21,8 @@ LOG_RESERVE_BYTES = 4 << 20
 """Space that is left beside what the log will add to the file, while a reader keeps the log growing."""
 LOG_BYTES_EXPECTED = 16 << 20
 """Four times the size to which the log grows where no reader holds it."""
-DISK_FULL = "the disk is full: too little room is left below the store for new events"
-LOG_NEEDS_ROOM = "the disk is full: what is left of it is needed to write the store's log back"
+DISK_FULL = "the disk is full: too little space is left for new events"
+LOG_NEEDS_ROOM = "the disk is full: the remaining space is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_ROOM_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 """SQLite's errors where it can create no file, and where a quota is reached."""
@@ -43,18 +43,18 @@ class Space:
     free_bytes: int
     log_bytes: int
     growth_bytes: int
-    """By how much the file grows when the log is written back: that space is taken already."""
+    """By how much the file grows when the log is written back: that space counts as used."""
     free_in_file_bytes: int
     """Free pages of the store's own file, which new events can use as long as the log is written back regularly."""
 
     @property
     def is_log_held(self) -> bool:
-        """Whether the log has grown so large that a reader must be keeping it from beginning anew."""
+        """Whether the log has grown so large that a reader must be preventing its restart."""
         return self.log_bytes > LOG_BYTES_EXPECTED
 
     @property
     def may_write_back(self) -> bool:
-        """Whether the file can take all that stands in the log."""
+        """Whether the file can take the whole content of the log."""
         return self.free_bytes >= self.growth_bytes
 
     def missing_bytes(self, arriving_bytes: int = 0) -> int:
@@ -75,7 +75,7 @@ class Space:
 
 
 def space(path: Path, connection: sqlite3.Connection) -> Space:
-    """Return the space of a store, given its writing connection outside a transaction."""
+    """Return the space of a store, for its writing connection outside a transaction."""
     free_pages, pages = database.free_pages(connection)
     return Space(
         free_bytes(path),
@@ -86,7 +86,7 @@ def space(path: Path, connection: sqlite3.Connection) -> Space:
 
 
 def is_ample(path: Path, arriving_bytes: int = 0) -> bool:
-    """Whether there is enough space whatever SQLite would tell about the log."""
+    """Whether there is enough space, whatever the size of the log according to SQLite."""
     return free_bytes(path) >= RESERVE_BYTES + 2 * arriving_bytes + log_bytes(path)
 
 
@@ -111,7 +111,7 @@ def is_full(error: BaseException, path: Path) -> bool:
 def takes(path: Path, size: int) -> bool:
     """Whether another file of this size fits beside this one: free blocks, a free inode, and no quota.
 
-    Reserves the space to find out, since no system call tells; writes nothing. Return True on any other error.
+    Reserves the space to find out, since no system call returns this; writes nothing. Return True on any other error.
     """
     probe = path.with_name(f"{path.name}.probe")
     try:

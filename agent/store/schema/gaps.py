@@ -1,4 +1,4 @@
-"""The SQL of the gaps: ranges of positions that are given up."""
+"""The SQL of the gaps: ranges of positions whose events are given up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = "number, first, last, reason, declared, checksum"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A range of positions; last = first - 1 stands for events that may have followed the last one found."""
+    """A range of positions; last = first - 1 means events that may have followed the last one found."""
 
     first: int
     last: int
@@ -27,12 +27,12 @@ class Gap:
 
     @property
     def count(self) -> int:
-        """How many events are given up."""
+        """The number of events in the gap."""
         return self.last - self.first + 1
 
 
 def insert(connection: sqlite3.Connection, *found: Gap) -> None:
-    """Record gaps, each united with its predecessor; a gap whose declaration lies in them is declared again.
+    """Record gaps, each merged with its predecessor; a gap whose declaration is in them is declared again.
 
     A gap that waits for its declaration is not recorded twice: a transaction of unknown outcome is run again.
     """
@@ -57,9 +57,9 @@ def insert(connection: sqlite3.Connection, *found: Gap) -> None:
 
 
 def declare(connection: sqlite3.Connection, position: int) -> None:
-    """Note that the event at this position has declared all gaps so far; forget the oldest of those declared before.
+    """Record that the event at this position has declared all gaps so far; delete the oldest of those declared before.
 
-    Those that it declares itself stay, however many they are: its commit may turn out not to count.
+    All those that it declares itself stay: its commit may still fail.
     """
     connection.execute(
         "DELETE FROM gaps WHERE declared > 0 AND number <= (SELECT max(number) FROM gaps) - ?", (GAPS_MAX,)
@@ -88,7 +88,7 @@ def count_declarations(connection: Reads) -> int:
 
 
 def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps that no event declares: not yet, or no longer since it was given up itself."""
+    """Return the gaps that no event declares: not yet, or no longer since its declaration is itself in a gap."""
     return [gap for gap in gaps if not gap.declared]
 
 

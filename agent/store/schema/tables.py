@@ -17,7 +17,7 @@ REJECTED_MAX = 1_000
 """How many rejected events are kept, the latest."""
 _POSITION_MAX = (1 << 63) - 1
 _SEARCHED_POSITIONS = 10_000
-"""How many positions one statement of a search covers: while it runs, the service cannot begin its log anew."""
+"""How many positions one statement of a search covers: while it runs, the service cannot restart its log."""
 _COMMITS = "SELECT first_position, count, packed FROM events"
 _EPOCH_COLUMNS = "first_position, epoch, boot, uptime_ms, wall_ms, trusted, service_ms, checksum"
 _REJECTED_COLUMNS = "number, received, device, via, reason, raw"
@@ -80,7 +80,7 @@ def insert_events(connection: sqlite3.Connection, first_position: int, packed: l
 def commits_between(
     connection: Reads, first: int = 0, last: int = _POSITION_MAX, commits_max: int = -1
 ) -> sqlite3.Cursor:
-    """Return the commits whose first position lies between two positions, both included, in order."""
+    """Return the commits whose first position is between two positions, both included, in order."""
     where = "WHERE first_position BETWEEN ? AND ? ORDER BY first_position LIMIT ?"
     return connection.execute(f"{_COMMITS} {where}", (first, last, commits_max))
 
@@ -126,7 +126,7 @@ def first_event(connection: Reads) -> int | None:
 
 
 def last_position(connection: Reads) -> int:
-    """Return the highest position that was ever given to an event; what is purged was processed."""
+    """Return the highest position that was ever assigned to an event; purged events were processed."""
     position: int = connection.execute(
         "SELECT max((SELECT coalesce(max(last), 0) FROM processed), (SELECT coalesce(max(last), 0) FROM batches),"
         " (SELECT coalesce(max(last), 0) FROM gaps), (SELECT coalesce(max(first_position), 0) FROM epochs),"
@@ -138,7 +138,7 @@ def last_position(connection: Reads) -> int:
 
 
 def delete_events(connection: sqlite3.Connection, up_to: int) -> None:
-    """Delete the commits all of whose events lie at or below this position."""
+    """Delete the commits all of whose events are at or below this position."""
     row = connection.execute(
         "SELECT first_position, count FROM events WHERE first_position <= ? ORDER BY first_position DESC LIMIT 1",
         (up_to,),
@@ -151,9 +151,9 @@ def delete_events(connection: sqlite3.Connection, up_to: int) -> None:
 
 
 def discard_from(connection: sqlite3.Connection, first_position: int) -> None:
-    """Delete a commit whose outcome was unknown: nobody was acked for it.
+    """Delete a commit whose outcome was unknown: no event of it was acked.
 
-    Its bytes are overwritten, so that no salvage takes them for those of a later event at the same position.
+    Its bytes are overwritten, so that no salvage mistakes them for those of a later event at the same position.
     """
     connection.execute("PRAGMA secure_delete = ON")
     try:

@@ -1,4 +1,4 @@
-"""The capacity of the store: when new events have no room, and what leaves the store first."""
+"""The capacity of the store: when there is no space for new events, and what is removed first."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ class Capacity:
         self._drops = settings.when_full == "drop-oldest"
         self._memory = memory
         self._missing_bytes = 0
-        """How much room was missing on the file system at the latest decision on new events."""
+        """How much space was missing on the file system at the latest decision on new events."""
         self._log_held = False
-        """Whether another process keeps the log from being emptied: then no removal makes room."""
+        """Whether another process keeps the log from being emptied: then no removal frees space."""
 
     def is_full(self, arriving_bytes: int = 0) -> bool:
-        """Whether new events have no room: the store is at its bound, or the file system below it is full."""
+        """Whether there is no space for new events: the store is at its bound, or the file system below it is full."""
         self._missing_bytes = self._find_missing_bytes(arriving_bytes)
         return self._is_at_bound() or self._missing_bytes > 0
 
     def allows_maintenance(self, *, grows: bool) -> bool:
-        """Whether there is room for work that can wait; a held log alone delays work that does not grow the file."""
+        """Whether there is space for work that can wait; a held log alone delays work that does not grow the file."""
         if not grows and not self._log_held:
             return True
         return disk_space.is_ample(self._file) or not self._space().missing_bytes()
 
     def check_log(self) -> None:
-        """Raise StoreError where another transaction could take the room that the log needs to be written back.
+        """Raise StoreError where another transaction could use the space that the log needs to be written back.
 
-        A log that cannot be written back could never be cut again, even once its reader has ended.
+        A log that cannot be written back could never be truncated again, even once its reader has ended.
         """
         if disk_space.log_bytes(self._file) <= layout.LOG_BYTES_KEPT or disk_space.is_ample(self._file):
             return
@@ -68,11 +68,11 @@ class Capacity:
                 raise StoreError(self._held_message() if self._log_held else disk_space.LOG_NEEDS_ROOM)
 
     def stays_full(self) -> bool:
-        """Whether new events have no room, and nothing may leave for them."""
+        """Whether there is no space for new events, and nothing may be removed for them."""
         return self.is_full() and self.purgeable() is None and not self.droppable()
 
     def refusal(self) -> str:
-        """Return why new events have no room, for people."""
+        """Return why there is no space for new events, as text."""
         if self._log_held:
             return self._held_message()
         return disk_space.DISK_FULL if self._missing_bytes else STORE_FULL
@@ -88,10 +88,10 @@ class Capacity:
         return processed_to if processed_to >= self._memory.first_kept else None
 
     def droppable(self) -> list[Gap]:
-        """Return what is not processed of the oldest commits, whole batches of it, where they are to be dropped.
+        """Return the unprocessed events of the oldest commits, as whole batches, where they are to be dropped.
 
         Nothing while the log is held: dropping itself makes the log grow, until all is dropped.
-        Nothing where the log lacks room: a removal frees pages of the file, and no room on the file system.
+        Nothing where the log lacks space: a removal frees pages of the file, and no space on the file system.
         """
         if not self._drops or self._log_held or not self._may_write_back():
             return []
@@ -107,7 +107,7 @@ class Capacity:
         return [Gap(first, end, DROPPED) for first, end in ranges]
 
     def _find_missing_bytes(self, arriving_bytes: int) -> int:
-        """Return how much room is missing for new events, once the log has given back what it can."""
+        """Return how much space is missing for new events, once the log has been reduced as far as possible."""
         if disk_space.is_ample(self._file, arriving_bytes):
             return 0
         if missing := self._space().missing_bytes(arriving_bytes):
@@ -116,9 +116,9 @@ class Capacity:
         return missing
 
     def _write_back(self) -> None:
-        """Write the log back as far as readers let it, and empty it where it has grown beyond its size.
+        """Write the log back as far as readers allow, and empty it where it has grown beyond its size.
 
-        A log of the usual size keeps its length: its room, once given back, could be taken by others.
+        A log of the usual size keeps its length: other programs could use its space, once returned.
         """
         if self._log_held or disk_space.log_bytes(self._file) > disk_space.LOG_BYTES_EXPECTED:
             self._empty_log()
@@ -135,7 +135,7 @@ class Capacity:
         # Asked for each commit: the file system answers several times faster than SQLite.
         if self._bytes_at_most() < self._bytes_max or self._bytes() < self._bytes_max:
             return False
-        self._empty_log()  # it may hold on to room that nobody needs
+        self._empty_log()  # it may occupy space that is not needed
         return self._bytes() >= self._bytes_max
 
     def _empty_log(self) -> None:

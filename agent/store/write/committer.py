@@ -1,4 +1,4 @@
-"""Commits: decide a group of submissions, write it in one transaction, and only then remember and answer it."""
+"""Commits: decide a group of submissions, write it in one transaction, and only then update memory and answer."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class Committer:
         self._announce(decision.after_commit)
 
     def give_up(self, gap: Gap) -> None:
-        """Give up what cannot be read or sent, and declare it in an event; raise with nothing changed."""
+        """Give up unreadable or unsendable events, and declare them in an event; raise with nothing changed."""
         self._path.removal.give_up(gap)
         self.declare()
 
     def declare(self) -> None:
-        """Store the events that declare what is given up, where any are due."""
+        """Store the events that declare gaps, where any are due."""
         if self._memory.undeclared:
             self.commit(())
 
     def _note_duplicates(self, decision: Decision, positions: range) -> None:
-        """Note the duplicates of events at these positions: only what is on disk can be repeated."""
+        """Record the duplicates of events at these positions, which are on disk."""
         repeated = [position for _, position in decision.duplicates if position in positions]
         self._path.duplicates.note(self._clock.wall_ms(), repeated)
 
@@ -79,7 +79,7 @@ class Committer:
         arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
         if not capacity.is_full(arriving_bytes):
             return self._draft(group, "")
-        decision = self._draft(group, capacity.refusal())  # copies need no room, and nothing is dropped for them
+        decision = self._draft(group, capacity.refusal())  # duplicates need no space, and nothing is dropped for them
         if not decision.refuses:
             return decision
         while self._path.removal.make_room():
@@ -88,7 +88,7 @@ class Committer:
         return self._draft(group, capacity.refusal())
 
     def _draft(self, group: Sequence[Submission], refusal: str) -> Decision:
-        """Decide a group; with a refusal where new events have no room."""
+        """Decide a group; with a refusal where there is no space for new events."""
         epoch = self._path.epoch
         decision = Decision(
             self._memory,

@@ -21,7 +21,7 @@ Write = Callable[[sqlite3.Connection], None]
 
 
 class WritingConnection:
-    """The connection and its write-ahead log, opened anew after an error that closes it.
+    """The connection and its write-ahead log, opened again after an error that closes it.
 
     Each opening begins an epoch. Runs on the writer's thread alone.
     """
@@ -37,11 +37,11 @@ class WritingConnection:
         self._connection: sqlite3.Connection | None = None
         self._log = WriteAheadLog(path)
         self._log_is_cut = False
-        """Whether nothing stands in the log behind its last commit."""
+        """Whether the log is empty behind its last commit."""
         self._lost: DamagedStoreError | None = None
-        """Set once damage was met: a checkpoint would write into the file what stands in the log's place."""
+        """Set once damage was detected: a checkpoint would write the contents of a replaced log into the file."""
         self.is_uncertain = False
-        """Whether a transaction whose outcome is unknown may be on disk; the next one deletes what it held."""
+        """Whether a transaction whose outcome is unknown may be on disk; the next one deletes its rows."""
 
     def start(self, connection: sqlite3.Connection) -> None:
         """Begin service on a connection that has just been opened."""
@@ -52,10 +52,10 @@ class WritingConnection:
             log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
 
     def get(self) -> sqlite3.Connection:
-        """Return the connection, its files verified; open it anew where an error has closed it.
+        """Return the connection, its files verified; open it again where an error has closed it.
 
-        The caller is going to ack a copy, commit, or write the log back: all of these rest on what was committed
-        before (decision 56).
+        The caller will ack a duplicate, commit, or write the log back: all of these rely on earlier commits
+        (decision 56).
         """
         if self._lost is not None:
             raise self._lost
@@ -86,7 +86,7 @@ class WritingConnection:
         self.is_uncertain = False
 
     def note_end(self) -> None:
-        """Note the last position on the mark of use, before anybody is acked."""
+        """Record the last position in the mark of use, before any ack."""
         self._mark.note(self._memory.end, self._log.round)
 
     def limit_log(self) -> None:

@@ -16,7 +16,7 @@ from contract.fingerprint import fingerprint as compute_fingerprint
 
 STORE_FULL = "the store is full: it keeps every event until the table has it"
 FULL_RETRY_SECONDS = 60
-"""When a sensor may try again while the store is full: every poll of the receipts may make room."""
+"""When a sensor may try again while the store is full: every poll of the receipts may free space."""
 _PLACE_PERSON = b"oncegate-place-1"
 
 
@@ -32,7 +32,7 @@ class Decision:
     """Position of the epoch's sequence 1."""
     monotonic_ms: int
     refusal: str
-    """Why new events have no room; empty where they have."""
+    """Why there is no space for new events; empty where there is."""
     first_position: int = field(init=False)
     packed: list[bytes] = field(default_factory=list)
     fingerprints: dict[bytes, int] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Decision:
     suspected: list[bytes] = field(default_factory=list)
     """Fingerprints of new events that name an earlier one."""
     declares: int = 0
-    """Position of the last event that declares what is given up; 0 where there is none."""
+    """Position of the last event that declares a gap; 0 where there is none."""
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
     at_once: list[tuple[Submission, Outcome]] = field(default_factory=list)
-    """Outcomes that this commit cannot change: copies of what is on disk, refusals."""
+    """Outcomes that this commit cannot change: duplicates of events on disk, refusals."""
 
     def __post_init__(self) -> None:
         self.first_position = self.memory.end + 1
@@ -136,7 +136,7 @@ class Decision:
         return b"" if earlier is None else b',"possible_duplicate_of":"%s"' % earlier.hex().encode()
 
     def _position(self, candidate: Candidate, proven: int | None = None) -> int | None:
-        """Return the position of the event that a candidate repeats; `proven` is where the transport says that is."""
+        """Return the position of the event that a candidate repeats; the transport proves the position `proven`."""
         if candidate.fingerprint is None:
             if proven is not None and self._counts(proven):
                 return proven
@@ -184,14 +184,14 @@ class Decision:
                 self.retransmission_keys[name] = position
 
     def _noted(self, key: bytes, lifetime_ms: float = EXCHANGE_LIFETIME_MS) -> int | None:
-        """Return the position that is noted for a retransmission key, even if the event there is given up since."""
+        """Return the position that is stored for a retransmission key, even if the event there is in a gap since."""
         position = self.retransmission_keys.get(key)
         return (
             self.memory.retransmissions.position(key, self.monotonic_ms, lifetime_ms) if position is None else position
         )
 
     def _counts(self, position: int) -> bool:
-        """Whether an event is kept or remembered: what is given up may come again."""
+        """Whether an event is kept or its fingerprint stored: an event in a gap may be sent again."""
         return position >= self.first_position or not self.memory.fingerprints.is_forgotten(position)
 
     def _label(self, position: int) -> Label:
@@ -201,6 +201,6 @@ class Decision:
 
 
 def _key_of_place(key: bytes, first: int, place: int) -> bytes:
-    """Return the retransmission key of one event of a delivery that does not lie behind the one before it."""
+    """Return the retransmission key of an event of a delivery that does not directly follow the one before it."""
     named = key + first.to_bytes(8, "big") + place.to_bytes(4, "big")
     return blake2b(named, digest_size=len(key), person=_PLACE_PERSON).digest()

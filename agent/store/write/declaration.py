@@ -1,4 +1,4 @@
-"""The events that declare what the store has given up."""
+"""The events that declare the store's gaps."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class DuplicateCounter:
         self._latest.extend(Duplicate(received, position) for position in positions)
 
     def pending(self) -> DuplicateTotals:
-        """Return what no transaction has carried yet."""
+        """Return the counts that no transaction has written yet."""
         return DuplicateTotals(self._recognised + self._transport_duplicates() - self._written, tuple(self._latest))
 
     def has_pending(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the writer does between commits: writes marks, purges processed events, forgets fingerprints, seals, shrinks."""
+"""The writer's work between commits: writes marks, purges processed events, forgets fingerprints, seals, shrinks."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ FORGET_ROWS = 1_000
 """How many rows of fingerprints one transaction forgets."""
 FREE_PAGES_KEPT = disk_space.RESERVE_BYTES // PAGE_BYTES
 FREE_SHARE_KEPT = 0.25
-"""Free pages that stay, since what comes will need them: on a full disk new events have no other room."""
+"""Free pages that stay, since new events will need them: on a full disk they have no other space."""
 SHRINK_PAGES = 256
-"""Given back in one transaction, which moves their content: a megabyte at most."""
+"""Pages returned in one transaction, which moves their content: a megabyte at most."""
 SHRINK_MS = 200
 SHRINK_CHECK_MS = 10_000
 LOG_MS = 10_000
 """The pause between two checks of the write-ahead log's size."""
 RETRY_MS = 5_000
 CAPACITY_MS = 5_000
-"""The pause between two checks whether there is room for what can wait."""
+"""The pause between two checks whether there is space for work that can wait."""
 
 
 class Maintenance:
@@ -70,7 +70,7 @@ class Maintenance:
         memory.progress.processed_times.append((now, memory.progress.processed_to(memory.first_kept)))
 
     def run_due(self) -> float | None:
-        """Do what is due; return the seconds until something will be, None where nothing is foreseen."""
+        """Do what is due; return the seconds until more is due, None where nothing is planned."""
         now = self._clock.monotonic_ms()
         if now < self._retry_at:
             return (self._retry_at - now) / 1000
@@ -85,9 +85,9 @@ class Maintenance:
         return max(min(due for due in dues if due is not None) - now, 1) / 1000
 
     def _marks(self, now: int) -> int:
-        """Write marks and duplicates that no commit of events has carried in time.
+        """Write marks and duplicates that no commit of events has written in time.
 
-        Duplicates that a transport answers itself wake no thread, so that each turn asks for them.
+        Duplicates that a transport answers itself wake no thread, so each iteration checks their number.
         """
         if not self._path.transactions.has_pending():
             self._marks_since = None
@@ -166,14 +166,14 @@ class Maintenance:
     def _seal(self, now: int) -> int | None:
         """Continue sealing by one step; return None where nothing is to be sealed.
 
-        A segment takes room before the rows that it replaces give theirs back.
+        A segment needs space before the rows that it replaces are deleted.
         """
         if not self._path.capacity.allows_maintenance(grows=True):
             return now + CAPACITY_MS
         return now if self._sealing.step() else None
 
     def _shrink(self, now: int) -> int | None:
-        """Release room to the file system, a little at a time, where much of the file is free."""
+        """Return space to the file system, a little at a time, where much of the file is free."""
         if now < self._shrink_at:
             return self._shrink_at
         free, pages = database.free_pages(self._path.connection.get())
@@ -194,5 +194,5 @@ class Maintenance:
 
 
 def _lowest(floor: int, kept: Iterable[Segment]) -> int:
-    """Return the position below which no fingerprint is remembered, given what lies from `floor` on and these."""
+    """Return the position below which no fingerprint is stored, given those from `floor` on and these."""
     return min([floor, *(segment.first for segment in kept)])

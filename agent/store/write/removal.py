@@ -31,7 +31,7 @@ class Removal:
         self._forget_answers = forget_answers
 
     def purge(self, up_to: int) -> None:
-        """Delete the commits all of whose events lie at or below this position."""
+        """Delete the commits all of whose events are at or below this position."""
         self._transactions.run(lambda connection: tables.delete_events(connection, up_to))
         self._memory.first_kept = up_to + 1
 

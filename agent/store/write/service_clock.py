@@ -1,4 +1,4 @@
-"""The time that the service has run in all the store's life: a clock that nobody can set."""
+"""The total time that the service has run on the store: a clock that cannot be set."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agent.clock import Clock
 
 
 class ServiceClock:
-    """Continues from the service time of the last commit; it stands still while no agent runs."""
+    """Continues from the service time of the last commit; it does not advance while no agent runs."""
 
     def __init__(self, clock: Clock, before_ms: int) -> None:
         self._clock = clock

@@ -62,7 +62,7 @@ class Transactions:
             self._failure = ""
 
     def flush(self) -> None:
-        """Write what is pending now."""
+        """Write the pending changes now."""
         if self.has_pending():
             self.run(lambda connection: None)
 
@@ -95,7 +95,7 @@ class Transactions:
         return reason
 
     def report(self, error: Exception) -> None:
-        """Take no more transactions, and ask for a salvage, where an error means damage."""
+        """Refuse further transactions, and request a salvage, where an error means damage."""
         if is_damage(error):
             self._connection.lose_if_damaged(error)
             self._report_damage(error)

@@ -46,7 +46,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._crowded = False
         self.failure: BaseException | None = None
-        """The error that ended the thread, where it was not asked to end."""
+        """The error that ended the thread, where no end was requested."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -61,7 +61,7 @@ class Writer:
         self._queue.put(do_nothing)
 
     def call(self, task: Task) -> None:
-        """Run a task on the thread and wait for it; raise what it raised."""
+        """Run a task on the thread and wait for it; raise its error."""
         done = threading.Event()
         errors: list[BaseException] = []
 
@@ -81,7 +81,7 @@ class Writer:
             raise errors[0]
 
     def finish(self) -> None:
-        """Commit what is queued, then end the thread."""
+        """Commit the queued submissions, then end the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -95,7 +95,7 @@ class Writer:
             self._failed(error)
 
     def _turn(self) -> bool:
-        """Commit one group; return False once the thread is asked to end."""
+        """Commit one group; return False once the end of the thread is requested."""
         pause = self._maintain()
         try:
             work = self._queue.get(timeout=pause)

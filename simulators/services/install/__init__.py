@@ -1,1 +1,1 @@
-"""Installation of what the services need."""
+"""Installation of the programs that the services need."""

@@ -58,7 +58,7 @@ class Node:
             "share.coordinator.state.topic.min.isr": in_sync,
             "min.insync.replicas": in_sync,
             "unclean.leader.election.enable": "false",
-            # Three brokers share a few cores: a slow one must not count as dead.
+            # Three brokers share a few cores: a slow one must not count as failed.
             "broker.session.timeout.ms": 9_000,
             "broker.heartbeat.interval.ms": 2_000,
             "controller.quorum.fetch.timeout.ms": 8_000,

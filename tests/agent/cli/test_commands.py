@@ -1,4 +1,4 @@
-"""The commands as people and programs see them."""
+"""The commands' output and exit status, for people and programs."""
 
 import errno
 import io
@@ -135,7 +135,7 @@ def test_a_store_that_is_not_ours_to_read_is_no_traceback(
     def refuse(path: Path) -> bool:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "exists", refuse)  # root, who may run the tests, may read everything
+    monkeypatch.setattr(Path, "exists", refuse)  # root, who may run the tests, can read everything
     for command in ("status", "events", "verify", "doctor"):
         status, _, message = oncegate(command, "--config", str(file))
         assert status == 1
@@ -143,7 +143,7 @@ def test_a_store_that_is_not_ours_to_read_is_no_traceback(
 
 
 def start(file: Path, folder: Path) -> tuple[int, str]:
-    """Run the agent on a folder that cannot hold a store, and return its status and what it says."""
+    """Run the agent on a folder that cannot hold a store, and return its status and output."""
     done = subprocess.run(
         (sys.executable, "-m", "agent.cli.main", "run", "--config", str(file)),
         env={**os.environ, "ONCEGATE_GATEWAY__STATE_DIR": str(folder)},

@@ -1,4 +1,4 @@
-"""`oncegate events | less`, left open: the service begins its log anew all the same, and gives up nothing."""
+"""`oncegate events | less`, left open: the service still restarts its log, and drops no event."""
 
 import fcntl
 import http.client
@@ -22,10 +22,10 @@ from tests.support.waiting import wait_until
 MAX_BYTES = 24 << 20
 BACKLOG_PACKS, PACK = 40, 50
 COMMITS = 1_500
-"""Of one event; each takes 4 to 5 pages of the log, so that all of them together take more than the store may."""
+"""Of one event; each takes 4 to 5 pages of the log, so that all of them together exceed the store's limit."""
 LOG_BYTES_MAX = 12 << 20
 PIPE_BYTES = 1 << 12
-"""What a pager that waits has been given, at the least."""
+"""Minimum number of bytes that the waiting pager has received."""
 
 
 def start(agent: Process) -> http.client.HTTPConnection:
@@ -43,7 +43,7 @@ def post(connection: http.client.HTTPConnection, chance: random.Random, ids: ran
 
 
 def waiting_bytes(pipe: int) -> int:
-    """Count what lies in a pipe that nobody reads."""
+    """Count the unread bytes in a pipe."""
     found: int = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
     return found
 

@@ -27,7 +27,7 @@ Run = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a store: one event processed, one forwarded, one new, and copies of the first."""
+    """Create a store: one event processed, one forwarded, one new, and duplicates of the first."""
 
     async def fill() -> None:
         clock = HandClock()
@@ -65,7 +65,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 
 def overwrite(folder: Path, old: bytes, new: bytes) -> None:
-    """Change bytes in the file, of the same length."""
+    """Replace bytes in the file by others of the same length."""
     file = folder / FILE_NAME
     content = file.read_bytes()
     assert old in content
@@ -110,7 +110,7 @@ def test_what_is_declared_lost_is_no_finding_any_more(run: Run, folder: Path) ->
         clock = HandClock()
         async with make_store(folder, clock) as store:
             assert (await accept(store, clock, THREE)).accepted == 1
-            assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and what was lost, sent again
+            assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and the lost event, sent again
 
     asyncio.run(read())
     assert findings(run) == {}
@@ -153,7 +153,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
 )
 def test_what_contradicts_itself_is_found(run: Run, folder: Path, sql: str, check: str, text: str) -> None:
     execute(folder, sql)
-    if not text:  # what was processed counts as new again: sent once more, nothing is lost
+    if not text:  # processed events count as new again: they are sent once more, nothing is lost
         assert findings(run) == {}
     else:
         assert text in findings(run)[check]

@@ -1,4 +1,4 @@
-"""The end of the way in: keeps what it receives, and answers at once or on command."""
+"""A replacement for the pipeline: records deliveries, and answers at once or on command."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Recorder:
             respond(self.answer)
 
     def respond(self, answer: Answer = DURABLE) -> None:
-        """Answer the delivery that has waited longest."""
+        """Answer the oldest open delivery."""
         self._waiting.pop(0)(answer)
 
     async def received(self, count: int) -> None:
-        """Wait until so many deliveries have come."""
+        """Wait for this number of deliveries."""
         arrived = asyncio.Event()
         self._wake = arrived.set
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A sensor on a real socket, whose every datagram the test decides."""
+"""A sensor on a real socket; the test controls each datagram."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def post(
     content_format: int | None = 60,
     options: tuple[tuple[int, bytes], ...] = (),
 ) -> bytes:
-    """Build a request to take an event."""
+    """Build a request that posts an event."""
     given = () if content_format is None else ((CONTENT_FORMAT, uint(content_format)),)
     return datagram(kind, POST, mid, token, ((URI_PATH, path.encode()), *given, *options), payload)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A message from the server, taken apart without the server's own code."""
+    """A message from the server, parsed without the server's own code."""
 
     kind: int
     code: int
@@ -102,7 +102,7 @@ class Sensor:
         return await self.receive_raw()
 
     async def receive_all(self) -> list[Response]:
-        """Return what has been said until a ping is answered, which is served last."""
+        """Return the messages received until a ping is answered, which is processed last."""
         self.send(datagram(CON, EMPTY, 0xFFFF, b""))
         response: list[Response] = []
         while (message := await self.receive()) != Response(RST, EMPTY, 0xFFFF, b"", b""):
@@ -114,6 +114,6 @@ class Sensor:
         return await self.receive()
 
     async def expect_silence(self) -> None:
-        """Make sure that nothing sent so far has been answered: the server serves in order, and a ping comes last."""
+        """Assert that no message sent so far was answered: the server processes in order, and a ping comes last."""
         response = await self.ask(datagram(CON, EMPTY, 0xFFFF, b""))
         assert response == Response(RST, EMPTY, 0xFFFF, b"", b"")

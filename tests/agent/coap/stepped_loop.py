@@ -1,4 +1,4 @@
-"""The running loop with a clock that the test moves ahead: what waits for minutes is tested in milliseconds."""
+"""The running loop with a clock that the test advances: waits of minutes are tested in milliseconds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self
 
 TURNS = 5
-"""Of the loop: enough for timers that are due, and for what they call."""
+"""Of the loop: enough for due timers, and for the callbacks that they schedule."""
 
 
 class SteppedLoop:
-    """`with SteppedLoop() as clock`, then `await clock.advance(seconds)`: timers that fall due are run."""
+    """`with SteppedLoop() as clock`, then `await clock.advance(seconds)`: due timers run."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ class SteppedLoop:
         self._loop.time = self._real  # type: ignore[method-assign]
 
     def step(self, seconds: float) -> None:
-        """Move the clock ahead, as work of so many seconds would."""
+        """Advance the clock, as work of this duration would."""
         self._ahead += seconds
 
     async def advance(self, seconds: float) -> None:

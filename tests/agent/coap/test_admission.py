@@ -1,4 +1,4 @@
-"""The lists of devices, as a CoAP sensor meets them."""
+"""The lists of allowed and denied devices, over CoAP."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ async def test_a_denied_device_gets_4_03_and_another_2_04(tmp_path: Path, fast: 
         stored = stored_events(store)[1:]
     assert [one.code for one in response] == [FORBIDDEN, FORBIDDEN, CHANGED]
     assert b"allow, deny" not in response[2].rest
-    assert b"not let in" in response[0].rest
+    assert b"not allowed" in response[0].rest
     assert [b"mac:good" in event.tail for event in stored] == [True]

@@ -1,4 +1,4 @@
-"""What a sensor is told of each outcome, by the fast path and by aiocoap alike."""
+"""The answer to a sensor for each outcome, equal in the fast path and in aiocoap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random and mutated datagrams by the thousand, and floods of odd ones: the agent lives, and no event is missed."""
+"""Thousands of random and mutated datagrams, and floods of slow-path requests: the agent runs, no event is missing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ CHUNK = 64
 """Bad datagrams between two events; the ack of each paces the flood."""
 JOURNAL_LINES_MAX = 100
 GROWTH_BYTES_MAX = 12 << 20
-"""In the second half: answers and hints have reached their bounds by then. What is left is the index of the changed
-events that are events all the same."""
+"""In the second half: the caches of answers and hints have reached their bounds by then. Only the index still grows, by
+the mutated events that are valid."""
 TRIES, TRY_SECONDS = 30, 4.0
 
 
@@ -91,7 +91,7 @@ def event(number: int) -> bytes:
 
 
 def bad(random: Random) -> bytes:
-    """Random bytes, or an event with some of its bytes overwritten, left out or put in."""
+    """Random bytes, or an event with some of its bytes overwritten, removed or inserted."""
     if random.random() < 0.3:
         return random.randbytes(random.randrange(80))
     raw = bytearray(event(random.randrange(1 << 30, 1 << 31)))
@@ -102,7 +102,7 @@ def bad(random: Random) -> bytes:
 
 
 def odd(number: int) -> bytes:
-    """Return what only aiocoap can answer: discovery, another method, the first block of an endless upload."""
+    """Return a request that only aiocoap can answer: discovery, another method, the first block of an upload."""
     core = ((URI_PATH, b".well-known"), (URI_PATH, b"core"))
     token = number.to_bytes(4, "big")
     return (
@@ -113,7 +113,7 @@ def odd(number: int) -> bytes:
 
 
 def survive(agent: Gateway, datagrams: int) -> None:
-    """Send so many bad datagrams with events between them, and look at what has become of the agent."""
+    """Send this number of bad datagrams with events between them, and check the agent."""
     random = Random(SEED)
     sensor, settled = Sensor(agent.port), 0
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:

@@ -1,4 +1,4 @@
-"""How the server ends."""
+"""The end of the server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound(fast: bool
         with Sensor(server.port) as sensor:
             sensor.send(post())
             await recorder.received(1)
-    recorder.respond()  # too late, and harmless
+    recorder.respond()  # too late, without effect
 
 
 async def test_two_may_wait_for_the_end() -> None:

@@ -1,4 +1,4 @@
-"""What a sender is called."""
+"""The names of senders."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_request_to_a_group_is_dropped() -> None:
     group = socket.inet_pton(socket.AF_INET6, "ff02::fd")
     async with serving(Recorder()) as server:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as member:
-            # Another's membership is enough for the kernel to deliver to us, too.
+            # The membership of any other socket is sufficient for the kernel to deliver to this one, too.
             member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("@I", zone))
             member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, zone)
             member.sendto(post(kind=NON), ("ff02::fd", server.port, 0, zone))

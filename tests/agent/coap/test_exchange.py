@@ -1,4 +1,4 @@
-"""Requests in work, their retransmissions, and those that only look like one."""
+"""Requests in work, their retransmissions, and other requests with the same Message ID or Token."""
 
 from __future__ import annotations
 

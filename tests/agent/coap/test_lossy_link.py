@@ -1,4 +1,4 @@
-"""Blocks of 64 bytes over IPv6 through a link that loses every fifth datagram, as 6LoWPAN does on a bad day."""
+"""Blocks of 64 bytes over IPv6 through a link that loses every fifth datagram, like a poor 6LoWPAN link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK_64 = 2
 
 
 class Impatient(TransportTuning):  # type: ignore[misc] # aiocoap carries no types
-    """Retransmits soon and often, so that the test is short."""
+    """Retransmits soon and often, to keep the test short."""
 
     ACK_TIMEOUT = 0.05
     MAX_RETRANSMIT = 9

@@ -1,4 +1,4 @@
-"""Messages as bytes: what is written reads back, in our reading and in aiocoap's."""
+"""Messages as bytes: written messages are parsed back, by this project's parser and by aiocoap's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers kept for retransmissions, and the budget of odd requests."""
+"""The response cache, and the budget of the slow path."""
 
 from __future__ import annotations
 

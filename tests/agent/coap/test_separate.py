@@ -1,4 +1,4 @@
-"""Answers that come too late for the ACK."""
+"""Separate responses: answers that are too late for the ACK."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PATIENT = Tuning(empty_ack_seconds=0.02, drain_seconds_max=0.05)
 
 ENDPOINT = endpoint_of(("::1", 5_683, 0, 0), b"")
 A_MOMENT = 0.2
-"""More than the machine takes for a step, less than any wait."""
+"""More than the machine needs for a step, less than any wait."""
 
 
 class Chance(Random):
-    """Always the same factor."""
+    """Always returns the same factor."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ async def test_a_non_confirmable_request_gets_no_empty_ack() -> None:
             sensor.send(post(mid=5, kind=NON))
             assert await sensor.ask(post(mid=6)) == Response(
                 ACK, 0, 6, b"", b""
-            )  # the later one's empty ACK: no other came
+            )  # the later one's empty ACK: no other was received
             sensor.send(post(mid=5, kind=NON))
             await sensor.expect_silence()
             recorder.respond()

@@ -1,4 +1,4 @@
-"""A sensor without a clock learns the gateway's time from the answer to its events."""
+"""A sensor without a clock receives the gateway's time in the answer to its events."""
 
 from __future__ import annotations
 

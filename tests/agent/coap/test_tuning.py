@@ -1,4 +1,4 @@
-"""The defaults, as they are served: those of RFC 7252 section 4.8, and those that docs/guarantees.md states."""
+"""The defaults as served: those of RFC 7252 section 4.8, and those that docs/guarantees.md states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.agent.coap.stepped_loop import SteppedLoop
 
 MAX_LATENCY_SECONDS = 100
-"""Not a setting: how long the RFC takes a datagram to be on its way at most."""
+"""Not a setting: the RFC's maximum time of a datagram in the network."""
 
 
 def test_the_defaults_are_the_rfcs() -> None:

@@ -1,4 +1,4 @@
-"""Bodies that take long to decode, many at once: whatever else the event loop has to do gets its turn between them."""
+"""Many bodies at once that take long to decode: the event loop's other tasks run between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration: what is read, what is refused, and in which words."""
+"""The configuration: which values are read or refused, and the messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files of any kind and content: read, or refused with a reason, and never waited for."""
+"""Files of any type and content: read, or refused with a reason; the reader never blocks."""
 
 from __future__ import annotations
 

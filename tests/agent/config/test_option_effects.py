@@ -1,4 +1,4 @@
-"""Options whose effect no test of their own area shows."""
+"""Effects of options that no test of their own area covers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ID = Event("urn:a", id=1, data={"x": 1})
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Process]:
-    """Make an agent all of whose settings but the required ones come from the environment."""
+    """Start an agent with all settings but the required ones from the environment."""
     file = tmp_path / "oncegate.toml"
     file.write_text('[gateway]\nid = "gw1"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
     environment = {

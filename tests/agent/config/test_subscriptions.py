@@ -1,4 +1,4 @@
-"""Subscriptions of one's own: what they mean, and what is refused."""
+"""Configured subscriptions: their meaning, and which are refused."""
 
 import pytest
 

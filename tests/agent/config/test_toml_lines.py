@@ -1,4 +1,4 @@
-"""Each key is found on its line, whatever stands around it."""
+"""Each key is found on its line, regardless of the surrounding text."""
 
 import tomllib
 

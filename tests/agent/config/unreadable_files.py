@@ -45,7 +45,7 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def outcome(read: Callable[[Path], object], path: Path) -> object:
-    """Return what the reader returned or raised."""
+    """Return the reader's result or exception."""
     box: list[object] = []
 
     def run() -> None:

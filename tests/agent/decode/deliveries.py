@@ -1,4 +1,4 @@
-"""Deliveries in short."""
+"""Short constructors of deliveries."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Any bytes are either decoded or undecodable, and what is decoded never fails later."""
+"""Any bytes are either decoded or undecodable, and decoded events never fail later."""
 
 import json
 import tracemalloc
@@ -47,7 +47,7 @@ odd = st.recursive(
     ),
     max_leaves=4,
 )
-"""Values at and beyond the rules' edges, in both forms."""
+"""Values at and beyond the limits of the rules, in both formats."""
 
 
 def _bodies_of(fields: list[str]) -> st.SearchStrategy[list[dict[str, object]]]:
@@ -66,7 +66,7 @@ def survives(body: bytes, media: Media, query: dict[str, str] | None = None) -> 
 
 
 def goes_on(decoded: Decoded) -> None:
-    """Do with the events what the pipeline does."""
+    """Process the events like the pipeline."""
     acceptance = Acceptance(0, "coap", ClockTrust.TRUSTED, Shared.NONE, None)
     for event in decoded.events:
         name = fingerprint(event, label=LABEL)

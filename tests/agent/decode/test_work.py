@@ -1,4 +1,4 @@
-"""The work for one body is bounded by its length, counted rather than timed: calls, marks sorted, text written."""
+"""The work for a body is bounded by its length; counted, not timed, are calls, sorted marks and written text."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ SHORT_BYTES, LONG_BYTES = 1 << 14, BODY_BYTES
 BODIES = {size: nasty_bodies(size) for size in (SHORT_BYTES, LONG_BYTES)}
 CALLS_PER_BYTE = 16
 CALLS_MAX = 1 << 18
-"""Of Python or C, however long the body: 1,024 events of 256 calls each, or 16,384 items of 16."""
+"""Of Python or C, for a body of any length: 1,024 events of 256 calls each, or 16,384 items of 16."""
 EXCHANGES_PER_BYTE = 128
-"""Of two marks, which is how NFC sorts them: twice or thrice over runs of up to 60."""
+"""Of two marks, as NFC sorts them: twice or three times over runs of up to 60."""
 WRITTEN_PER_BYTE = 24
 SETTINGS = IdentitySettings()
 
 
 @dataclass(slots=True)
 class Work:
-    """What was done for one body."""
+    """The operations for one body."""
 
     calls: int = 0
     exchanges: int = 0
@@ -46,7 +46,7 @@ class Work:
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    """Count what is done within; a text that NFC would sort for long is not given to it at all."""
+    """Count the operations within; a text that NFC would sort for long is not passed to it."""
     work = Work()
     dumps = json.dumps
 
@@ -75,7 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
 
 def exchanges(text: str) -> int:
-    """Count what a sort by exchanging neighbours may take for a text's runs of combining marks."""
+    """Count the maximum exchanges of neighbours in sorting a text's runs of combining marks."""
     marks = bytes(combining(mark) for sign in text for mark in normalize("NFD", sign))
     return sum(len(run) ** 2 for run in marks.split(b"\0"))
 

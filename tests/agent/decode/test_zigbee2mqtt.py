@@ -1,4 +1,4 @@
-"""What Zigbee2MQTT publishes, read as events."""
+"""Messages of Zigbee2MQTT, read as events."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from simulators.sensors.zigbee_network import models
 DEVICE = "urn:dev:mac:00158d0001234567"
 MOMENT = 1_763_706_012_345
 PUBLICATIONS: list[dict[str, Any]] = models()
-"""What the real converters publish for device models of many makers (zigbee2mqtt-publications.js made it)."""
+"""Messages of the real converters for device models of many makers (written by zigbee2mqtt-publications.js)."""
 
 
 def _decode(payload: object) -> Event:

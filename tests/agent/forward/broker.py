@@ -1,4 +1,4 @@
-"""The topic and the processing group as the other side sees and makes them."""
+"""The topic and the processing group, for tests: created, written, read and committed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.support.waiting import Progress, wait_until
 GROUP = "oncegate-cloud"
 PARTITIONS = 4
 UNKNOWN_EPOCH = -1
-"""What the client writes where no leader epoch is given."""
+"""The client's value where no leader epoch is set."""
 ANSWER_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 120.0
 
@@ -57,14 +57,14 @@ class KafkaTopic:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": "2"})
 
     def settings(self, delivery: str = "at-least-once", **properties: str) -> KafkaSettings:
-        """Return the agent's settings for this topic; `_` stands for the dots of a property."""
+        """Return the agent's settings for this topic; `_` replaces the dots of a property."""
         dotted = {name.replace("_", "."): value for name, value in properties.items()}
         return KafkaSettings(self.bootstrap_servers, self.topic, delivery, dotted)
 
     def create_topic(self) -> str:
-        """Create the topic and give its id once all of its partitions answer."""
+        """Create the topic and return its id once all of its partitions answer."""
         new = NewTopic(self.topic, self.partitions, self._replicas, config=topics.settings(replicas=self._replicas))
-        # A broker that has been paused is no controller at first, and librdkafka does not ask again in time.
+        # A broker that was paused is not a controller at first, and librdkafka does not retry in time.
         wait_until(
             lambda: self._admin.list_topics(timeout=ANSWER_SECONDS_MAX).controller_id >= 0, "a controller is there"
         )
@@ -114,7 +114,7 @@ class KafkaTopic:
         wait_until(lambda: self._takes(request), "the group takes the offsets")
 
     def receipt(self, table: str = "table-1", first: int = 0, succeeds: str | None = None) -> str:
-        """Return what the cloud job writes beside an offset of this topic."""
+        """Return the metadata that the cloud job commits with an offset of this topic."""
         return str(Receipt(table, first, str(self.topic_id()), succeeds))
 
     def forget_offsets(self, group: str = GROUP) -> None:
@@ -138,14 +138,14 @@ class KafkaTopic:
             wait_until(lambda: self._read_so_far(consumer), "the group has the offsets")
 
     def _read_so_far(self, consumer: Consumer) -> bool:
-        """Whether the group has committed all that there is."""
+        """Whether the group has committed all offsets up to the ends."""
         ends = self.ends()
         asked = [TopicPartition(self.topic, number) for number, end in ends.items() if end]
         committed = consumer.committed(asked, timeout=ANSWER_SECONDS_MAX)
         return all(one.offset == ends[one.partition] for one in committed)
 
     def abort_commit(self, metadata: str, group: str = GROUP) -> None:
-        """Commit each partition's end in a transaction, and take it back."""
+        """Commit each partition's end in a transaction, and abort it."""
         offsets = [TopicPartition(self.topic, number, end, metadata) for number, end in self.ends().items()]
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": f"abort-{self.topic}"})
         producer.init_transactions(ANSWER_SECONDS_MAX)
@@ -155,7 +155,7 @@ class KafkaTopic:
         producer.abort_transaction(ANSWER_SECONDS_MAX)
 
     def ends(self, isolation: str = "read_committed") -> dict[int, int]:
-        """Return each partition's next offset; a broker that has just come back may not lead them yet."""
+        """Return each partition's next offset; a restarted broker may not lead them yet."""
         with self._consumer(isolation) as consumer:
             return {number: self._end(consumer, number) for number in range(self.partitions)}
 
@@ -203,18 +203,18 @@ class KafkaTopic:
         return int(self._partition(partition).leader)
 
     def replicas(self, partition: int) -> set[int]:
-        """Return the numbers of the brokers that keep a partition."""
+        """Return the numbers of the brokers with a replica of a partition."""
         return set(self._partition(partition).replicas)
 
     def in_sync(self, partition: int) -> set[int]:
-        """Return the numbers of those that have all of it."""
+        """Return the numbers of those with all of its records."""
         return set(self._partition(partition).isrs)
 
     def _partition(self, number: int) -> PartitionMetadata:
         return self._admin.list_topics(self.topic, ANSWER_SECONDS_MAX).topics[self.topic].partitions[number]
 
     def leader_epochs(self) -> LeaderEpochs:
-        """Return each partition's leader epoch; a broker that has just come back may not lead them yet."""
+        """Return each partition's leader epoch; a restarted broker may not lead them yet."""
         found: LeaderEpochs = {}
 
         def is_led() -> bool:
@@ -227,7 +227,7 @@ class KafkaTopic:
         return found
 
     def _takes(self, request: ConsumerGroupTopicPartitions) -> bool:
-        """Whether the group took the offsets; a coordinator that has just come back loads its group first."""
+        """Whether the group accepted the offsets; a restarted coordinator loads its group first."""
         try:
             answer = self._admin.alter_consumer_group_offsets([request])[request.group_id].result(ANSWER_SECONDS_MAX)
         except KafkaException:
@@ -271,5 +271,5 @@ def label(record: Message) -> tuple[str, int]:
 
 
 def sequence(record: Message) -> int:
-    """Return the sequence, which the twin of the outbox makes equal to the position."""
+    """Return the sequence, which the in-memory outbox makes equal to the position."""
     return label(record)[1]

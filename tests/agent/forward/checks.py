@@ -1,4 +1,4 @@
-"""What has to be true of outbox and topic in the end."""
+"""Assertions about the final state of outbox and topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def wait_until_forwarded(outbox: MemoryOutbox) -> None:
 
 
 def assert_nothing_lost(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    """Every event is in the topic, and its batch names a place where it really is."""
+    """Assert that every event is in the topic, and that its batch has its real place."""
     places: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for record in kafka.records():
         partition, offset = record.partition(), record.offset()
@@ -34,7 +34,7 @@ def assert_nothing_lost(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
 
 
 def assert_each_once(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    """Every event is in the topic exactly once, as a reader of what is committed sees it."""
+    """Assert that every event is in the topic exactly once, for a reader of committed records."""
     seen = Counter(sequence(record) for record in kafka.records())
     stored = Counter(event.label.sequence for event in outbox.stored() if event.position not in outbox.given_up)
     lost, doubled = sorted((stored - seen).elements()), sorted((seen - stored).elements())

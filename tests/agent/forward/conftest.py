@@ -20,7 +20,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(broker: Broker) -> KafkaTopic:
-    """Return a topic that nobody has used, on a broker that runs, whatever a failed test before this one left."""
+    """Return a new topic on a running broker, also after a failed test."""
     if broker.process.alive:
         broker.resume()
     else:
@@ -32,7 +32,7 @@ def kafka(broker: Broker) -> KafkaTopic:
 
 @pytest.fixture
 def gateway(kafka: KafkaTopic) -> str:
-    """Return a gateway of this test's own: its name is its transactional id."""
+    """Return a gateway for this test only: its name is its transactional id."""
     return f"gw-{kafka.topic}"
 
 

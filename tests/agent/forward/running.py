@@ -17,7 +17,7 @@ from agent.telemetry.links import Links
 
 STOP_SECONDS_MAX = 60.0
 SILENCE_MS = 1_000
-"""After how much silence the broker counts as unreachable: less than outside the tests."""
+"""Silence after which the broker counts as unreachable: less than in production."""
 GATEWAY = "gw-1"
 
 
@@ -25,7 +25,7 @@ GATEWAY = "gw-1"
 def forwarding(
     settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, silence_ms: int = SILENCE_MS
 ) -> Iterator[Links]:
-    """Forward while the block runs; yield what it reports of its connection."""
+    """Forward while the block runs; yield the reported states of its connection."""
     clock = SystemClock()
     links = Links(clock)
     with running(Forwarder(settings, gateway, outbox, clock, links, Random(7), silence_ms=silence_ms).run):
@@ -36,7 +36,7 @@ def forwarding(
 def receipting(
     kafka: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY, *, enabled: bool = True, any_commit: bool = False
 ) -> Iterator[Links]:
-    """Ask for receipts, often, while the block runs; yield what is reported of them."""
+    """Poll receipts frequently while the block runs; yield the reported states."""
     links = Links(SystemClock())
     settings = ReceiptSettings(enabled=enabled, poll_seconds=0.1, any_commit=any_commit)
     with running(ReceiptPoller(kafka, settings, gateway, outbox, links, Random(7)).run):
@@ -45,9 +45,9 @@ def receipting(
 
 @contextmanager
 def running(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run it until the block ends; its error, or its not ending, is the block's.
+    """Run a function until the block ends; the block raises its error, and fails if it does not end.
 
-    In a thread that nobody joins: one that hangs in the client would hold up the block, and the end of the whole run.
+    The thread is not joined: one that hangs in the client would block the test, and the end of the whole run.
     """
     stop = threading.Event()
     end: Future[None] = Future()

@@ -1,4 +1,4 @@
-"""A TCP link that can fall silent: nothing passes any more, without FIN or RST."""
+"""A TCP link that can be silenced: it then forwards nothing, without FIN or RST."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _PIECE_BYTES = 65_536
 
 
 class SilentLink(TcpLink):
-    """Carry connections to one port of this machine."""
+    """Forward connections to one port of this machine."""
 
     def __init__(self, port: int, target: int) -> None:
         super().__init__(port, target)
         self._silent = threading.Event()
         self.dropped = 0
-        """Pieces that were swallowed."""
+        """Pieces that were dropped."""
 
     def fall_silent(self) -> None:
         """Drop everything from now on; connections stay open, and new ones are accepted."""
         self._silent.set()
 
     def speak_again(self) -> None:
-        """Carry new connections again; those from before stay dead, as behind a router that has forgotten them."""
+        """Forward new connections again; earlier ones stay silent, as behind a router that has lost its state."""
         self._silent = threading.Event()
 
     def _begin(self, near: socket.socket, far: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""A TCP link to one port of this machine, whose connections are carried by threads."""
+"""A TCP link to one port of this machine, whose connections are forwarded by threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class TcpLink(ABC):
-    """Carry connections to one port of this machine; what passes, and how, is the subclass's."""
+    """Forward connections to one port of this machine; subclasses decide which bytes pass, and how."""
 
     def __init__(self, port: int, target: int) -> None:
         self._address = ("127.0.0.1", port)
@@ -36,7 +36,7 @@ class TcpLink(ABC):
         self.cut()
 
     def cut(self) -> None:
-        """End all connections; new ones are carried."""
+        """End all connections; new ones are forwarded."""
         with self._lock:
             for one in self._sockets:
                 with suppress(OSError):
@@ -46,7 +46,7 @@ class TcpLink(ABC):
 
     @abstractmethod
     def _begin(self, near: socket.socket, far: socket.socket) -> None:
-        """Begin to carry a connection, by threads of its own."""
+        """Begin to forward a connection, with threads of its own."""
 
     def _accept(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Hundreds of thousands of events behind: they leave in bounded memory, and a kill in the middle changes nothing."""
+"""A backlog of hundreds of thousands of events is sent in bounded memory, also after a kill in the middle."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 EVENTS = 200_000
 EVENTS_A_COMMIT = 1_000
 RSS_BYTES_MAX = 128 << 20
-"""Half of what the unit allows (MemoryMax)."""
+"""Half of the unit's limit (MemoryMax)."""
 
 
 def rss_bytes_max(agent: Process) -> int:
-    """Return the most that a process has had in memory since its start."""
+    """Return the peak memory of a process since its start."""
     found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{agent.pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024

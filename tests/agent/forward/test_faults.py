@@ -1,4 +1,4 @@
-"""What happens on the way to a real broker: a link that falls silent, strangers, rights that are lost."""
+"""Faults on the path to a real broker: a silent link, unknown clients, revoked rights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def side(broker: Broker, topic: str) -> KafkaTopic:
     return kafka
 
 
-# A link that falls silent
+# A silent link
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_link_that_falls_silent_is_noticed_and_nothing_is_lost_or_doubled(
 
 
 def make_certificates(folder: Path) -> None:
-    """Make an authority, and for the broker and for the gateway a certificate of it (PEM)."""
+    """Create an authority, and a certificate of it (PEM) for the broker and for the gateway."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run([programs.require("openssl"), *arguments], cwd=folder, check=True, capture_output=True)
@@ -136,7 +136,7 @@ def secure(folder: Path, **others: str) -> dict[str, str]:
 
 
 def grant(broker: Broker, topic: str) -> None:
-    """Grant the gateway the rights that it needs."""
+    """Grant the gateway the required rights."""
     change_acls(
         broker,
         (ResourceType.TOPIC, topic, AclOperation.WRITE),

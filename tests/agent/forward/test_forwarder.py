@@ -87,7 +87,7 @@ def test_a_broker_that_stops_and_starts_loses_nothing_and_is_logged_once(
     outbox = MemoryOutbox()
     outbox.append(*readings(500))
 
-    # Longer than a producer needs to find its way to a broker that has just come back.
+    # Longer than a producer needs to reconnect to a restarted broker.
     with forwarding(kafka.settings(), outbox, silence_ms=5 * SILENCE_MS):
         wait_until_forwarded(outbox)
         broker.stop()
@@ -128,7 +128,7 @@ def test_a_frozen_broker_expires_batches_which_are_sent_again(
         broker.pause()
         try:
             outbox.append(*readings(100, 100))
-            # Where the broker freezes while the epochs of its leaders are asked, nothing is sent that could expire.
+            # If the broker is frozen while the leader epochs are read, nothing is sent that could expire.
             missed = ("kafka=failing", "kafka=unreachable")
             wait_until(lambda: any(state in caplog.text for state in missed), "the broker is missed")
             assert outbox.new == 100

@@ -1,4 +1,4 @@
-"""`oncegate replay`: what is still kept goes again, labels unchanged, and it is said what does not."""
+"""`oncegate replay`: kept events are sent again with unchanged labels, and the others are reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_kept_is_sent_again_while_the_agent_runs(kafka: KafkaTopic, tmp_
 async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(tmp_path: Path) -> None:
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
-        for number in range(6):  # positions 2 to 7, behind the event that opens the epoch
+        for number in range(6):  # positions 2 to 7, after the event that begins the epoch
             await accept(store, clock, Event("d", id=number, data={}))
         store.outbox.release(1, 2, NOTE)
         store.outbox.mark_forwarded(batch(3, 4))
@@ -92,7 +92,7 @@ async def test_it_is_told_what_is_sent_what_waits_what_is_lost_and_what_is_gone(
     assert chosen == [3, 4, 5]
     assert result.incomplete
     assert list(result.report_lines()) == [
-        "2 events not yet sent at all: the agent sends them by itself",
+        "2 events not yet sent: the agent sends them by itself",
         "1 event given up, and declared by gateway.gap events",
         "2 events no longer kept: sequence 1 to 2",
     ]
@@ -122,7 +122,7 @@ async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     away = replay(configuration, "--epoch", epoch)
     wrong = replay(configuration, "--epoch", epoch, "--from", "0")
 
-    assert (unknown.returncode, "is not known here" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "is not in this store" in unknown.stderr) == (1, True)
     assert (beyond.returncode, "ends at sequence 2" in beyond.stderr) == (1, True)
     assert (away.returncode, "127.0.0.1:1" in away.stderr, "Traceback" in away.stderr) == (1, True, False)
     assert (wrong.returncode, "a number from 1 on" in wrong.stderr) == (2, True)

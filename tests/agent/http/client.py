@@ -1,4 +1,4 @@
-"""Clients: the standard library's, and one that sends whatever bytes a test wants."""
+"""Clients: the standard library's, and one that sends any bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Response:
 
 
 class Client:
-    """The standard library's client, a connection for each request."""
+    """The standard library's client, one connection for each request."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self.port = port
@@ -75,7 +75,7 @@ class Client:
 
 
 class Raw:
-    """A connection on which the test says every byte."""
+    """A connection on which the test sends every byte."""
 
     def __init__(self, port: int, address: str = "127.0.0.1") -> None:
         self._port = port
@@ -97,7 +97,7 @@ class Raw:
         self.writer.write(data)
 
     async def receive(self) -> Response:
-        """Read one response that has a length."""
+        """Read one response that has a Content-Length."""
         async with asyncio.timeout(SECONDS_MAX):
             head = await self.reader.readuntil(b"\r\n\r\n")
             lines = head.decode("latin-1").split("\r\n")

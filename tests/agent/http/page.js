@@ -1,4 +1,4 @@
-// Looks at the status page in Chromium, as a person would, and prints what it has seen.
+// Loads the status page in Chromium, uses it, and prints its observations.
 "use strict";
 const given = JSON.parse(process.argv[2]);
 const { chromium } = require(`${given.modules}/playwright-core`);
@@ -20,7 +20,7 @@ async function look(browser, size, scheme) {
     await page.locator("#token-form").waitFor({ state: "visible" });
     await page.fill("#token", given.token);
     await page.click("#token-form button");
-    seen.errors.length = 0; // the 401 that asked for the token
+    seen.errors.length = 0; // the 401 that required the token
   }
   await page.locator("#state.good, #state.warning, #state.bad").waitFor();
   await page.locator(`#devices >> text=${given.device}`).waitFor();
@@ -39,7 +39,7 @@ async function look(browser, size, scheme) {
   await page.locator("#found ul").waitFor();
   seen.latest = await page.innerText("#found");
   await page.screenshot({ path: `${given.folder}/${size}-${scheme}.png`, fullPage: true });
-  await context.setOffline(true); // as when the agent is gone
+  await context.setOffline(true); // as when the agent does not respond
   await page.locator("#state.bad").waitFor();
   seen.gone = await page.textContent("#state");
   seen.dimmed = await page.evaluate(() => getComputedStyle(document.querySelector("section")).opacity);
@@ -48,7 +48,7 @@ async function look(browser, size, scheme) {
   await page.locator("body:not(.stale)").waitFor();
   await context.close();
 
-  // axe is put into a page of its own, since the policy forbids scripts from elsewhere.
+  // axe runs in a separate page, since the policy forbids scripts of other origins.
   const open = await browser.newContext({ viewport: SIZES[size], colorScheme: scheme, bypassCSP: true });
   const checked = await open.newPage();
   if (given.token) await checked.addInitScript((token) => sessionStorage.setItem("token", token), given.token);

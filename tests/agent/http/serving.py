@@ -1,4 +1,4 @@
-"""The real server for a test: on a free port, before the real pipeline and the real store."""
+"""The real server for a test: on a free port, with the real pipeline and the real store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POST = "/api/v1/events"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a test looks at."""
+    """The parts of a server that tests inspect."""
 
     server: HttpServer
     store: EventStore
@@ -50,7 +50,7 @@ async def serving(
     store: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serve until the block ends; `receive` takes the place of pipeline and store."""
+    """Serve until the block ends; `receive` replaces pipeline and store."""
     clock = HandClock()
     http = HttpSettings(**{"bind": "127.0.0.1:0", **settings})
     async with make_store(folder / "state", clock, connect=connect, **(store or {})) as events:
@@ -62,7 +62,7 @@ async def serving(
 
 
 def token_file(folder: Path, holders: dict[str, str]) -> Path:
-    """Write a token file: for each role and name its token."""
+    """Write a token file: a token for each role and name."""
     file = folder / "tokens"
     file.touch(mode=0o640)
     lines = (f"{holder} sha256:{sha256(token.encode()).hexdigest()}\n" for holder, token in holders.items())

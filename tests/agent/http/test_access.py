@@ -1,4 +1,4 @@
-"""Who may post and who may read, by bearer tokens."""
+"""Bearer tokens: who may post and who may read."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_on_the_loopback_there_need_be_none(bind: str) -> None:
 async def test_without_tokens_a_request_that_is_meant_for_another_host_is_refused(
     tmp_path: Path, host: str, served_here: bool
 ) -> None:
-    """Else a web page could read and post under a name of its own that it points at the loopback (DNS rebinding)."""
+    """Otherwise a web page could read and post through its own name that resolves to the loopback (DNS rebinding)."""
     async with serving(tmp_path) as served:
         posted = await served.client.post(EVENT, fields={"Host": host})
         read = await served.client.ask("GET", "/metrics", fields={"Host": host})

@@ -1,4 +1,4 @@
-"""Where the server listens, and what the address of a client looks like."""
+"""Where the server listens, and how a client's address is written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_only_the_loopback_is_taken_for_it(bind: str, loopback: bool) -> None:
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "[::]:0"])
 def test_an_answer_leaves_at_once(bind: str) -> None:
-    """Asyncio sets TCP_NODELAY on sockets that say that they are TCP; without it an answer can take 40 ms longer."""
+    """Asyncio sets TCP_NODELAY only on sockets with protocol TCP; without it an answer can take 40 ms longer."""
     with parse_listen_address(bind).listen() as listening:
         assert listening.proto == socket.IPPROTO_TCP
 

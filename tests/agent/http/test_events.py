@@ -1,4 +1,4 @@
-"""Events over HTTP: what is taken, what is refused, and in which words."""
+"""Events over HTTP: which are accepted or refused, and the messages."""
 
 from __future__ import annotations
 

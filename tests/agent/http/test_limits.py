@@ -1,4 +1,4 @@
-"""What a slow or greedy client can take, and that the others do not notice."""
+"""The resources that a slow or greedy client can use, without an effect on others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_slow_clients_of_one_address_leave_room_for_the_others(tmp_path: P
 async def test_slow_clients_are_ended_and_the_others_are_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, tls: bool, begun: bytes
 ) -> None:
-    # Longer than what all the connections below take: the first must still be open when the last one comes.
+    # Longer than all connections below need: the first must still be open when the last one is made.
     limits = Limits(connections_max=20, tls_connections_max=20, head_seconds_max=3.0)
     certificate: dict[str, Any] = {"tls_certificate": CERTIFICATE, "tls_key": KEY} if tls else {}
     async with serving(tmp_path, limits=limits, **certificate) as served, AsyncExitStack() as stack:
@@ -91,7 +91,7 @@ async def test_slow_clients_are_ended_and_the_others_are_served(
         ]
         for raw in loris:
             raw.send(begun)
-        with pytest.raises((ConnectionError, ssl.SSLEOFError)):  # as the close meets the handshake
+        with pytest.raises((ConnectionError, ssl.SSLEOFError)):  # if the close and the handshake coincide
             await Client(served.server.port, trusting() if tls else None).post(EVENT)
         assert served.server.connections <= 20
         for raw in loris:
@@ -235,7 +235,7 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_s
         await served.server.drain()
         response = await raw.receive()
         assert (response.code, response.fields["retry-after"]) == (503, "5")
-    responds[0](Answer(Status.DURABLE))  # too late, and harmless
+    responds[0](Answer(Status.DURABLE))  # too late, without effect
     assert "Traceback" not in caplog.text
 
 
@@ -255,12 +255,12 @@ async def test_a_lack_of_file_descriptors_is_outlived(tmp_path: Path, caplog: py
 
 LIVE = b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 DEAF = 60
-"""Clients that ask and never read."""
+"""Clients that send requests and never read."""
 
 
 @asynccontextmanager
 async def _with_large_answers(folder: Path, limits: Limits) -> AsyncIterator[tuple[Served, int]]:
-    """Serve a live view of many devices with long names; yield also how many bytes it has."""
+    """Serve a live view of many devices with long names; yield also its size in bytes."""
     async with serving(folder, limits=limits) as served:
         for first in range(0, 200, 20):
             names = ["\U0001f600" * 240 + str(first + number) for number in range(20)]
@@ -273,7 +273,7 @@ async def _with_large_answers(folder: Path, limits: Limits) -> AsyncIterator[tup
 
 @asynccontextmanager
 async def _deaf(port: int, count: int, asked: bytes) -> AsyncIterator[None]:
-    """Keep connections that ask and never read."""
+    """Keep connections that send requests and never read."""
     async with AsyncExitStack() as stack:
         for _ in range(count):
             client = stack.enter_context(socket.socket())

@@ -1,4 +1,4 @@
-"""The status page: its files, what it may do, and how it is in a real browser."""
+"""The status page: its files, its permissions, and its display in a real browser."""
 
 from __future__ import annotations
 

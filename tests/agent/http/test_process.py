@@ -1,4 +1,4 @@
-"""The agent as a real process, spoken to over HTTP: what got a 200 is on disk, however the agent ends."""
+"""The agent as a real process with HTTP: events with a 200 are on disk, however the agent ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def start(agent: Process) -> int:
 
 
 def post(connection: http.client.HTTPConnection, ids: range) -> int:
-    """Post a pack and give the answer's code; raise OSError where none comes."""
+    """Post a pack and return the answer's code; raise OSError without an answer."""
     pack = [{"device": "urn:dev:mac:0000000000000001", "id": number, "data": {"n": number}} for number in ids]
     connection.request("POST", "/api/v1/events", json.dumps(pack), {"Content-Type": "application/json"})
     response = connection.getresponse()
@@ -58,7 +58,7 @@ def post(connection: http.client.HTTPConnection, ids: range) -> int:
 
 
 class Load:
-    """Clients that post until their agent is gone or the block ends."""
+    """Clients that post until their agent has ended or the block ends."""
 
     def __init__(self, port: int, first: int) -> None:
         self._port = port

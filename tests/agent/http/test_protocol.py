@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients speak it, and as they should not."""
+"""HTTP/1.1: valid requests of clients, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway shows of itself."""
+"""The views of the gateway's state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway from bytes to store, without a network: what was taken, and what the store holds of it."""
+"""A gateway from bytes to store, without a network: the accepted events, and the store's content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Gateway:
 async def gateway(
     folder: Path, clock: HandClock, *rules: IdentityRule, devices: DevicesSettings | None = None
 ) -> AsyncIterator[Gateway]:
-    """Open a gateway whose identities follow these rules."""
+    """Open a gateway with these identity rules."""
     settings = IdentitySettings(rules=rules)
     async with EventStore(folder, GATEWAY, StoreSettings(), settings, clock) as store:
         yield Gateway(store, Pipeline(settings, clock, store, devices))

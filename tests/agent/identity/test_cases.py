@@ -1,4 +1,4 @@
-"""Which messages are one event: the cases that sensors make, from bytes to store."""
+"""Which messages are one event: typical cases of sensors, from bytes to store."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_device_that_never_repeats_a_value_is_believed_for_the_window_fr
             clock.pass_seconds(30)
             copy = await taken.take(event())
             assert (copy.accepted, copy.duplicates, copy.fingerprints) == (0, 1, first.fingerprints)
-        clock.pass_seconds(1)  # 61 s after the first and 1 s after the latest copy: the window never slides
+        clock.pass_seconds(1)  # 61 s after the first and 1 s after the latest duplicate: the window is not extended
         anew = await taken.take(event())
         assert (anew.accepted, anew.duplicates) == (1, 0)
         assert anew.fingerprints != first.fingerprints

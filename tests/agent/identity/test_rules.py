@@ -1,4 +1,4 @@
-"""[[identity.rules]]: what is read, and that `oncegate fingerprint` agrees with the gateway."""
+"""[[identity.rules]]: how they are read, and that `oncegate fingerprint` agrees with the gateway."""
 
 from __future__ import annotations
 

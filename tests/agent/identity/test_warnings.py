@@ -1,4 +1,4 @@
-"""What endangers identity is counted, and said once per device, within a bound."""
+"""Risks to an event's identity are counted, and logged once per device, within a bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.agent.store.stores import HandClock
 
 
 class Seconds:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     now = 0.0
 

@@ -1,4 +1,4 @@
-"""The agent as a real process that takes from a broker, Kafka away, and what it has stored."""
+"""The agent as a real process that receives from a broker, without Kafka, and the events in its store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.agent_process import agent_process
 
 @contextmanager
 def agent(folder: Path, port: int, more: str = "") -> Iterator[Process]:
-    """Make an agent that takes from the broker at this port; the test starts it."""
+    """Create an agent that receives from the broker at this port; the test starts it."""
     file = folder / "oncegate.toml"
     file.write_text(
         f'[gateway]\nid = "gw1"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'
@@ -34,7 +34,7 @@ def accepted(folder: Path) -> int:
 
 
 def stored(folder: Path) -> list[dict[str, object]]:
-    """Return the events of devices in the store, in their order, as the Kafka record has them."""
+    """Return the events of devices in the store, in their order, as in the Kafka record."""
     connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         bodies = [json.loads(b"{" + event.tail + b"}") for event in read_packed(connection, 1, 1 << 40)]
@@ -44,7 +44,7 @@ def stored(folder: Path) -> list[dict[str, object]]:
 
 
 def rejected(folder: Path) -> list[tuple[str, str, bytes]]:
-    """Return device, reason and bytes of what was rejected."""
+    """Return device, reason and bytes of the rejected events."""
     connection = database.open_for_reading(folder / "state" / FILE_NAME)
     try:
         return list(connection.execute("SELECT device, reason, raw FROM rejected ORDER BY number"))

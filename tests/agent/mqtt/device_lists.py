@@ -1,4 +1,4 @@
-"""A list of Zigbee2MQTT, learned at once."""
+"""A list of Zigbee2MQTT, processed at once."""
 
 from agent.mqtt.device_list import DeviceListReader
 from agent.mqtt.zigbee_names import ZigbeeNames

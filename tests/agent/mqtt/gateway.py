@@ -1,4 +1,4 @@
-"""The way in over MQTT, before a pipeline whose answers the test decides."""
+"""The MQTT subscriber, with a pipeline whose answers the test decides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DURABLE = Answer(Status.DURABLE, accepted=1)
 
 
 class Options(TypedDict, total=False):
-    """Of MqttSettings, what the tests vary."""
+    """The fields of MqttSettings that tests vary."""
 
     version: str
     subscriptions: tuple[Subscription, ...]
@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
 
 
 class Recorder:
-    """Notes what is delivered and what is recorded; answers at once, or keeps the answers open."""
+    """Records deliveries and rejected messages; answers at once, or later."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -63,7 +63,7 @@ class Recorder:
         return [delivery.body for delivery in self.deliveries]
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
-        """Wait until so many are there."""
+        """Wait for this number."""
         await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
         await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
@@ -72,7 +72,7 @@ class Recorder:
 async def running(
     recorder: Recorder, port: int, tuning: Tuning | None = None, **settings: Unpack[Options]
 ) -> AsyncIterator[asyncio.Event]:
-    """Run the way in; the event tells it to stop."""
+    """Run the subscriber; the event stops it."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
     subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), tuning)
     stop = asyncio.Event()
@@ -85,7 +85,7 @@ async def running(
 
 
 async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **settings: Unpack[Options]) -> None:
-    """Have the broker know our session, so that it keeps messages while we are away."""
+    """Create our session at the broker, so that it keeps messages while the gateway is disconnected."""
     publisher.listen(f"oncegate/{GATEWAY}/state")
     async with running(recorder, port, **settings):
         await asyncio.to_thread(wait_for_state, publisher, b"online")
@@ -93,5 +93,5 @@ async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **s
 
 
 def wait_for_state(publisher: Publisher, state: bytes) -> None:
-    """Wait until the gateway tells this state of itself."""
+    """Wait until the gateway publishes this state."""
     wait_until(lambda: publisher.received[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")

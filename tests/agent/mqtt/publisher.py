@@ -1,4 +1,4 @@
-"""A publisher of no one's making here: paho's client, with a thread of its own."""
+"""A publisher that does not use the agent's code: paho's client, with a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS_MAX = 60.0
 
 
 class Publisher:
-    """Publishes to a broker on this machine, and listens where it is told to."""
+    """Publishes to a broker on this machine, and subscribes to topics."""
 
     def __init__(self, port: int) -> None:
         self._client = Client(CallbackAPIVersion.VERSION2)
@@ -39,11 +39,11 @@ class Publisher:
         self._client.loop_stop()
 
     def publish(self, topic: str, payload: bytes | str, qos: int = 1, *, retain: bool = False) -> None:
-        """Publish; return once the broker has it."""
+        """Publish; return once the broker has the message."""
         self._client.publish(topic, payload, qos, retain).wait_for_publish(SECONDS_MAX)
 
     def publish_all(self, messages: list[tuple[str, bytes]]) -> None:
-        """Publish many at QoS 1; return once the broker has all."""
+        """Publish many at QoS 1; return once the broker has all of them."""
         sent = [self._client.publish(topic, payload, 1) for topic, payload in messages]
         for message in sent:
             message.wait_for_publish(SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""A broker of the test's own, which sends its one client any bytes at all."""
+"""A broker implemented by the test, which sends any bytes to its one client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 SECONDS_MAX = 30.0
 PIECE_BYTES = 1 << 16
-"""Written at once, so that the broker itself holds little."""
+"""Written at once, so that the broker itself buffers little."""
 PUBLISH, PUBACK, SUBACK = 0x30, 0x40, 0x90
 
 
@@ -29,7 +29,7 @@ def packet(first: int, body: bytes) -> bytes:
 def publish(
     topic: bytes, payload: bytes, message_id: int = 0, *, properties: bytes | None = b"", retain: bool = False
 ) -> bytes:
-    """Write a PUBLISH packet, at QoS 1 where there is a packet identifier; without properties for MQTT 3.1.1."""
+    """Write a PUBLISH packet, at QoS 1 if it has a packet identifier; without properties for MQTT 3.1.1."""
     identifier = message_id.to_bytes(2, "big") if message_id else b""
     block = b"" if properties is None else variable(len(properties)) + properties
     body = len(topic).to_bytes(2, "big") + topic + identifier + block + payload
@@ -37,7 +37,7 @@ def publish(
 
 
 class RawBroker:
-    """Answers what a client needs to be connected; notes its connections and acknowledgements."""
+    """Answers a client until it is connected; records its connections and acknowledgements."""
 
     def __init__(self, version: str) -> None:
         self._five = version == "5"
@@ -50,7 +50,7 @@ class RawBroker:
         self._changed = asyncio.Condition()
 
     async def send(self, data: bytes) -> None:
-        """Send these bytes, and none between them, on the latest connection, once its client has subscribed."""
+        """Send these bytes without others between them, on the latest connection, once its client has subscribed."""
         async with asyncio.timeout(SECONDS_MAX), self._changed:
             await self._changed.wait_for(lambda: self._writer is not None)
             assert self._writer is not None
@@ -65,7 +65,7 @@ class RawBroker:
             await self._changed.wait_for(lambda: message_id in self.acknowledged)
 
     async def until_connected(self, times: int) -> None:
-        """Wait until the client has subscribed so many times."""
+        """Wait until the client has subscribed this number of times."""
         async with asyncio.timeout(SECONDS_MAX), self._changed:
             await self._changed.wait_for(lambda: self.connections >= times and self._writer is not None)
 

@@ -1,4 +1,4 @@
-"""Acknowledgements leave in the order of receipt, each once, as soon as they may."""
+"""Acknowledgements are sent in the order of receipt, each once, as soon as possible."""
 
 from hypothesis import given
 from hypothesis import strategies as st

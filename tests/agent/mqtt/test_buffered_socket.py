@@ -1,4 +1,4 @@
-"""The socket that paho is given: every byte once and in order, however little the kernel takes or gives."""
+"""The socket that paho uses: every byte once and in order, however little the kernel accepts or returns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def received(other: socket.socket) -> bytes:
 
 
 def gathered(ours: BufferedSocket, data: bytes) -> bytes:
-    """Gather as long as there is room."""
+    """Send until the buffer is full; return the accepted bytes."""
     sent = b""
     with ours.gathering(), suppress(BlockingIOError):
         while True:

@@ -1,4 +1,4 @@
-"""Lists of Zigbee2MQTT are read in pieces, each of bounded length, while the event loop goes on."""
+"""Lists of Zigbee2MQTT are parsed in pieces of bounded length, between other work of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However much a broker sends, whatever else the event loop has to do gets its turn."""
+"""The event loop's other tasks run, however much a broker sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGE = publish(b"plant/a/events", b"1")
 
 
 class Counting(Recorder):
-    """Notes what comes in which turn of the loop; each takes its time."""
+    """Records which messages arrive in which turn of the loop; each takes its time."""
 
     def __init__(self, clock: SteppedLoop, seconds_each: float) -> None:
         super().__init__()

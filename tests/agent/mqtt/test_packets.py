@@ -1,4 +1,4 @@
-"""Packets are the same however the network cuts them, and take no more memory than is needed of them."""
+"""Packets are the same however the network splits them, and take only the necessary memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a list of Zigbee2MQTT: for how long, in how much memory, and what it keeps waiting."""
+"""Messages that wait for a list of Zigbee2MQTT: how long, in how much memory, and which others they delay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAMP = "urn:dev:mac:00158d0000000001"
 
 
 class RecordingSource:
-    """The connection's side: notes what is acknowledged."""
+    """The connection's side: records acknowledgements."""
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
@@ -54,7 +54,7 @@ def zigbee(name: str, message_id: int = 0, payload: bytes = b'{"a":1}') -> Messa
 
 
 async def take_list(taking: Reception, source: RecordingSource, message: Message) -> None:
-    """Have a list read, in as many turns of the loop as it takes."""
+    """Have a list parsed, in all necessary turns of the loop."""
     taking.take(message)
     await until(lambda: source.reading, "the list is read")
 
@@ -102,8 +102,8 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
         taking.take(zigbee("joining", 6))
         assert source.acknowledged == [1, 2, 3, 4, 5]
     assert [(delivery.sender, reason) for delivery, reason in recorder.recorded] == [
-        ("mqtt:zigbee2mqtt/stray", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
-        ("mqtt:zigbee2mqtt/another", "no list of devices has come (zigbee2mqtt/bridge/devices)"),
+        ("mqtt:zigbee2mqtt/stray", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
+        ("mqtt:zigbee2mqtt/another", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
     ]
     assert recorder.deliveries[-1].sender == LAMP
     taking.close()

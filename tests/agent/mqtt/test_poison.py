@@ -1,4 +1,4 @@
-"""Messages that nobody should have sent: none closes the way in, ends the agent, or takes its memory."""
+"""Malformed messages: none blocks the subscriber, ends the agent, or exhausts its memory."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.support.waiting import wait_until
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 TOPIC = b"plant/a/events"
 MARK = "\ufeff"
-"""Allowed in MQTT's texts (MQTT 5 section 1.5.4), and malformed in paho's eyes."""
+"""Allowed in MQTT's texts (MQTT 5 section 1.5.4), and malformed according to paho."""
 DEVICES = json.dumps([{"friendly_name": "lamp", "ieee_address": "0x00124b0022ab3c4d"}]).encode()
 HUGE_BYTES = 24 << 20
 LAST = 65_535
-"""A packet identifier that no other packet of a test has."""
+"""A packet identifier that no other packet of a test uses."""
 
 
 def _publish_marked(port: int, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> None:
@@ -91,7 +91,7 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
         assert broker.connections == 1
     assert broker.acknowledged == [1, *([2] if five else []), 3, LAST]
     assert recorder.bodies == [b"good"]
-    assert [reason.removeprefix("not a message that can be taken: ") for _, reason in recorder.recorded] == [
+    assert [reason.removeprefix("not a valid message: ") for _, reason in recorder.recorded] == [
         "it has no topic",
         *(["it breaks off"] if five else []),
         "its topic is not UTF-8",
@@ -133,14 +133,14 @@ async def _take_all(version: str, stream: bytes) -> None:
 @pytest.mark.parametrize(
     ("version", "poison"),
     [
-        ("5", packet(SUBACK, b"\0\1\0\x37")),  # a reason that there is none of
+        ("5", packet(SUBACK, b"\0\1\0\x37")),  # an undefined reason code
         ("5", packet(SUBACK, b"\0\1\0\0\0\0\0\0")),  # more reasons than subscriptions
         ("5", packet(0xE0, b"\x55")),  # DISCONNECT
         ("5", packet(0x40, b"\0\1\x77")),  # PUBACK
         ("5", packet(0x20, b"\0\x66\0")),  # CONNACK
         ("3.1.1", packet(0x20, b"\0\x66")),
         ("3.1.1", packet(SUBACK, b"\0\1\x37")),
-        ("3.1.1", b"\x30\xff\xff\xff\xff\xff"),  # a length without end
+        ("3.1.1", b"\x30\xff\xff\xff\xff\xff"),  # an endless length
         ("3.1.1", b"\x90\xff\xff\xff\x7f" + bytes(40_000)),  # a SUBACK of 256 MB
         ("3.1.1", b"\0\0"),
     ],
@@ -155,7 +155,7 @@ async def test_other_packets_that_cannot_be_read_end_the_connection_and_not_the_
         await broker.until_connected(2)
         await broker.send(publish(TOPIC, b"after", LAST, properties=none))
         await broker.until_acknowledged(LAST)
-        gc.collect()  # paho closes its socket once more: what that raises, pytest makes this test's error
+        gc.collect()  # paho closes its socket once more; pytest attributes an error of that to this test
     assert recorder.bodies == [b"after"]
     assert "mqtt=disconnected since=" in caplog.text
 
@@ -203,7 +203,7 @@ async def test_beside_a_message_of_many_megabytes_a_real_broker_delivers_the_oth
         publisher.publish(TOPIC.decode(), b"3")
         await recorder.until(deliveries=3)
     assert recorder.bodies == [b"1", b"2", b"3"]
-    assert len(recorder.recorded) == (1 if version == "5" else 2)  # MQTT 5: the broker itself passes over the largest
+    assert len(recorder.recorded) == (1 if version == "5" else 2)  # MQTT 5: the broker itself discards the largest
 
 
 async def test_a_list_beyond_its_bound_is_passed_over_and_said(
@@ -230,4 +230,4 @@ async def test_a_message_whose_payload_lies_behind_endless_properties_is_not_tak
         await broker.until_acknowledged(1)
     ((delivery, reason),) = recorder.recorded
     assert delivery.sender == "mqtt:zigbee2mqtt/lamp"
-    assert reason == "not a message that can be taken: its properties are too long"
+    assert reason == "not a valid message: its properties are too long"

@@ -1,4 +1,4 @@
-"""The agent as a real process behind a real broker: killed in the middle, it loses nothing and doubles nothing."""
+"""The agent as a real process with a real broker: a kill in the middle loses and duplicates no message."""
 
 import json
 import random
@@ -16,7 +16,7 @@ DEVICES = json.dumps([{"friendly_name": "t1", "ieee_address": "0x00158d000123456
 
 
 def _readings(first: int, last: int, noise: int = 0) -> list[tuple[str, bytes]]:
-    """Make readings, each with so many bytes that no compression makes fewer."""
+    """Create readings, each with this number of incompressible bytes."""
     reading = b'{"temperature":%d,"noise":"%s","linkquality":90,"last_seen":%d}'
     return [
         ("zigbee2mqtt/t1", reading % (number, random.randbytes(noise).hex().encode(), START + number))

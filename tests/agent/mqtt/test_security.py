@@ -1,4 +1,4 @@
-"""Passwords and TLS, against a real broker that insists on them."""
+"""Passwords and TLS, with a real broker that requires them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
     password.write_text("wrong\n")
     with Mosquitto(tmp_path / "broker", ("allow_anonymous false", f"password_file {passwords}")) as broker:
         async with running(Recorder(), broker.port, username="gw", password_file=password, subscriptions=EVENTS):
-            await _until_logged(caplog, "refuses us")
+            await _until_logged(caplog, "refuses the connection")
             password.write_text("right\n")
             await _until_logged(caplog, "mqtt=connected")
     assert "right" not in caplog.text
@@ -37,7 +37,7 @@ async def test_the_password_comes_from_its_file(tmp_path: Path, caplog: pytest.L
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an authority, and by it a certificate for the broker and one for us."""
+    """Create an authority, and certificates of it for the broker and for the client."""
     folder = tmp_path_factory.mktemp("certificates")
     new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE")
@@ -81,7 +81,7 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
 
 
 def _publish(broker: Mosquitto, certificates: Path, count: int) -> None:
-    """Publish by mosquitto's own client, which no one here wrote."""
+    """Publish with mosquitto's own client, which shares no code with the agent."""
     files = ("--cafile", "ca.pem", "--cert", "gw.pem", "--key", "gw.key")
     lines = "\n".join(str(number) for number in range(count))
     to = ("-p", str(broker.port), "-h", "127.0.0.1", "-q", "1", "-t", "plant/a", "-l")

@@ -1,4 +1,4 @@
-"""The way in over MQTT against a real broker: what is acknowledged, in which order, and what comes again."""
+"""The subscriber with a real broker: which messages are acknowledged, in which order, and which are delivered again."""
 
 from __future__ import annotations
 

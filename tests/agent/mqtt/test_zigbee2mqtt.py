@@ -1,4 +1,4 @@
-"""The real Zigbee2MQTT, without a radio, in front of the real agent: nothing is lost, renames change nothing."""
+"""The real Zigbee2MQTT, without a radio, with the real agent: no event is lost, and renames have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is behind a topic of Zigbee2MQTT, and what is no event of a device."""
+"""The device of a Zigbee2MQTT topic, and messages that are not events of a device."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The clock of the store's tests, which stands still unless it is turned."""
+"""The clock of the store's tests, which the test advances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stores for the tests: real ones on disk, with a clock that is set by hand."""
+"""Stores for the tests: real ones on disk, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ START = 1_763_706_000_000
 
 @dataclass(slots=True)
 class HandClock:
-    """A clock that moves only when it is told to."""
+    """A clock that only the test advances."""
 
     now: int = START
     running: int = 1_000_000
@@ -72,7 +72,7 @@ def make_store(
 
 
 def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each commit ask SQLite for the store's size, as it does near the bound."""
+    """Have each commit read the store's size from SQLite, as near the bound."""
     monkeypatch.setattr(Capacity, "_bytes_at_most", lambda _: 1 << 62)
 
 
@@ -109,11 +109,10 @@ def stored_events(store: EventStore) -> list[StoredEvent]:
 
 
 def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bool]:
-    """Ask the store's memory, in the thread whose connection it reads by.
+    """Look fingerprints up in the store's memory, in the thread of the connection that it uses.
 
-    From another thread SQLite would wait for the connection without letting go of Python's lock, and a disk that is
-    written in Python (failing_disk.py) would wait for that lock in the middle of a write: for ever, and unnoticed by
-    any time limit.
+    From another thread SQLite would wait for the connection without releasing the GIL, and a disk that is implemented
+    in Python (failing_disk.py) would wait for the GIL in the middle of a write: a deadlock that no time limit ends.
     """
     known: list[bool] = []
     index, connection = store._memory.fingerprints, store._write_path.connection.get
@@ -122,7 +121,7 @@ def which_are_known(store: EventStore, fingerprints: Iterable[bytes]) -> list[bo
 
 
 def position_of(memory: Memory, connection: sqlite3.Connection, fingerprint: bytes) -> int | None:
-    """Return the position that a loaded store remembers for a fingerprint."""
+    """Return the position that a loaded store has for a fingerprint."""
     return memory.fingerprints.position(fingerprint, lambda: connection)
 
 
@@ -131,10 +130,10 @@ def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> B
 
 
 def crash_image(folder: Path, to: Path) -> Path:
-    """Copy what a process killed now leaves behind: the file and its write-ahead log."""
+    """Copy the files that a kill would leave now: the database and its write-ahead log."""
     to.mkdir()
     with closing(database.open_as_it_is(folder / FILE_NAME)) as reader:
-        # Its snapshot keeps the log from beginning anew between the two copies.
+        # Its snapshot keeps the log from restarting between the two copies.
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         for name in (FILE_NAME, f"{FILE_NAME}-wal"):
@@ -143,7 +142,7 @@ def crash_image(folder: Path, to: Path) -> Path:
 
 
 class FaultyConnection(sqlite3.Connection):
-    """Fails at the statements that start with `fault`, as a full or dying disk does."""
+    """Fails at the statements that start with `fault`, like a full or failing disk."""
 
     fault: str = ""
     error: str = "database or disk is full"
@@ -157,5 +156,5 @@ class FaultyConnection(sqlite3.Connection):
 
 
 def open_faulty(kind: type[FaultyConnection]) -> database.Connect:
-    """Open connections that fail as `kind` is told to."""
+    """Open connections that fail at the statements that `kind` selects."""
     return lambda path: database.open_for_service(path, kind)

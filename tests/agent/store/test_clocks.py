@@ -31,7 +31,7 @@ def library() -> Path:
 
 
 class Gateway:
-    """One gateway, started again and again under another wall clock; its monotonic clocks are right."""
+    """One gateway, restarted several times with another wall clock; its monotonic clocks are correct."""
 
     def __init__(self, folder: Path, retention: str, library: Path | None = None) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Gateway:
 
     @contextmanager
     def running(self, wall: str) -> Iterator[None]:
-        """Run the agent with a wall clock, until it is asked to stop."""
+        """Run the agent with a wall clock, until a stop is requested."""
         self.step(wall)
         command = (sys.executable, "-m", *self._module, "run", "--config", str(self._configuration))
         log = self.folder / "agent.log"
@@ -64,7 +64,7 @@ class Gateway:
         new.rename(self._clock_file)
 
     def send(self, event: int) -> None:
-        """Send an event under a Message ID and Token of its own, until it is acked."""
+        """Send an event with its own Message ID and Token, until it is acked."""
         body = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}' % (event, event)
         self._number += 1
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sensor:
@@ -135,7 +135,7 @@ def test_the_retention_runs_on_time_that_has_passed_whatever_the_wall_says(tmp_p
         gateway.step(BOOT_1970)
         wait_until(lambda: time.monotonic() - since > 4, "four seconds of running")
         gateway.send(2)
-    with gateway.running(BACK):  # the opening looks for what is past its retention, before the first commit
+    with gateway.running(BACK):  # the opening checks for expired fingerprints, before the first commit
         gateway.send(2)
         gateway.send(1)
         gateway.send(1)

@@ -1,4 +1,4 @@
-"""Restored backups and cloned cards: whatever copy is opened when, no label is given to two events."""
+"""Restored backups and cloned cards: whichever copy is opened, no label is assigned to two events."""
 
 import asyncio
 import shutil
@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 class Field:
-    """Gateways that all began as one, and every label that any of them has given."""
+    """Gateways with a common origin, and every label that any of them has assigned."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class Field:
         self._clock.pass_seconds(5)
         async with make_store(folder, self._clock, keep_processed_seconds=10**9, segment_events=8) as store:
             for _ in range(3):
-                # Two clones hear the same sensors: equal events, and others.
+                # Two clones receive from the same sensors: equal events, and others.
                 self._number += 1
                 await accept(store, self._clock, Event("d", id=self._number % 7), Event("d", data={"n": self._number}))
                 if backup is not None:

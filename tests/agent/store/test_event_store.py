@@ -1,4 +1,4 @@
-"""The store's promises, on a real file."""
+"""The store's guarantees, on a real file."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Gaps: what is given up is bounded, forgotten, and declared in few events."""
+"""Gaps: the number kept is bounded, their fingerprints are forgotten, and few events declare them."""
 
 import json
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""One suite for the port `Outbox`: the real store and the twin in memory keep the same promises."""
+"""One suite for the port `Outbox`: the real store and the outbox in memory have the same guarantees."""
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,11 +15,11 @@ from tests.support.memory_outbox import MemoryOutbox
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An outbox, and how events come into it."""
+    """An outbox, and a function that stores events in it."""
 
     outbox: Outbox
     append: Callable[[int], Awaitable[None]]
-    """Append so many events."""
+    """Append this number of events."""
 
 
 @pytest.fixture(params=["memory", "store"])
@@ -37,7 +37,7 @@ async def case(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         started = False
 
         async def keep(count: int) -> None:
-            """Append as many events as asked, the gateway's own first one among them."""
+            """Append this number of events, including the gateway's own first one."""
             nonlocal started
             if new := count - (not started):
                 await accept(store, clock, *(Event("d", data={}) for _ in range(new)))

@@ -1,4 +1,4 @@
-"""The log: fields for the journal, and never a flood."""
+"""The log: fields for the journal, and a bounded rate."""
 
 import logging
 import socket

@@ -1,4 +1,4 @@
-"""The agent under a service manager: the test listens where systemd would."""
+"""The agent under a service manager: the test receives systemd's notifications."""
 
 import re
 import socket
@@ -21,7 +21,7 @@ WATCHDOG_SECONDS = 3
 
 
 class Manager:
-    """Hears what a service says of itself."""
+    """Receives a service's notifications."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notify"
@@ -86,9 +86,9 @@ def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Proce
         manager.listen()
         before = manager.count("WATCHDOG=1")
         over = threading.Event()
-        over.wait(2 * WATCHDOG_SECONDS)  # twice what systemd would have waited
+        over.wait(2 * WATCHDOG_SECONDS)  # twice systemd's timeout
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
-            assert answer.status == 200  # the loop itself still turns
+            assert answer.status == 200  # the event loop itself still runs
         assert manager.count("WATCHDOG=1") <= before + 1
     wait_until(lambda: manager.count("WATCHDOG=1") > before + 2, "the watchdog is fed again")
 
@@ -113,7 +113,7 @@ def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
 ) -> None:
     configuration = tmp_path / "oncegate.toml"
     configuration.write_text(configuration.read_text() + '[store]\nkeep_processed = "0s"\n')
-    damage_a_page_of(store)  # which the purge meets
+    damage_a_page_of(store)  # which the purge detects
     agent.start()
     agent.wait_for_log("store=salvaged")
     usual, patient = f"WATCHDOG_USEC={WATCHDOG_SECONDS}000000", f"WATCHDOG_USEC={SALVAGE_SECONDS_MAX}000000"
@@ -121,5 +121,5 @@ def test_a_salvage_of_any_length_is_no_reason_for_the_watchdog(
     def told() -> list[str]:
         return [line for line in manager.listen() if line.startswith(("READY", "WATCHDOG_USEC"))]
 
-    # The purge may meet the damage before the agent was ready for the first time.
+    # The purge may detect the damage before the agent was ready for the first time.
     wait_until(lambda: told()[-3:] == [patient, "READY=1", usual], "more time for the salvage, then ready")

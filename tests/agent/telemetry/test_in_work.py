@@ -1,4 +1,4 @@
-"""The memory of what is in work is bounded in bytes, whatever the bodies hold."""
+"""The memory of deliveries in work is bounded in bytes, for all contents of bodies."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Held:
 
 
 def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
-    """Deliver until one is refused; return how many were taken."""
+    """Deliver until one is refused; return how many were accepted."""
     answers: list[Answer] = []
     count = 0
     while not answers:
-        copy = bytes(bytearray(body))  # as the network would bring it
+        copy = bytes(bytearray(body))  # as the network would deliver it
         pipeline.receive(Delivery(copy, media, via, DEVICE), answers.append)
         count += not answers
     assert answers[0].status is Status.UNAVAILABLE
@@ -86,9 +86,9 @@ def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
 def test_a_delivery_in_work_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
     body, media = BODIES[name]
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), Held())
-    copies = [bytes(bytearray(body)) for _ in range(COPIES)]  # as the network would bring them
+    copies = [bytes(bytearray(body)) for _ in range(COPIES)]  # as the network would deliver them
     answers: list[Answer] = []
-    pipeline.receive(Delivery(body, media, "http", DEVICE), answers.append)  # fills what is kept for all
+    pipeline.receive(Delivery(body, media, "http", DEVICE), answers.append)  # fills the caches that all share
     gc.collect()
     tracemalloc.start()
     while copies:

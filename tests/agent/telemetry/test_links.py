@@ -1,4 +1,4 @@
-"""The state of connections is a value: neither the log's level nor its text changes it."""
+"""The state of connections is a value: neither the log level nor the log's text changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of an audit, by example and by law; and the whole audit on a real topic."""
+"""The account of an audit, by example and as properties; and the whole audit on a real topic."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_hole_is_pending_until_what_follows_it_is_old(spark: SparkSession) -> 
 
 
 class Side:
-    """A topic, a table with what the test puts there, receipts for all, and an audit."""
+    """A topic, a table with the rows of the test, receipts for all, and an audit."""
 
     def __init__(self, spark: SparkSession, broker: Broker, folder: Path, topic: str) -> None:
         self.spark = spark
@@ -106,7 +106,7 @@ class Side:
         self.admin = KafkaAdmin(spark, KafkaSettings(self.servers, topic, "g", 1, {}))
 
     def send(self, records: Sequence[Record], *, leave_out: Sequence[int] = (), copies: Sequence[int] = ()) -> None:
-        """Send, and write those into the table that are neither left out nor copies, by their place."""
+        """Send, and write to the table those that are neither left out nor duplicates, by their place."""
         send(self.servers, self.topic, records, 0)
         read = read_records(topic_of(self.spark, records))
         not_written = list(leave_out) + list(copies)
@@ -154,7 +154,7 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     [dropped] = side.spark.read.format("delta").load(f"{side.folder}/audit/audit_duplicates").collect()
     assert (dropped["gateway"], dropped["sequence"], dropped["of_gateway"], dropped["of_sequence"]) == ("gw-2", 1, G, 4)
 
-    # A record is receipted and in no table; a label never came; another was declared as given up.
+    # A record is receipted and in no table; a label never arrived; another was declared as a gap.
     more = gateway.records(readings(5, start=10))  # 11 to 15
     gap = Event(gateway_device(G), "gateway.gap", "x", data={"labels": [[E, 12, 12]], "count": 1, "reason": "damage"})
     side.send([more[0], more[3], more[4], gateway.record(gap)], leave_out=[1])
@@ -169,7 +169,7 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     page = report.page(broken)
     assert "Not whole: 2 labels missing, 1 records unwritten." in page
 
-    # Both come after all, and the next epoch says where this one ended.
+    # Both arrive later, and the next epoch states where this one ended.
     started = Event(gateway_device(G), "gateway.started", "e", data={"previous_epoch": E, "previous_sequence": 16})
     side.send([more[2], more[3], Gateway(G, "00000000000000a2").record(started)])
     healed = side.audit()

@@ -1,4 +1,4 @@
-"""The filters answer as the textbook's do, never forget within a filling, and the replay names what they would lose."""
+"""The filters equal a textbook implementation, without false negatives; the replay lists the events they would lose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def keys(count: int, seed: int = 7) -> npt.NDArray[np.void]:
 
 
 class Textbook:
-    """One key after the other, as everybody writes it."""
+    """One key after the other: the textbook implementation."""
 
     def __init__(self, capacity: int, rate: float) -> None:
         self.capacity = capacity

@@ -84,7 +84,7 @@ def latest_version(folder: Path) -> int:
 
 
 def write_as_another(folder: Path, *actions: dict[str, Any]) -> None:
-    """Write a version by hand, as a program may that knows no more than Delta's protocol."""
+    """Write a version by hand, like a program that implements only Delta's protocol."""
     lines = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
     (folder / "_delta_log" / f"{latest_version(folder) + 1:020}.json").write_text(lines)
 
@@ -137,7 +137,7 @@ def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: Sp
     restarted = DeltaTable(spark, str(folder), TABLE)
     with pytest.raises(StopError, match="a DELETE by somebody else"):
         restarted.check_rows()
-    # A new checkpoint's claim goes over it.
+    # A new checkpoint's claim supersedes it.
     restarted.append(nothing, replace(COMMIT, claim=2, batch=CLAIM_ONLY))
     restarted.check_rows()
     restarted.append(nothing, replace(COMMIT, claim=2, batch=0))
@@ -189,7 +189,7 @@ def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statemen
         restarted = DeltaTable(spark, str(folder), TABLE)
         with pytest.raises(StopError, match="a DELETE by somebody else"):
             restarted.check_rows()
-        assert restarted.keep_last_commit(after_seconds=0)  # again the day after
+        assert restarted.keep_last_commit(after_seconds=0)  # again the next day
     restarted.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, claim=2, batch=CLAIM_ONLY))
     DeltaTable(spark, str(folder), TABLE).check_rows()
 

@@ -44,7 +44,7 @@ def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Pa
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A log that was cut and has grown again has other records at the same offsets, under the same topic id."""
+    """A truncated log that has grown again has other records at the same offsets, under the same topic id."""
     dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
     table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
     told = [(dead, 1), (live, 1), (replace(live, headers=[("x", b"1")]), 1), (replace(live, key=b"k"), 1), (live, 0)]
@@ -58,7 +58,7 @@ def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(
 def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_none_without_a_word(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Killed between its two commits, before the log was cut below it and grew again."""
+    """Killed between its two commits, before the log was truncated below it and grew again."""
     dead, live = (replace(record, headers=[]) for record in Gateway().records(counters(1, 2)))
     table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
     commit = replace(COMMIT, ends={0: 1})
@@ -87,7 +87,7 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     gateway = Gateway()
     first, wrapped = (gateway.record(counters(1)[0], ACCEPTED + age * DAY) for age in (0, 8))
     read = read_records(topic(spark, [bad, wrapped, first]))
-    # Killed after the quarantine's commit: the table never got the rest of offsets 0 and 1.
+    # Killed after the quarantine's commit: the table never received the rest of offsets 0 and 1.
     quarantined = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
     killed = replace(COMMIT, starts={0: 0}, ends={0: 2})
     assert quarantine.put(quarantined, quarantine.bad_records(read), killed) == 1

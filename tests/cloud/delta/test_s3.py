@@ -1,4 +1,4 @@
-"""The job with its table and its checkpoint on a real S3 server, beside what else may go wrong there."""
+"""The job with its table and its checkpoint on a real S3 server, and faults specific to S3."""
 
 from __future__ import annotations
 

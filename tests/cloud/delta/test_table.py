@@ -66,7 +66,7 @@ def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_
 ) -> None:
     assert all(excludes_writers(spark, path) for path in (str(tmp_path), "abfs://a@b/t", "gs://b/t"))
     assert not any(excludes_writers(spark, f"{scheme}://b/t") for scheme in ("s3", "s3a", "s3n"))
-    # Before anything is asked of the file system, which this session does not have.
+    # Before any request to the file system, which this session does not have.
     with pytest.raises(StopError, match="--job-is-stopped"):
         maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
@@ -117,7 +117,7 @@ def test_a_commit_beside_a_kept_one_counts(spark: SparkSession, tmp_path: Path) 
     nothing = spark.createDataFrame([], TABLE.schema)
     younger = replace(COMMIT, batch=1)
     table.append(nothing, younger)
-    kept = to_json(COMMIT, Kept(1, None))  # read before the younger, written after it
+    kept = to_json(COMMIT, Kept(1, None))  # read before the later one, written after it
     append_as_another(spark, tmp_path / "events", kept)
     assert table.last_commit() == younger
     assert table.append(nothing, replace(COMMIT, batch=2)) == 0

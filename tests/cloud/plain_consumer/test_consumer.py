@@ -100,7 +100,7 @@ def test_a_commit_that_nobody_answers_fails_in_its_time() -> None:
 
 @pytest.mark.heavy
 def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> None:
-    """It sleeps in the middle of its work for longer than the group waits: another member does that work."""
+    """It sleeps during its work for longer than the group waits: another member does that work."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     sleeper = side.start()
@@ -112,7 +112,7 @@ def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> Non
         side.start()
         side.wait("stage=assigned partitions=[0, 1]")  # the session of the sleeper has timed out
         with psycopg.connect(side.server.connection, autocommit=True) as connection:
-            # The sleeper's transaction would hold the other up for as long as it sleeps: a server ends such.
+            # The sleeper's transaction would block the other for as long as it sleeps: a server ends such transactions.
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND query LIKE '%%INSERT INTO%%'"
@@ -127,13 +127,13 @@ def test_a_member_that_was_thrown_out_commits_nothing(side: ConsumerSide) -> Non
 
 @pytest.mark.heavy
 def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
-    """max.poll.interval exceeded: it still lives, works on, and learns at its commit that it has been overtaken."""
+    """max.poll.interval exceeded: it still runs, continues, and detects at its commit that another member was first."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     slow = side.start("--kafka", "max.poll.interval.ms=7000")
     side.wait_for_rows(10)
     with psycopg.connect(side.server.connection) as overtaker:
-        # Locked as another member's transaction would, which then commits the same records.
+        # Locked like by another member's transaction, which then commits the same records.
         overtaker.execute(f"LOCK {side.name}_offsets IN SHARE ROW EXCLUSIVE MODE".encode())
         side.send(gateway.records(readings(7, start=10)))
         side.wait("stage=result rows=7")
@@ -142,7 +142,7 @@ def test_a_stale_member_is_rejected_and_reads_on(side: ConsumerSide) -> None:
     slow.wait_for_log("stage=rejected", WAIT_SECONDS_MAX)
     side.send(gateway.records(readings(1, start=50)))
     side.wait_for_rows(11)
-    assert side.ids() == [*range(10), 50]  # the overtaker wrote no rows, so these are the slow one's alone
+    assert side.ids() == [*range(10), 50]  # the other member wrote no rows, so these are the slow one's alone
 
 
 @pytest.mark.heavy
@@ -176,7 +176,7 @@ def test_the_only_member_dies_and_the_next_goes_on(side: ConsumerSide) -> None:
 
 
 def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
-    """More records than before: the old offset is one that the new topic has, and so nothing else would tell."""
+    """More records than before: the old offset exists in the new topic, so only the topic's id shows the change."""
     gateway = Gateway()
     side.send(gateway.records(readings(10)))
     side.start()
@@ -189,7 +189,7 @@ def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
     assert "recreated" in side.members[-1].log()
     assert side.ids() == list(range(10))
 
-    # What the message says to do.
+    # The action that the message requests.
     with psycopg.connect(side.server.connection) as connection:
         connection.execute(f"DELETE FROM {side.name}_offsets".encode())
     side.start()

@@ -1,4 +1,4 @@
-"""Side effects that repeat, over a real broker, a real PostgreSQL, and a receiver that fails as it likes."""
+"""Repeated side effects, over a real broker, a real PostgreSQL, and a receiver with failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Remember the keys of all calls; answer as told."""
+    """Record the keys of all calls; return the configured answers."""
 
     keys: Counter[str]
     answer: Callable[[str], int]
@@ -89,11 +89,11 @@ def test_a_call_that_always_fails_holds_no_other_up_and_is_never_given_up(side: 
 def test_a_receiver_that_is_away_does_not_stop_the_table(side: ConsumerSide) -> None:
     gateway = Gateway()
     with receiver(lambda _: 204) as (url, _):
-        pass  # nobody listens there any more
+        pass  # the server is closed
     side.send(gateway.records(readings(10)))
     member = side.start("--webhook", url)
     side.wait_for_rows(10)
-    member.wait_for_log("stage=put-off", WAIT_SECONDS_MAX)
+    member.wait_for_log("stage=delayed", WAIT_SECONDS_MAX)
     side.send(gateway.records(readings(10, start=10)))
     side.wait_for_rows(20)
     assert side.ids() == list(range(20))

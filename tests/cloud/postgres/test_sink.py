@@ -95,7 +95,7 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
 
 
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(side: Side) -> None:
-    """A log that was cut and has grown again has other records at the same offsets, under the same topic id."""
+    """A truncated log that has grown again has other records at the same offsets, under the same topic id."""
     for record in (Record(b"k", b"dead", []), Record(b"k", b"live", []), Record(b"k", b"live", [])):
         side.write([record])
     found = side.select(f"SELECT kafka_offset, value FROM {side.name}_q ORDER BY value")

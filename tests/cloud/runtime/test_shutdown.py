@@ -1,4 +1,4 @@
-"""A job that is asked to end, before its stream has begun."""
+"""A job that receives a stop request before its stream has begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker whose disk has lost the end of a partition's log, as a power cut takes what was never flushed."""
+"""A broker whose disk has lost the end of a partition's log, like unflushed data in a power cut."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import struct
 from simulators.services.kafka.broker import Broker
 
 _BATCH_HEAD = struct.Struct(">qi")
-"""Of each batch in a segment: its first offset, and the length of what follows."""
+"""Of each batch in a segment: its first offset, and the length of the rest."""
 
 
 def cut_log(broker: Broker, topic: str, partition: int, offset: int) -> None:
-    """Kill the broker, cut the log off before the batch that begins at an offset, and start the broker again."""
+    """Kill the broker, truncate the log before the batch that begins at an offset, and restart the broker."""
     broker.kill()
     with (broker.data_folder / f"{topic}-{partition}" / f"{0:020}.log").open("r+b") as log:
         data, at = log.read(), 0

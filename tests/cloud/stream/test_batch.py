@@ -1,4 +1,4 @@
-"""A batch that the table has already: what it tells of the clock counts at every later start, too."""
+"""A batch that the table already has: its effect on the clock check remains at every later start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC = "events"
 
 
 class NoReceipts:
-    """Receipts of which Kafka takes none."""
+    """Receipts that Kafka never accepts."""
 
     def give(self, _commit: Commit) -> bool:
         return False
@@ -61,7 +61,7 @@ def test_what_a_slow_clock_let_into_the_state_with_a_batch_that_is_done_is_known
 ) -> None:
     birth = NOW - 5 * HOUR
     sink = sink_of(spark, tmp_path)
-    # A checkpoint that was restored: its batches come again under another claim, planned by a clock that is behind.
+    # A restored checkpoint: its batches are repeated under another claim, planned by a clock that is behind.
     sink.claim(Commit("t", "c", 2, CLAIM_ONLY, TOPIC, "id", {0: 0}, {0: 3}, {0: 0}, birth, 3600))
     plan(tmp_path / "checkpoint", 0, NOW - 2 * HOUR, 3)
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"), TOPIC)

@@ -1,4 +1,4 @@
-"""Which checkpoint may go on with which table; table and checkpoint are real folders."""
+"""Which checkpoint may continue with which table; table and checkpoint are real folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's clock against a checkpoint as Spark writes it."""
+"""The driver's clock and a checkpoint as Spark writes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def nothing() -> None:
 
 
 class Clock:
-    """A clock that goes on by a second with each pause."""
+    """A clock that advances by a second with each pause."""
 
     def __init__(self, now: float) -> None:
         self.now = now

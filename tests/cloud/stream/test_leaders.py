@@ -1,4 +1,4 @@
-"""The job against leaders that are elected while it runs, on a real broker, in the session that all tests share."""
+"""The job and leaders that are elected while it runs, on a real broker, in the session that all tests share."""
 
 from __future__ import annotations
 

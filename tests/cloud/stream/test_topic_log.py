@@ -1,4 +1,4 @@
-"""Whether the job notices that the topic is no longer the one that the table has read, on a real broker."""
+"""Whether the job detects that the topic is no longer the one that the table has read, on a real broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IMPATIENT = {"default.api.timeout.ms": "1000", "request.timeout.ms": "1000"}
 
 @dataclass(slots=True)
 class Side:
-    """One topic, and the job's look at it."""
+    """One topic, and the job's check of it."""
 
     broker: Broker
     topic: str
@@ -129,14 +129,14 @@ def test_a_receipt_says_under_which_leader_the_log_was_read(side: Side) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize(("epochs_ahead", "end"), [(1, 10), (0, 20)])
 def test_a_leader_of_the_past_gives_no_verdict(side: Side, epochs_ahead: int, end: int) -> None:
-    """To a job that knows of a later election, or of more in the same log, the broker is a leader that was deposed."""
+    """To a job with a later epoch, or a longer log of the same epoch, the broker is a deposed leader."""
     side.send(10)
     read = side.read(10)
     log = TopicLog(side.admin, side.topic, patience_seconds=1)
     later = replace(read, epochs={0: read.epochs[0] + epochs_ahead})
     with pytest.raises(KafkaError, match="former leaders"):
         log.check(later, {0: end})
-    with pytest.raises(KafkaError, match="former leaders"):  # what was once known stays known
+    with pytest.raises(KafkaError, match="former leaders"):  # known epochs are kept
         log.check(replace(read, epochs={}), {0: end})
     side.broker.kill()
     side.broker.start()  # an election that it has won

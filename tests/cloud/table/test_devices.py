@@ -34,7 +34,7 @@ def test_what_the_file_says_stands_beside_the_event_and_nobody_is_left_out(spark
     known = (KITCHEN, 'Kitchen, "north"', "house", "warm,dry")
     assert enriched(spark, devices) == [known, (CELLAR, None, None, None)]
 
-    # It changes: the next batch has it. It breaks: what was known stays.
+    # After a change the next batch uses it. If the file is invalid, the earlier devices stay.
     file.write_text(f"site,device\ncellar,{CELLAR}\n")
     os.utime(file, (1, 1))
     changed = [(KITCHEN, None, None, None), (CELLAR, None, "cellar", None)]

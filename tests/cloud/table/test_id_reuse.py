@@ -1,4 +1,4 @@
-"""Ids used again: what tells them from copies, and that no gateway's wrong clock does."""
+"""Reused ids: how they are distinguished from duplicates, whatever a gateway's wrong clock."""
 
 from __future__ import annotations
 

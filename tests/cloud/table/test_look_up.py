@@ -86,7 +86,7 @@ def test_a_look_up_opens_only_the_files_whose_moments_fit(spark: SparkSession, t
     for number, frame in enumerate(frames):
         before = set((tmp_path / "events").glob("day=*/*.parquet"))
         table.append(decode(frame), replace(COMMIT, batch=number))
-        if number != 3:  # whoever opens the other files fails
+        if number != 3:  # reading the other files fails
             for file in set((tmp_path / "events").glob("day=*/*.parquet")) - before:
                 file.unlink()
     survivors = frames[3].withColumn("fresh", F.lit(False))
@@ -114,7 +114,7 @@ def test_a_look_up_of_an_id_without_a_time_reads_no_row_group_that_lacks_it(
 
 
 def rows_read(frame: DataFrame) -> int:
-    """Run a query, and count the rows that its scan of files gives."""
+    """Run a query, and count the rows that its scan of files returns."""
     frame.collect()
     plan: Any = frame._jdf.queryExecution().executedPlan()
     [scan] = [node for node in leaves(plan) if node.metrics().contains("numFiles")]

@@ -103,7 +103,7 @@ def test_days_without_a_place_share_one(spark: SparkSession) -> None:
 
 
 def test_a_time_far_from_its_append_makes_no_partition_of_its_own(spark: SparkSession) -> None:
-    """Whoever may name any time would make a folder for each of 36,525 days."""
+    """A sender of arbitrary times would otherwise create a folder for each of 36,525 days."""
     ages = {-3: False, -2: True, 366: True, 367: False}
     events = [Event(DEVICE, id=1, time=ACCEPTED - age * 86_400_000) for age in ages]
     rows = decoded(spark, Gateway().records(events), appended=ACCEPTED)

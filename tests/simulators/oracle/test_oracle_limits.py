@@ -101,7 +101,7 @@ def test_a_refused_pack_may_hold_what_an_earlier_one_has_brought() -> None:
     assert audit(lines, [row_of(event)]).faults == {}
     refused: list[Line] = [Reported(0, 1, event), Sent(0, 1), Refused(2, 1, "4.03")]
     assert audit(refused, [row_of(event)]).faults == {"invented": 1}
-    assert audit(refused, [row_of(event)], scope=Scope(gateways=2)).faults == {}  # the other may have taken it
+    assert audit(refused, [row_of(event)], scope=Scope(gateways=2)).faults == {}  # the other may have it
 
 
 def test_a_second_request_for_one_with_neither_may_be_labelled_after_the_ack() -> None:

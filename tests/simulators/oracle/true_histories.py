@@ -160,7 +160,7 @@ class Model:
         self.outboxes[gateway].append(record)
 
     def _end(self, device: int, choice: int) -> None:
-        """Give the event up; or refuse it, where its only request reached no gateway."""
+        """Record the event as given up; or as refused, where its only request reached no gateway."""
         pending = self.pending.pop(device, None)
         if pending is None:
             return

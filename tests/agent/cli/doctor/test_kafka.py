@@ -1,4 +1,4 @@
-"""Kafka and the receipts, on a real broker with topics and groups as they should not be."""
+"""Kafka and the receipts, on a real broker with wrongly configured topics and groups."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def await_topic(broker: Broker, topic: str) -> None:
-    """Wait until the broker knows the topic: its controller has answered before that."""
+    """Wait until the broker has the topic's metadata: its controller answers earlier."""
     wait_until(lambda: KafkaTopic(broker.bootstrap_servers, topic).topic_id() is not None, "the broker knows the topic")
 
 

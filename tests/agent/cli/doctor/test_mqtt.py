@@ -1,4 +1,4 @@
-"""Broker and Zigbee2MQTT: a real mosquitto, and what Zigbee2MQTT says of itself."""
+"""Broker and Zigbee2MQTT: a real mosquitto, and the information that Zigbee2MQTT publishes about itself."""
 
 import json
 import subprocess
@@ -79,7 +79,7 @@ def test_a_broker_that_refuses_or_is_away_is_wrong(tmp_path: Path) -> None:
     with Mosquitto(tmp_path / "mosquitto", ("allow_anonymous false",)) as closed:
         (refused,) = examine(closed.port, tmp_path)
     (away,) = examine(closed.port, tmp_path)
-    assert (refused.condition, "refuses us" in refused.text) == (Condition.WRONG, True)
+    assert (refused.condition, "refuses the connection" in refused.text) == (Condition.WRONG, True)
     assert (away.condition, "cannot connect" in away.text) == (Condition.WRONG, True)
 
 
@@ -143,4 +143,4 @@ def test_the_command_finds_a_real_zigbee2mqtt_with_our_settings_fine(broker: Mos
     assert [finding["text"] for finding in of_mqtt if finding["condition"] != "fine"] == []
     assert {"advanced.last_seen is epoch", "device_options.qos is 1"} <= {finding["text"] for finding in of_mqtt}
     assert [finding["check"] for finding in findings if finding["condition"] == "wrong"] == ["broker"], done.stdout
-    assert done.returncode == 1  # Kafka is not there
+    assert done.returncode == 1  # Kafka is unreachable

@@ -1,4 +1,4 @@
-"""Threads that a cluster takes, and those that the service may have."""
+"""The number of threads that a cluster requires, and the service's limit."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Requests that claim to be protected, and what comes of them."""
+"""Requests that claim to be protected, and their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.agent.coap.sensor import CON, POST, Sensor, datagram
 UNAUTHORIZED, BAD_REQUEST, BAD_OPTION, INCOMPLETE, INTERNAL_ERROR, UNAVAILABLE = 0x81, 0x80, 0x82, 0x88, 0xA0, 0xA3
 OSCORE = 9
 LOOP_TURNS = 20
-"""More than aiocoap needs from a request to its answer."""
+"""More than aiocoap needs between a request and its answer."""
 
 both = pytest.mark.parametrize("required", [True, False], ids=["required", "offered"])
 
@@ -37,7 +37,7 @@ def troubles(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def message(socket: Sensor, raw: bytes) -> set[int]:
-    """Send, and return the codes of all answers; some datagrams deserve none."""
+    """Send, and return the codes of all answers; some datagrams have none."""
     socket.send(raw)
     codes = {response.code for response in await socket.receive_all()}
     for _ in range(LOOP_TURNS):

@@ -1,4 +1,4 @@
-"""The sensor's side of OSCORE: aiocoap's context, whose every datagram the test sees."""
+"""The sensor's side of OSCORE: aiocoap's context; the test controls each datagram."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CLIENT_SECONDS = 120
 
 
 def sensor_folder(folder: Path, credential: Credential = CREDENTIAL) -> Path:
-    """Write a sensor's side of the credentials."""
+    """Write the sensor's part of the credentials."""
     folder.mkdir(parents=True)
     (folder / "settings.json").write_text(json.dumps(sensor_side(credential)))
     return folder
 
 
 def posted_by_aiocoap(folder: Path, port: int, bodies: Iterable[bytes]) -> list[str]:
-    """Post bodies, one after the other, from a process of aiocoap's; give what it got."""
+    """Post bodies, one after the other, from a process of aiocoap's; return its output."""
     command = (sys.executable, "-m", "tests.agent.coap.oscore.client", str(folder), str(port))
     lines = "".join(f"{body.hex()}\n" for body in bodies)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
@@ -39,10 +39,10 @@ def posted_by_aiocoap(folder: Path, port: int, bodies: Iterable[bytes]) -> list[
 
 
 class ProtectedSensor:
-    """Writes protected requests and reads protected answers; sending is the test's.
+    """Writes protected requests and reads protected answers; the test sends them.
 
-    Like libcoap's client it sends the latest Echo value that it has read with each request; with
-    `keeps_echo` off it sends one only in answer to a 4.01, as aiocoap's does.
+    Like libcoap's client it sends the latest received Echo value with each request; with `keeps_echo` off it sends one
+    only after a 4.01, like aiocoap's.
     """
 
     def __init__(self, folder: Path, *, keeps_echo: bool = True) -> None:
@@ -54,12 +54,12 @@ class ProtectedSensor:
     def request(
         self, payload: bytes = BODY, echo: bytes | None = None, code: object = Code.POST, path: str = "e"
     ) -> tuple[bytes, object]:
-        """Write a request; return the datagram, and what its answer is read with."""
+        """Write a request; return the datagram, and the request's data for decrypting its answer."""
         echo = self.echo if echo is None else echo
         return self.sealed(Message(code=code, uri_path=(path,), payload=payload, content_format=60, echo=echo))
 
     def sealed(self, message: Message) -> tuple[bytes, object]:
-        """Protect a message of the test's own."""
+        """Protect a message that the test has built."""
         protected, reference = self.context.protect(message)
         self._mid += 1
         protected.mtype, protected.mid, protected.token = CON, self._mid, self._mid.to_bytes(2, "big")
@@ -67,14 +67,14 @@ class ProtectedSensor:
         return protected.encode(), reference
 
     def read(self, raw: bytes, reference: object) -> Message:
-        """Open a protected answer."""
+        """Decrypt a protected answer."""
         answer, _ = self.context.unprotect(Message.decode(raw), reference)
         if self._keeps_echo and answer.opt.echo is not None:
             self.echo = answer.opt.echo
         return answer
 
     async def post(self, sensor: Sensor, payload: bytes = BODY) -> tuple[Message, bytes]:
-        """Post, with an Echo where it is asked for; return the answer and the last datagram."""
+        """Post, with an Echo value where it is required; return the answer and the last datagram."""
         raw, reference = self.request(payload)
         answer = self.read(await sensor.ask_raw(raw), reference)
         if answer.code == Code.UNAUTHORIZED and answer.opt.echo is not None:

@@ -1,4 +1,4 @@
-"""What known devices encrypt: messages of any kind, and parts of bodies, which never join those of others."""
+"""Encrypted content of known devices: messages of any kind, and parts of bodies, which never join those of others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_plain_blocks_never_join_protected_ones(
 
 
 async def test_blocks_outside_of_the_encryption_are_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
-    """RFC 8613 section 4.1.3.4.2: such blocks are a proxy's, to be put together without a retransmission key."""
+    """RFC 8613 section 4.1.3.4.2: such blocks are a proxy's, and are assembled without a retransmission key."""
     recorder = Recorder()
     async with serving(recorder, GENEROUS, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:
@@ -98,7 +98,7 @@ async def test_blocks_outside_of_the_encryption_are_refused(tmp_path: Path, sens
 
 
 class Lines(logging.Handler):
-    """Keeps warnings and errors."""
+    """Records warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -109,7 +109,7 @@ class Lines(logging.Handler):
 
 
 class Inside(ProtectedSensor):
-    """Encrypts whatever the test wants to stand inside."""
+    """Encrypts any content that the test sets."""
 
     def holding(self, plaintext: bytes) -> tuple[bytes, object]:
         split = self.context._split_message

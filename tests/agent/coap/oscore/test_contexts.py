@@ -1,4 +1,4 @@
-"""OSCORE: who speaks is proven, what was captured is worth nothing, and a sensor that lost an ACK is none the worse."""
+"""OSCORE contexts: senders are authenticated, captured datagrams refused, retransmissions after a lost ACK answered."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_first_request_of_each_life_has_to_prove_that_it_is_fresh(
             with Sensor(server.port) as socket:
                 if captured:
                     response = await socket.ask(captured)
-                    assert response.code == CHANGED  # outside: the refusal is inside, and no one else can read it
+                    assert response.code == CHANGED  # outer code: the refusal is inside, encrypted
                 raw, reference = sensor.request()
                 challenge = sensor.read(await socket.ask_raw(raw), reference)
                 assert (challenge.code, len(challenge.opt.echo)) == (Code.UNAUTHORIZED, 12)
@@ -97,7 +97,7 @@ async def test_a_captured_datagram_is_refused_from_elsewhere_and_answered_again_
 async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked_from_memory(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
-    """It may be that event's: the sensor has to say it again, as a new request, and then it is stored again."""
+    """It may be that event's: the sensor has to send it again in a new request, and it is then stored again."""
     recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server:
         with Sensor(server.port) as socket:

@@ -1,4 +1,4 @@
-"""Copies of one gateway: what was captured on the way to one is worth nothing at another, nor later at the same."""
+"""Copies of one gateway: a datagram captured on its way to one is refused by the others, and later by the same one."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ COPIES = 2
 
 
 class Client(Enum):
-    """What a device's stack does with an Echo value once it has sent it back."""
+    """When a device's CoAP stack sends an Echo value again."""
 
     FORGETS = "forgets"
     """As aiocoap's client."""
     KEEPS_FOR_EACH = "keeps one for each address"
-    """The latest that an answer brought, as libcoap's; each copy is reached at an address of its own."""
+    """The latest value of an answer, like libcoap's client; each copy is reached at an address of its own."""
     KEEPS_ONE = "keeps one"
-    """As before, but all copies are reached at one address."""
+    """The same, but all copies are reached at one address."""
 
 
 copies = st.integers(0, COPIES - 1)
@@ -47,12 +47,12 @@ steps = st.one_of(posts, posts, replays, replays, replays, restarts)
 
 
 def body(number: int) -> bytes:
-    """Write an event that has neither id nor time: nothing but OSCORE can tell its copy from a new one."""
+    """Write an event that has neither id nor time: only OSCORE can distinguish its duplicate from a new one."""
     return b"\xa1\x64data\xa1\x61x\x1a" + number.to_bytes(4, "big")
 
 
 class Gateways:
-    """Copies of one gateway that run at once, one device that speaks with each, and a stranger who hears it all."""
+    """Concurrent copies of one gateway, one device that sends to each, and an attacker who captures all datagrams."""
 
     def __init__(self, folder: Path, freshness: Freshness, client: Client) -> None:
         self._folder = folder
@@ -67,7 +67,7 @@ class Gateways:
         self.captured: list[bytes] = []
         self.acked: list[bytes] = []
         self.ciphertexts: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
-        """Of all answers, by what their nonce is made of."""
+        """Of all answers, by the parts of their nonce."""
 
     async def __aenter__(self) -> Self:
         first = await self._started(0, "[::1]:0")
@@ -91,7 +91,7 @@ class Gateways:
 
     @property
     def taken(self) -> Counter[bytes]:
-        """How often each body was taken, by whichever copy."""
+        """How often each body was accepted, by any copy."""
         return Counter(delivery.body for delivery in self._recorder.deliveries)
 
     async def restart(self, copy: int) -> None:
@@ -103,7 +103,7 @@ class Gateways:
         await self._post(self._device[copy])
 
     async def replay(self, copy: int, which: int, as_device: bool) -> None:
-        """Play a captured datagram, counted from the latest, from the stranger's address or from the device's."""
+        """Replay a captured datagram, counted from the latest, from the attacker's address or from the device's."""
         sockets = self._device if as_device else self._stranger
         await self._ask(sockets[copy], self.captured[-1 - which % len(self.captured)])
 
@@ -204,7 +204,7 @@ def test_what_one_copy_has_accepted_is_refused_by_another_that_the_device_spoke_
     history = [("post", 1), *[("post", 0)] * 5, *[("replay", 1, which, as_device) for which in range(9)]]
     gateways = play(tmp_path, freshness, client, history)
     changed_copies = freshness is Freshness.ANSWER and client is Client.KEEPS_ONE
-    doubled = [gateways.acked[2]] if changed_copies else []  # challenged by the first with the second's value in it
+    doubled = [gateways.acked[2]] if changed_copies else []  # challenged by the first, with the second's value
     assert gateways.taken == Counter(gateways.acked + doubled)
 
 

@@ -1,4 +1,4 @@
-"""The credentials directory: what is read, what is left out and why, and how a new file is made."""
+"""The credentials directory: which files are read or skipped, with which reason, and how a new file is created."""
 
 from __future__ import annotations
 

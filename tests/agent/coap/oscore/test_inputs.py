@@ -1,4 +1,4 @@
-"""What comes in under OSCORE and is not as it should be: nothing of it is taken, and ordinary traffic goes on."""
+"""Invalid input under OSCORE: nothing of it is accepted, and plain traffic continues."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_what_another_device_or_another_gateway_was_told_is_refused(
 def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
     tmp_path_factory: pytest.TempPathFactory, order: list[int]
 ) -> None:
-    """The window, told again: 32 numbers up to the highest that was taken (RFC 8613 section 7.4)."""
+    """A model of the window: 32 numbers up to the highest that was accepted (RFC 8613 section 7.4)."""
     folder = tmp_path_factory.mktemp("order")
 
     async def play() -> None:
@@ -131,7 +131,7 @@ def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
             written = [sensor.request(BODY + bytes((number,)))[0] for number in range(70)]
             taken: set[int] = set()
             for number in order:
-                with Sensor(server.port) as stranger:  # from a new address each time: nothing is a retransmission
+                with Sensor(server.port) as stranger:  # from a new address each time: no request is a retransmission
                     code = (await stranger.ask(written[number])).code
                 fits = number not in taken and number > max(taken, default=0) - 32
                 assert (code == CHANGED) is fits
@@ -166,7 +166,7 @@ async def test_unknown_senders_cost_no_memory_and_no_line_in_the_log(
                     option = bytes((WITH_KID | 1, number & 0xFF)) + number.to_bytes(6, "big")
                     assert (await stranger.ask(claiming(number, option))).code == UNAUTHORIZED
 
-            await flood(range(senders // 2))  # as many answers as are kept are kept now
+            await flood(range(senders // 2))  # the response cache is full
             tracemalloc.start()
             try:
                 before, _ = tracemalloc.get_traced_memory()

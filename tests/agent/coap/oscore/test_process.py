@@ -1,4 +1,4 @@
-"""OSCORE against an agent that is killed: aiocoap's client goes on, and what was captured is worthless."""
+"""OSCORE with an agent that is killed: aiocoap's client continues, and captured datagrams are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a request under OSCORE that was refused for now."""
+"""Temporary refusals of requests under OSCORE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.agent.coap.serving import serving
 
 
 async def test_a_retransmission_of_what_was_refused_gets_the_refusal_and_a_new_request_is_taken(tmp_path: Path) -> None:
-    """A second look at the same datagram would be a replay (RFC 8613 section 7.4), which means no "come back"."""
+    """Processing the same datagram again would be a replay (RFC 8613 section 7.4), so Max-Age is omitted."""
     sensor = ProtectedSensor(sensor_folder(tmp_path / "sensor"))
     recorder = Recorder()
     async with serving(recorder, oscore=offering(tmp_path)) as server:

@@ -1,4 +1,4 @@
-"""The gateway's own sequence numbers: none twice, whatever becomes of the process, the file, or the card."""
+"""The gateway's own sequence numbers: none is used twice, after any failure of the process, the file, or the card."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from agent.coap.tuning import Tuning
 
 
 class Shortest(Random):
-    """Always chance's smallest number."""
+    """Always returns the smallest random number."""
 
     def randrange(self, *_: int) -> int:  # type: ignore[override]
         return 0
 
 
 def take(numbers: SenderNumbers) -> int:
-    """Take a number, as whoever needs one does."""
+    """Take a number; reserve a block first where necessary."""
     numbers.reserve()
     return numbers.take()
 
@@ -41,7 +41,7 @@ def reserved(file: Path) -> int:
 
 
 def kept(file: Path, number: int) -> None:
-    """Have a file that says so, as an agent of that number would have left it."""
+    """Write the file with this number, as an agent would have."""
     numbers = SenderNumbers(file, Shortest())
     numbers._next, numbers._begun = number - BLOCK, True
     take(numbers)
@@ -100,7 +100,7 @@ def test_a_block_is_on_disk_before_its_first_number_is_given(tmp_path: Path) -> 
 def test_a_power_cut_after_a_number_was_given_cannot_take_its_block_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The content before the name, the name before the number; a new folder's name, too."""
+    """The content before the name, the name before the number; also the name of a new folder."""
     calls: list[str] = []
     fsync, replace = os.fsync, os.replace
 

@@ -1,4 +1,4 @@
-"""Many requests under OSCORE at once, and a slow disk: whatever else the event loop has to do gets its turn."""
+"""Many requests under OSCORE at once, and a slow disk: the event loop's other tasks run in between."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sensor(tmp_path: Path) -> ProtectedSensor:
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, name: str, clock: SteppedLoop, turns: LoopTurns) -> None:
-    """Have a step of the cryptography take its time on the loop's clock."""
+    """Make a step of the cryptography take time on the loop's clock."""
     step = getattr(SecurityContext, name)
 
     def slow(self: SecurityContext, *arguments: Any, **named: Any) -> Any:
@@ -84,7 +84,7 @@ async def test_answers_that_become_due_at_once_are_protected_in_turns_and_none_i
 
 
 async def challenged(sensor: ProtectedSensor, socket: Sensor) -> bytes:
-    """Send a request without a value that counts, and return the one that the gateway then wants back."""
+    """Send a request without a valid Echo value, and return the value of the challenge."""
     raw, reference = sensor.request(echo=b"none")
     echo: bytes = sensor.read(await socket.ask_raw(raw), reference).opt.echo
     return echo

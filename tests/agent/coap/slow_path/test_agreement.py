@@ -1,4 +1,4 @@
-"""The fast path says what aiocoap says; and nothing that comes from outside kills or upsets either."""
+"""The fast path and aiocoap return equal answers; and no input ends either or makes it log an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.agent.coap.slow_path.twin_servers import TwinServers
 
 ACCEPT, CONTENT_FORMAT, URI_HOST, URI_PATH, URI_PORT, URI_QUERY, OBSERVE = 17, 12, 3, 11, 7, 15, 6
 
-MESSAGE_IDS = count(step=4)  # those beside it are for the pings
+MESSAGE_IDS = count(step=4)  # the others are for the pings
 Options = tuple[tuple[int, bytes], ...]
 
 examples = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,7 +58,7 @@ def requests(options: st.SearchStrategy[Options]) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """Overwrite, leave out or put in some bytes of a request."""
+    """Overwrite, remove or insert some bytes of a request."""
     raw = bytearray(draw(requests(UNUSUAL)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw)))
@@ -74,7 +74,7 @@ def twins() -> Iterator[TwinServers]:
 
 
 class Reference(resource.Resource):  # type: ignore[misc] # aiocoap carries no types
-    """What a server does that is written with aiocoap alone."""
+    """The behaviour of a server that uses aiocoap alone."""
 
     async def render_post(self, request: Message) -> Message:
         content_format = request.opt.content_format
@@ -97,7 +97,7 @@ def reference_port(twins: TwinServers) -> Iterator[int]:
 def test_a_sound_request_gets_the_answer_of_a_server_of_aiocoap_alone(
     twins: TwinServers, reference_port: int, raw: bytes
 ) -> None:
-    # aiocoap alone takes a Message ID that comes again from one port for a retransmission, and ports come again.
+    # aiocoap alone treats a repeated Message ID from one port as a retransmission, and ports are reused.
     fresh = raw[:2] + next(MESSAGE_IDS).to_bytes(2, "big") + raw[4:]
     assert twins.exchange(twins.fast.port, fresh) == twins.exchange(reference_port, fresh)
 

@@ -1,4 +1,4 @@
-"""Bodies that come in blocks."""
+"""Bodies that are sent in blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE = 64
 
 
 def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
-    """Cut a body; each run has datagrams of its own."""
+    """Split a body; each run has its own datagrams."""
     starts = range(0, len(body), SIZE)
     return [
         Block(start, SIZE, start + SIZE < len(body), body[start : start + SIZE], bytes((run, start // SIZE)))
@@ -124,7 +124,7 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
 
 
 class Uploader:
-    """A sensor that sends in blocks, and remembers what it sent."""
+    """A sensor that sends in blocks, and records what it sent."""
 
     def __init__(self, sensor: Sensor) -> None:
         self._sensor = sensor

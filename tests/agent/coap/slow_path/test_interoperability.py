@@ -1,4 +1,4 @@
-"""Clients that others wrote: libcoap's, and aiocoap's own."""
+"""Clients of other projects: libcoap's, and aiocoap's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = '{"data":{"text":"' + "x" * 1_000 + '"}}'
 
 @dataclass(slots=True)
 class Spoken:
-    """What libcoap's client printed."""
+    """The output of libcoap's client."""
 
     printed: str
     received: list[str] = field(default_factory=list)

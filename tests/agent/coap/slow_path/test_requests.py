@@ -1,4 +1,4 @@
-"""What is no ordinary POST: discovery, errors of the protocol, and floods."""
+"""Requests other than a plain POST: discovery, protocol errors, and floods."""
 
 from __future__ import annotations
 
@@ -109,15 +109,15 @@ async def test_no_response_is_honoured() -> None:
     "raw",
     [
         b"\x49\x02\x00\x01" + b"t" * 9,  # a token of 9 bytes
-        b"\x44\x02\x00\x01\x01",  # a token that breaks off
-        b"\x40\x02\x00\x01\xb6event",  # an option that breaks off
+        b"\x44\x02\x00\x01\x01",  # a truncated token
+        b"\x40\x02\x00\x01\xb6event",  # a truncated option
         b"\x40\x02\x00\x01\xbd",
         b"\x40\x02\x00\x01\xd0",
         b"\x40\x02\x00\x01\xf0",  # a reserved delta
         b"\x40\x02\x00\x01\xbf",  # a reserved length
         b"\x40\x02\x00\x01\xb1e\xff",  # a marker without a payload
-        b"\x40\x00\x00\x01more",  # an empty message that is not
-        b"\x40\x45\x00\x01",  # a response to nothing
+        b"\x40\x00\x00\x01more",  # an empty message with content
+        b"\x40\x45\x00\x01",  # a response without a request
         b"\x40\xe1\x00\x01",  # a reserved class
         b"\x40\x20\x00\x01",
     ],

@@ -1,4 +1,4 @@
-"""Two servers in one loop, given the same datagrams, and watched for what they say and what they log."""
+"""Two servers in one loop that receive the same datagrams; their answers and log lines are recorded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.agent.coap.sensor import CON, EMPTY, RST, Response, Sensor, datagram
 
 GENEROUS = Tuning(slow_per_second=1e9, protected_per_second=1e9)
 _LOOP_TURNS = 20
-"""More than aiocoap needs from a request to its answer."""
+"""More than aiocoap needs between a request and its answer."""
 
 T = TypeVar("T")
 Exchanged = tuple[int, int, bytes]
 
 
 def by_media(delivery: Delivery, respond: Respond) -> None:
-    """Accept what has a known format."""
+    """Accept bodies of known formats."""
     respond(DURABLE if delivery.media is not None else Answer(Status.UNKNOWN_FORMAT))
 
 

@@ -1,4 +1,4 @@
-"""A TCP link that reads Kafka's frames: answers can be held back, lost or changed, and requests be lost."""
+"""A TCP link that parses Kafka's frames: it can delay, drop or change answers, and drop requests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.agent.forward.tcp_link import TcpLink
 
 LENGTH_BYTES = 4
 CORRELATION = slice(0, 4)
-"""Where an answer says which request it belongs to."""
+"""Where an answer contains the correlation id of its request."""
 HELD_SECONDS_MAX = 120.0
-"""A test that forgets to release an answer ends all the same."""
+"""A test that does not release an answer ends nevertheless."""
 
 
 class Request(IntEnum):
@@ -42,7 +42,7 @@ class AnswerLink(TcpLink):
         self._lost_request: Request | None = None
         self._change: Callable[[bytes], bytes] | None = None
         self.caught = threading.Event()
-        """Set once something was held back, lost or changed."""
+        """Set once a frame was delayed, dropped or changed."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -57,22 +57,22 @@ class AnswerLink(TcpLink):
         self._held = kind
 
     def release(self) -> None:
-        """Pass on what is held, to connections that are still open, and everything later."""
+        """Forward the delayed answers, to connections that are still open, and all later ones."""
         self._held = None
         self._open.set()
 
     def lose(self, kind: Request) -> None:
-        """Lose the next answer of a kind together with its connection."""
+        """Drop the next answer of a kind together with its connection."""
         self.caught.clear()
         self._lost = kind
 
     def lose_request(self, kind: Request) -> None:
-        """Lose the next request of a kind together with its connection; other connections go on."""
+        """Drop the next request of a kind together with its connection; other connections continue."""
         self.caught.clear()
         self._lost_request = kind
 
     def change_produced(self, change: Callable[[bytes], bytes]) -> None:
-        """Change the next answer to records that were sent."""
+        """Change the next answer to a produce request."""
         self.caught.clear()
         self._change = change
 
@@ -88,7 +88,7 @@ class AnswerLink(TcpLink):
         pass_on: Callable[[bytes, dict[bytes, int]], bytes | None],
         asked: dict[bytes, int],
     ) -> None:
-        """Carry frames one way until either end is gone, or one of them is to be lost."""
+        """Forward frames in one direction until either end is closed, or a frame is to be dropped."""
         with suppress(OSError), source.makefile("rb") as frames:
             while len(length := frames.read(LENGTH_BYTES)) == LENGTH_BYTES:
                 frame = pass_on(frames.read(int.from_bytes(length)), asked)
@@ -108,7 +108,7 @@ class AnswerLink(TcpLink):
         return frame
 
     def _answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
-        """Return what is to be passed on; None where the answer is lost."""
+        """Return the frame to forward; None where the answer is dropped."""
         kind = asked.pop(frame[CORRELATION])
         if kind == self._lost:
             self._lost = None

@@ -21,10 +21,10 @@ _ANSWER_HEAD_BYTES = 4 + 4
 def leave_open(
     bootstrap_server: str, topic: str, transactional_id: str, state: ProducerState, records: Sequence[Record]
 ) -> None:
-    """Append records to partition 0 as a transactional producer that the coordinator does not know to be there.
+    """Append records to partition 0 as a transactional producer that the coordinator has not added there.
 
-    The broker has to run with `transaction.partition.verification.enable=false`: it does as if it had lost what the
-    coordinator knew.
+    The broker has to run with `transaction.partition.verification.enable=false`: it then behaves as after the loss of
+    the coordinator's state.
     """
     batch = _batch(state, records)
     body = _text(transactional_id) + struct.pack(">hii", -1, 30_000, 1) + _text(topic)

@@ -2,7 +2,7 @@
 
     python -m tests.agent.forward.delivery.self_killing_agent CONFIGURATION KILLS SEED
 
-Each life is a fork of this process, so that it begins at once; the agent in it is the real one.
+The real agent runs in a fork of this process for each kill, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from agent.store.outbox import StoreOutbox
 
 EVENTS_PER_BATCH = 20
 BATCHES_MAX = 3
-"""A life ends in one of so many batches."""
+"""A process is killed within this number of batches."""
 STEP_MS_MAX = 15
-"""Within how much time of a step's beginning a life ends, where it is to end in the step."""
+"""Maximum time after the beginning of a step at which a process is killed within it."""
 LIFE_MS_MAX = 1_500
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a life ends: before or after a method, or soon after it has begun."""
+    """When a process is killed: before or after a method, or soon after its beginning."""
 
     owner: type
     method: str
     moment: str
     once: bool = False
-    """Whether a life has it once, and not once for each batch."""
+    """Whether it occurs once in a process, not once for each batch."""
 
 
 TRANSACTION: Mapping[str, Step | None] = {
@@ -70,11 +70,11 @@ RELEASE: Mapping[str, Step | None] = {
 }
 STEPS = {"exactly-once": TRANSACTION, "at-most-once": RELEASE}
 BATCH = {"exactly-once": (TransactionalSession, "_intend"), "at-most-once": (StoreOutbox, "release")}
-"""What begins a batch."""
+"""The first call of a batch."""
 
 
 def main() -> None:
-    """Live and die."""
+    """Run until killed."""
     settings = load.load(Path(sys.argv[1]))
     kills, seed = int(sys.argv[2]), int(sys.argv[3])
     random = Random(seed)
@@ -99,7 +99,7 @@ def _die() -> None:
 
 
 def _arm(step: Step | None, countdown: int, random: Random) -> None:
-    """Arrange the agent's death at the step's n-th occurrence, or at any time."""
+    """Kill the agent at the step's n-th occurrence, or at any time."""
     for module in (exactly_once, at_most_once):
         vars(module)["BATCH_EVENTS_MAX"] = EVENTS_PER_BATCH
     if step is None:
@@ -123,7 +123,7 @@ def _arm(step: Step | None, countdown: int, random: Random) -> None:
 
 
 def _end_after_batches(owner: type, method: str) -> None:
-    """Bound the batches of each life, so that one is left for each step of the later lives."""
+    """Bound the batches of each process, so that one is left for each step of the later ones."""
     original = getattr(owner, method)
     occurrences = itertools.count()
 

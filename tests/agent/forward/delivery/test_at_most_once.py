@@ -1,4 +1,4 @@
-"""At most once: nothing is ever sent twice, and it is said how many may not have arrived."""
+"""At most once: no event is sent twice, and the number of possibly lost ones is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODE = "at-most-once"
 
 
 class DeclaringOutbox(MemoryOutbox):
-    """Declares what is given up by an event of the gateway's own, as the store does; one that is too large itself."""
+    """Declares a given-up event by an event of the gateway's own, as the store does; this one is too large itself."""
 
     def give_up(self, position: int, reason: str) -> None:
         super().give_up(position, reason)

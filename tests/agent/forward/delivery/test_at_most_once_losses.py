@@ -1,4 +1,4 @@
-"""At most once, where a connection ends with events in it: what is missing is never more than what is counted."""
+"""At most once, with connections that end with events in flight: no more events are missing than are counted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.kafka
 
 EVENTS = 100
 STEP_SECONDS = 0.005
-"""How long after a step has begun the broker is killed, where that is to be in it."""
+"""How long after the beginning of a step the broker is killed, to be killed within it."""
 
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that says its address is the link's, the port where it listens, and the link's."""
+    """Yield a broker that advertises the link's address, the port where it listens, and the link's."""
     listens, says = ports.free(2)
     with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
         yield broker, listens, says

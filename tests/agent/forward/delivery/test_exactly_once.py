@@ -1,4 +1,4 @@
-"""Exactly once into the topic: a reader of what is committed sees each label once, whatever dies in between."""
+"""Exactly once into the topic: a reader of committed records reads each label once, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MODE = "exactly-once"
 
 
 class DeathError(Exception):
-    """Stands for the end of the agent at this point."""
+    """Simulates the end of the agent at this point."""
 
 
 class MortalOutbox(MemoryOutbox):
-    """Dies when it is told to, before or after a step."""
+    """Ends on command, before or after a step."""
 
     before_intent = after_intent = before_mark = after_mark = False
 

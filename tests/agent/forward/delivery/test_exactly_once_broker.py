@@ -1,4 +1,4 @@
-"""Exactly once where the broker and the topic change under it."""
+"""Exactly once with changes of broker and topic."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_while_somebody_else_holds_readers_back_a_session_begins_with_nothing_co
     assert ours >= 20, "the events are there twice, once aborted"
 
 
-# A broker that comes back may call a transaction committed and leave it open in the topic
+# A restarted broker may report a transaction as committed and leave it open in the topic
 # (agent/forward/delivery/transaction_recovery.py).
 @pytest.mark.parametrize(
     "end",

@@ -1,7 +1,7 @@
-"""A transaction that the coordinator has forgotten and that a partition still holds open.
+"""A transaction that has ended for the coordinator and is still open in a partition.
 
-A broker that comes back may take a transaction for ended that it has not ended in each partition (Kafka 4.3: "these
-partitions are likely deleted already"). What hangs there shares the fate of the producer's next transaction.
+A restarted broker may consider a transaction ended that it has not ended in each partition (Kafka 4.3: "these
+partitions are likely deleted already"). Its records there share the outcome of the producer's next transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 
 MODE = "exactly-once"
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
-"""Else the broker asks the coordinator before it opens a transaction in a partition."""
+"""Otherwise the broker queries the coordinator before it opens a transaction in a partition."""
 
 
 @pytest.fixture

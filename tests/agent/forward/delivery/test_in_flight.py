@@ -1,4 +1,4 @@
-"""What is in flight is marked in order, only when it is acked, and never twice."""
+"""Batches in flight are marked in order, only when they are acked, and never twice."""
 
 import pytest
 from confluent_kafka import KafkaError, Message

@@ -1,4 +1,4 @@
-"""SIGKILL at every step of a batch: exactly once each label is there once, at most once never twice."""
+"""SIGKILL at every step of a batch: exactly once keeps each label once, at most once never twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KILLS = pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mar
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """What is left of many lives of an agent, the last of which has forwarded everything."""
+    """The result of many processes of an agent, the last of which has forwarded everything."""
 
     labels: Set[tuple[str, int]]
     """Of all events that were stored."""
@@ -49,7 +49,7 @@ class Lives:
 
 
 async def live_and_die(kafka: KafkaTopic, gateway: str, folder: Path, delivery: str, kills: int) -> Lives:
-    """Kill an agent again and again, at random steps of its work, and let the last one end it."""
+    """Kill an agent repeatedly, at random steps of its work; the last process finishes."""
     configuration = folder / "oncegate.toml"
     configuration.write_text(
         f'[gateway]\nid = "{gateway}"\nstate_dir = "{folder / "state"}"\n[coap]\nenabled = false\n'

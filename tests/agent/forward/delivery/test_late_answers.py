@@ -1,4 +1,4 @@
-"""Answers of a broker that come after the client has given them up, or never."""
+"""A broker's answers that arrive after the client's timeout, or never."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 LATER = 100
 EXPIRY_MS, SOCKET_MS = "1500", "10000"
-"""An event expires while its connection, and the answer on it, live on."""
+"""An event expires while its connection stays open, with the answer outstanding."""
 NOT_IDEMPOTENT = {"enable.idempotence": "false"}
 TRANSACTIONAL = [
     Request.PRODUCE,
@@ -43,7 +43,7 @@ TRANSACTIONAL = [
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that says its address is the link's, the port where it listens, and the link's."""
+    """Yield a broker that advertises the link's address, the port where it listens, and the link's."""
     listens, says = ports.free(2)
     with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
         yield broker, listens, says
@@ -168,7 +168,7 @@ def test_at_most_once_sends_nothing_while_the_broker_does_not_answer_in_time(
 
 
 def send_with_a_lost_ack(linked: tuple[Broker, int, int], link: AnswerLink, kafka: KafkaTopic) -> MemoryOutbox:
-    """Forward events; the broker takes the second batch, and its ack is lost with its connection."""
+    """Forward events; the broker appends the second batch, and its ack is lost with its connection."""
     outbox = MemoryOutbox()
     outbox.append(*readings(LATER))
     with forwarding(settings(linked, kafka, "at-least-once"), outbox):

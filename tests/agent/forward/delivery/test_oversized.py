@@ -1,4 +1,4 @@
-"""Records that Kafka refuses for their size wait while the rest goes on, and are lost only after a long time."""
+"""Records that Kafka refuses for their size wait while others are sent, and are given up only after a long time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 MODES = ("at-least-once", "exactly-once")
 DAY_MS = 86_400_000
 LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3_000))})
-"""Hardly to be compressed."""
+"""Almost incompressible."""
 
 
 def waiting(outbox: MemoryOutbox) -> list[int]:
@@ -62,7 +62,7 @@ def large(settings: KafkaSettings, seconds: float) -> KafkaSettings:
 
 
 RECORDS_AND_MARKERS = 4
-"""Offsets that an event takes where its transaction is aborted first, and then committed."""
+"""Offsets that an event uses if its transaction is first aborted, then committed."""
 SMALL = {"message_max_bytes": "3000", "batch_size": "3000"}
 
 
@@ -164,7 +164,7 @@ def test_after_a_refused_record_a_transaction_is_aborted_before_the_next_is_comm
 
 
 class Refusing:
-    """Events, one of which Kafka refuses each time that it is tried."""
+    """Events, one of which Kafka refuses at each attempt."""
 
     def __init__(self, count: int, after_ms: int = DAY_MS, via: str = "coap") -> None:
         self.clock = HandClock()
@@ -234,7 +234,7 @@ def test_only_time_in_which_kafka_has_refused_counts_and_outlives_a_restart() ->
     case.refuse(1, 700)
     tries = 0
     while case.outbox.given_up == {}:
-        case.clock.pass_seconds((RETRY_MS if tries % 2 else 1_000 * RETRY_MS) / 1000)  # Kafka was away, or the agent
+        case.clock.pass_seconds((RETRY_MS if tries % 2 else 1_000 * RETRY_MS) / 1000)  # Kafka or the agent was down
         if tries % 5 == 4:
             case.restart()
         assert case.try_again() == [1]

@@ -1,4 +1,4 @@
-"""The intent and the marker: read as they were written, whatever the client reads beyond the end."""
+"""Intent and marker: parsed as written, regardless of bytes that the client reads beyond the end."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is reported where a transaction fails while events are handed to the client."""
+"""The report of a transaction that fails while events are passed to the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent.forward.kafka.record import Record
 
 def test_a_transaction_that_has_failed_meanwhile_is_reported_with_its_reason() -> None:
     class FailedProducer:
-        """In the state in which librdkafka is once a delivery report has ended its transaction."""
+        """Has librdkafka's state after a delivery report has ended its transaction."""
 
         def produce(self, *_: Any, **__: Any) -> None:
             raise KafkaException(KafkaError(KafkaError._STATE, "Unable to produce message: Local: Erroneous state"))

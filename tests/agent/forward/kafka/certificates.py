@@ -1,4 +1,4 @@
-"""An authority of our own, whose certificates live for seconds."""
+"""A certificate authority for tests, whose certificates are valid for seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Authority:
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def issue(self, file_name: str, seconds: float) -> tuple[Path, datetime]:
-        """Write key and certificate into one file; return it, and the moment when it expires."""
+        """Write key and certificate into one file; return it, and its time of expiry."""
         key = ec.generate_private_key(ec.SECP256R1())
         expiry = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
         place = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])

@@ -1,4 +1,4 @@
-"""Which producers a broker remembers, asked by requests of our own: no client for Python has them."""
+"""The producers that a broker keeps, read by requests built here: no Python client has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER_BYTES = 4 + 1 + 4
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition's leader remembers of a producer."""
+    """A producer's state at a partition's leader."""
 
     id: int
     epoch: int
@@ -23,7 +23,7 @@ class ProducerState:
 
 
 def remembered(bootstrap_server: str, topic: str, partition: int = 0) -> list[ProducerState]:
-    """Return the producers that the leader of a partition remembers there (DescribeProducers, version 0)."""
+    """Return the producers that the leader of a partition keeps there (DescribeProducers, version 0)."""
     name = topic.encode()
     body = b"\x02" + bytes([len(name) + 1]) + name + b"\x02" + partition.to_bytes(4) + b"\x00\x00"
     answer = _ask(bootstrap_server, DESCRIBE_PRODUCERS, body)
@@ -37,17 +37,17 @@ def remembered(bootstrap_server: str, topic: str, partition: int = 0) -> list[Pr
 
 
 def transactional_ids(bootstrap_server: str) -> bytes:
-    """Return the answer that names the transactional ids of which a broker knows (ListTransactions, version 0)."""
+    """Return the answer that names the transactional ids that a broker keeps (ListTransactions, version 0)."""
     return _ask(bootstrap_server, LIST_TRANSACTIONS, b"\x01\x01\x00")
 
 
 def ask_plainly(bootstrap_server: str, kind: int, version: int, body: bytes) -> bytes:
-    """Ask in a version without tags, without a client's name."""
+    """Send a request in a version without tags, without a client's name."""
     return _exchange(bootstrap_server, kind.to_bytes(2) + version.to_bytes(2) + bytes(4) + b"\xff\xff" + body)
 
 
 def _ask(bootstrap_server: str, kind: int, body: bytes) -> bytes:
-    """Ask in version 0, with tags, without a client's name."""
+    """Send a request in version 0, with tags, without a client's name."""
     return _exchange(bootstrap_server, kind.to_bytes(2) + bytes(6) + b"\xff\xff\x00" + body)
 
 

@@ -1,4 +1,4 @@
-"""Calls that may never come back."""
+"""Calls that may never return."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Our clients' properties, and what they complain about."""
+"""The properties of our clients, and the warnings that they log."""
 
 import threading
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""A cluster of three brokers: a leader that is lost, and too few that are left."""
+"""A cluster of three brokers: the loss of a leader, and too few remaining replicas."""
 
 from __future__ import annotations
 

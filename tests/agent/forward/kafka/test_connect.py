@@ -1,4 +1,4 @@
-"""Whether anybody listens at the bootstrap servers, and why not."""
+"""Whether a server listens at the bootstrap addresses, and the reason if not."""
 
 import socket
 import threading
@@ -26,7 +26,7 @@ def listener() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """Yield a server that answers no further call: its queue of calls is full, and nobody takes any."""
+    """Yield a server that accepts no further connection: its backlog is full, and is never emptied."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(8):

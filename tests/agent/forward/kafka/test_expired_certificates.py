@@ -1,4 +1,4 @@
-"""Certificates that expire while a connection goes on, and are renewed only after it was lost."""
+"""Certificates that expire while a connection is open, and are renewed only after it was lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 MODES = ("at-least-once", "exactly-once", "at-most-once")
 EVENTS = 50
 LONG_SECONDS, SHORT_SECONDS = 3_600, 20
-"""The short one is long enough for a session to begin on a busy machine."""
+"""The short one is sufficient for the start of a session on a busy machine."""
 KEYSTORE = "listener.name.second.ssl.keystore.location"
 
 
@@ -48,7 +48,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that wants client certificates, the port where it listens for them, and that of the link to it."""
+    """Yield a broker that requires client certificates, the port of that listener, and that of the link to it."""
     listens, says = ports.free(2)
     properties = {
         "listener.name.second.ssl.keystore.type": "PEM",
@@ -76,7 +76,7 @@ def settings(kafka: KafkaTopic, port: int, mode: str, authority: Authority, own:
         "ssl.key.location": str(own),
     }
     if mode == "at-least-once":
-        properties["message.timeout.ms"] = "3000"  # so long may a session with old files last
+        properties["message.timeout.ms"] = "3000"  # maximum duration of a session with old files
     return KafkaSettings(f"127.0.0.1:{port}", kafka.topic, mode, properties)
 
 
@@ -89,7 +89,7 @@ def install(kafka: KafkaTopic, keystore: Path) -> None:
 
 
 class Sender:
-    """Appends events, and waits for their way into the topic."""
+    """Appends events, and waits until they are in the topic."""
 
     def __init__(self, outbox: MemoryOutbox) -> None:
         self._outbox = outbox
@@ -102,7 +102,7 @@ class Sender:
 
 
 def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
-    """Wait until the link's state says that it is for a certificate; `doctor` says how to see which has expired."""
+    """Wait until the link's state names a certificate; `doctor` prints how to find the expired one."""
 
     def logged() -> bool:
         report = links.reports()[LinkName.KAFKA]

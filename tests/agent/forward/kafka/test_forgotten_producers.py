@@ -1,4 +1,4 @@
-"""Brokers that have forgotten the producer that an idle gateway still is."""
+"""Brokers that have expired the producer of an idle gateway."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SOON = {
     "transactional.id.expiration.ms": 2_000,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 200,
 }
-"""Kafka's own are a day, ten minutes, a week and an hour."""
+"""Kafka's defaults are a day, ten minutes, a week and an hour."""
 EVENTS = 50
 UNKNOWN_PRODUCER_ID = 59
 
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that forgets producers soon, the port where it listens, and that of the link to it."""
+    """Yield a broker that expires producers soon, the port where it listens, and that of the link to it."""
     listens, says = ports.free(2)
     link = Listener("PLAINTEXT", listens, says)
     with Broker(tmp_path_factory.mktemp("forgetful"), link, properties=SOON) as broker:
@@ -60,7 +60,7 @@ def wait_until_sent(outbox: MemoryOutbox) -> None:
 
 
 def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
-    """Each event is there; once, since nothing was on its way when the broker forgot."""
+    """Assert that each event is there; once, since none was in flight when the producer expired."""
     assert_each_once(kafka, outbox)
     if mode != "at-most-once":
         assert_nothing_lost(kafka, outbox)
@@ -93,13 +93,13 @@ def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
     with forwarding(kafka.settings("exactly-once"), outbox, gateway):
         wait_until_sent(outbox)
         wait_until(lambda: gateway.encode() not in transactional_ids(kafka.bootstrap_servers), "the id is forgotten")
-        kafka.forget_offsets(GROUP_PREFIX + gateway)  # after a week, too: the latest transaction's marker
+        kafka.forget_offsets(GROUP_PREFIX + gateway)  # also after a week: the latest transaction's marker
         outbox.append(*readings(EVENTS, EVENTS))
         wait_until_sent(outbox)
 
     assert_kept(kafka, outbox, "exactly-once")
     assert "kafka=failing" in caplog.text
-    reasons = ("not currently assigned to its transactional id", "Erroneous state")  # the cause, or what it leaves
+    reasons = ("not currently assigned to its transactional id", "Erroneous state")  # the cause, or its effect
     assert any(reason in caplog.text for reason in reasons)
 
 
@@ -131,7 +131,7 @@ def delete_records(kafka: KafkaTopic) -> None:
 def test_a_broker_that_says_that_it_knows_no_such_producer_gets_everything(
     forgetful: tuple[Broker, int, int], kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers before Kafka 2.5 answer so; ours has taken the records all the same, which is worse."""
+    """Brokers before Kafka 2.5 answer like this; this broker has appended the records nevertheless, which is worse."""
     _, listens, says = forgetful
     outbox = MemoryOutbox()
     outbox.append(*readings(EVENTS))
@@ -153,11 +153,11 @@ def test_a_broker_that_says_that_it_knows_no_such_producer_gets_everything(
 
 
 def with_error(topic: str, code: int) -> Callable[[bytes], bytes]:
-    """Return what puts an error into an answer to records of one partition (Produce, from version 9 on)."""
+    """Return a function that sets an error in an answer to records of one partition (Produce, from version 9 on)."""
 
     def change(answer: bytes) -> bytes:
         name = topic.encode()
-        at = answer.index(name) + len(name) + 1 + 4  # behind how many partitions there are, and the first one's number
+        at = answer.index(name) + len(name) + 1 + 4  # after the number of partitions and the first one's number
         assert answer[at : at + 2] == b"\x00\x00"
         return answer[:at] + code.to_bytes(2) + answer[at + 2 :]
 

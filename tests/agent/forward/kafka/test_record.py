@@ -1,4 +1,4 @@
-"""A stored event becomes exactly the record of the design."""
+"""A stored event becomes the record that the design specifies."""
 
 import json
 

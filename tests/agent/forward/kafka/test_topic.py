@@ -1,4 +1,4 @@
-"""Looking at the topic with a client that may have lost its controller."""
+"""Queries about the topic with a client that may have lost its controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.forward.kafka.topic import TopicWatch
 
 
 class FakeAdmin:
-    """Answers every question about a topic in the same way."""
+    """Answers every query about a topic with the same result."""
 
     def __init__(self, code: int) -> None:
         self._code = code

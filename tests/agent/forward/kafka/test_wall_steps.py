@@ -1,4 +1,4 @@
-"""The wall clock is set back while Kafka is away or at work: forwarding goes on at once."""
+"""The wall clock is set back while Kafka is unreachable or in use: forwarding continues at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_only_a_clock_that_was_set_back_by_more_than_a_moment_is_noticed_and_onc
 
 
 class Gateway:
-    """An agent whose wall clock the test sets."""
+    """An agent with a wall clock that the test sets."""
 
     def __init__(self, folder: Path, kafka: KafkaTopic, delivery: str) -> None:
         self.clock = SteppableClock(folder)
@@ -64,7 +64,7 @@ class Gateway:
                 assert answer.status == 200
 
     def has_forwarded_all(self) -> bool:
-        """Whether Kafka has all that was sent; a status that is shared with an earlier reader has not accepted all."""
+        """Whether Kafka has all sent events; a status shared with an earlier reader does not count all as accepted."""
         with urllib.request.urlopen(self._url("status"), timeout=30) as answer:
             status = json.load(answer)
         return bool(status["accepted"] == self._sent and status["events"]["new"] == 0)

@@ -1,4 +1,4 @@
-"""A broker that loses the end of its logs in a power cut, below sessions and receipts that outlive it."""
+"""A broker that loses the end of its logs in a power cut, while sessions and receipts continue."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ pytestmark = pytest.mark.kafka
 MODES = ("at-least-once", "exactly-once")
 BURSTS, BURST_EVENTS = 4, 5
 LATER_EVENTS = 40
-"""More than were there: the log grows past every cut."""
+"""More than before: the log grows beyond every cut."""
 BYTES_OF_A_BATCH_LENGTH = slice(8, 12)
 BATCH_LENGTH_FROM = 12
-"""In a log, a record batch is its base offset, its length from here on, and so many bytes."""
+"""In a log, a record batch has its base offset, the length of the rest, and this number of bytes."""
 
 Cut = Callable[[bytes], int]
-"""Where a log is cut: the number of bytes that are left."""
+"""Where a log is cut: the number of remaining bytes."""
 
 
 @dataclass
 class Line:
-    """A gateway with a topic of its own, and what its table has read."""
+    """A gateway with a topic of its own, and the offsets that its table has read."""
 
     mode: str
     cut: Cut
@@ -51,40 +51,40 @@ class Line:
         return f"{self.kafka.topic}-0"
 
     def receipt(self) -> None:
-        """Commit a receipt for everything."""
+        """Commit a receipt for all records."""
         self.read |= {sequence(record) for record in self.kafka.records()}
         self.kafka.commit(None, self.kafka.receipt())
 
     def settled(self) -> bool:
-        """Commit a receipt for everything forwarded; return whether nothing is outstanding."""
+        """Commit a receipt for all forwarded events; return whether nothing is outstanding."""
         if self.outbox.new == 0 and self.outbox.forwarded():
             self.receipt()
         return self.outbox.new == 0 and not self.outbox.forwarded()
 
 
 def bounds(log: bytes) -> list[int]:
-    """Return where record batches begin, and where the last one ends."""
+    """Return the offsets of the record batches, and the end of the last one."""
     found = [0]
     while found[-1] + BATCH_LENGTH_FROM < len(log):
         length = int.from_bytes(log[found[-1] :][BYTES_OF_A_BATCH_LENGTH])
-        if not length:  # the rest was reserved, and never written
+        if not length:  # the rest was allocated, and never written
             break
         found.append(found[-1] + BATCH_LENGTH_FROM + length)
     return found
 
 
 def at_bound(number: int) -> Cut:
-    """Cut after so many record batches."""
+    """Cut after this number of record batches."""
     return lambda log: bounds(log)[min(number, len(bounds(log)) - 1)]
 
 
 def within(number: int) -> Cut:
-    """Cut in the middle of a record batch."""
+    """Cut within a record batch."""
     return lambda log: at_bound(number)(log) + (at_bound(number + 1)(log) - at_bound(number)(log)) // 2
 
 
 def line_side(broker: Broker, topic: str) -> KafkaTopic:
-    """Open clients of our own; after a restart others, since one that has lost a coordinator may find none again."""
+    """Open new clients after a restart, since one that has lost a coordinator may not find one again."""
     side = KafkaTopic(broker.bootstrap_servers, topic)
     side.partitions = 1
     return side
@@ -92,13 +92,13 @@ def line_side(broker: Broker, topic: str) -> KafkaTopic:
 
 FEW_CUTS = (at_bound(0), at_bound(2), within(1))
 EVERY_CUT = tuple(cut(number) for number in range(2 * BURSTS + 1) for cut in (at_bound, within))
-"""At each end of a record batch, and within each: a broker that comes back cuts off a batch that is not whole, wherever
-it breaks off. The transactions' own marks are batches, too."""
+"""At each end of a record batch, and within each: a restarted broker removes an incomplete batch. The markers of
+transactions are batches, too."""
 
 
 @contextmanager
 def lines(broker: Broker, cuts: Sequence[Cut]) -> Iterator[list[Line]]:
-    """Yield lines of both modes, one for each cut, whose forwarders run; a topic of one partition each."""
+    """Yield gateways of both modes, one for each cut, with running forwarders; a topic of one partition each."""
     if not broker.running:
         broker.start()
     made = [Line(mode, cut, line_side(broker, f"cut.{uuid4().hex}")) for mode in MODES for cut in cuts]
@@ -119,7 +119,7 @@ def send_bursts(made: Sequence[Line], first: int = 0, count: int = BURSTS) -> No
 
 
 def lose(broker: Broker, made: Sequence[Line], *, bare: bool = False) -> None:
-    """Kill the broker and start it with logs that were cut; `bare`, without anything but the logs themselves."""
+    """Kill the broker and start it with truncated logs; `bare`: with the log files alone."""
     broker.kill()
     for line in made:
         folder = broker.data_folder / line.log
@@ -140,7 +140,7 @@ def _shorten(file: Path, cut: Cut) -> None:
 
 
 def grow_again(made: Sequence[Line]) -> None:
-    """Send more events than were lost, by the same sessions as long as they live."""
+    """Send more events than were lost, with the same sessions if they still run."""
     for line in made:
         line.outbox.append(*readings(LATER_EVENTS, 1_000))
     for line in made:

@@ -1,4 +1,4 @@
-"""Reading the metadata of a committed offset, with what the client reads beyond its end."""
+"""The metadata of a committed offset is parsed with the bytes that the client reads beyond its end."""
 
 import threading
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_what_stands_beyond_the_end_is_not_taken_for_a_receipt(metadata: str, re
 
 
 class Overread:
-    """What the client gives where the bytes beyond the end are no UTF-8."""
+    """The client's value if the bytes beyond the end are not UTF-8."""
 
     @property
     def metadata(self) -> str:
@@ -51,7 +51,7 @@ def test_bytes_that_are_no_text_are_cut_off() -> None:
 
 
 class Unsettled:
-    """A client whose group's coordinator has yet to be elected, as it is for the first group of a new cluster."""
+    """A client whose group's coordinator is not elected yet, as for the first group of a new cluster."""
 
     def __init__(self, *answers: int) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""Receipts against a real broker: the true one counts, and none of the false ones."""
+"""Receipts with a real broker: the job's commits count, and no other ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENTS = 50
 
 
 class CountingOutbox(MemoryOutbox):
-    """Counts how often it was asked for what is outstanding: one poll each."""
+    """Counts the queries for outstanding batches: one for each poll."""
 
     polls = 0
 
@@ -52,7 +52,7 @@ def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
 
 
 def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
-    """Return each partition's leader epoch, as the batches have it."""
+    """Return each partition's leader epoch, as stored with batches."""
     return {
         number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
     }
@@ -316,7 +316,7 @@ def test_it_asks_only_while_something_is_outstanding() -> None:
     outbox = CountingOutbox()
 
     with receipting(nobody, outbox):
-        wait_for_polls(outbox)  # a poll that asks would be stuck, since nobody answers
+        wait_for_polls(outbox)  # a poll that sends requests would hang, since no broker answers
         outbox.append(*readings(1))
         outbox.mark_forwarded(Batch(1, 1, "topic-1", {0: Offsets(0, 0)}))
         before = outbox.polls
@@ -326,7 +326,7 @@ def test_it_asks_only_while_something_is_outstanding() -> None:
 
 
 class UnreadableFacts(CountingOutbox):
-    """Cannot read a fact, as on a disk that fails."""
+    """Cannot read a fact, as on a failing disk."""
 
     def fact(self, name: str) -> str | None:
         raise OutboxError("the store fails: disk I/O error")

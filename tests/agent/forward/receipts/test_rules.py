@@ -1,4 +1,4 @@
-"""The rules of the receipts, as a table of cases and as laws."""
+"""The rules of the receipts, as a table of cases and as properties."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ PINNED = Rules("table")
 
 
 def seen(committed: int | None, receipt: Receipt | None, log_end: int | None) -> PartitionView:
-    """Return a partition of which table and broker have seen no other leader than the batch's."""
+    """Return a partition of which table and broker have the batch's leader epoch only."""
     return PartitionView(committed, receipt, log_end, EPOCH, EPOCH)
 
 

@@ -1,4 +1,4 @@
-"""A partition in a model: appended to, read, cut and led anew at any moment; no receipt covers what was not read."""
+"""A model of a partition, appended to, read, truncated and re-elected at any time: no receipt covers unread records."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ GATEWAY, EPOCH, TABLE, PARTITION = "gw", "e", "table", 0
 
 @dataclass
 class Partition:
-    """A log whose records know in which leader epoch they were appended."""
+    """A log whose records contain the leader epoch in which they were appended."""
 
     leader_epoch: int = 0
     log: list[RecordLabel] = field(default_factory=list)
     left_behind: Partition | None = None
-    """What a leader still has that was cut off from the others, and does not know it."""
+    """The records of a former leader that is cut off from the others and does not know of its successor."""
     lowest_end: int = 0
-    """Where it was cut to since the table looked, or its end then."""
+    """The lowest end of the log since the table's last check, or its end then."""
 
     def append(self, gateway: str, sequence: int) -> int:
         self.log.append(RecordLabel(gateway, EPOCH, sequence, self.leader_epoch))
         return len(self.log) - 1
 
     def cut(self, left: int) -> None:
-        """Lose the end of the log; whoever leads now does so in a new epoch."""
+        """Lose the end of the log; the next leader has a new epoch."""
         self.left_behind = Partition(self.leader_epoch, list(self.log))
         del self.log[left:]
         self.lowest_end = min(self.lowest_end, left)
@@ -43,7 +43,7 @@ class Partition:
 
 @dataclass
 class Table:
-    """Reads the log and says how far; it stops for good where it finds the log cut below what it has read."""
+    """Reads the log and commits how far; it stops permanently if the log was truncated below its position."""
 
     partition: Partition
     read: set[int] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Table:
             self.partition.lowest_end = len(log)
 
     def view(self, now: Partition) -> View:
-        """Return what the group has committed, and what a leader answers."""
+        """Return the group's committed offset, and the answer of a leader."""
         receipt = Receipt(TABLE, 0, "t")
         seen = PartitionView(self.committed, receipt, len(now.log), now.leader_epoch, self.leader_epoch)
         return View("t", {PARTITION: seen})
@@ -68,7 +68,7 @@ class Table:
 
 @dataclass
 class Session:
-    """One that sends a batch record by record and marks it, as the modes do."""
+    """Sends a batch record by record and marks it, as the delivery modes do."""
 
     partition: Partition
     known: dict[int, int]
@@ -85,7 +85,7 @@ class Session:
         self.position += 1
 
     def mark(self, answer: int) -> None:
-        """Mark what is on its way, where its leader's answer allows it; else it would be sent again."""
+        """Mark the batch in flight, if its leader's answer permits; otherwise it would be sent again."""
         in_flight, self.in_flight = self.in_flight, None
         self.known = {PARTITION: answer}
         if in_flight is not None:
@@ -96,7 +96,7 @@ class Session:
 
 
 def processed(partition: Partition, batches: list[Batch], view: View) -> list[Batch]:
-    """Return the batches that a look at Kafka calls processed."""
+    """Return the batches that are processed according to a poll."""
     decided = [(batch, decide(batch, view, Rules(TABLE))) for batch in batches]
     asked = records_to_check(decided, view)
 
@@ -126,7 +126,7 @@ def test_nothing_is_processed_that_the_table_has_not_read_whenever_the_log_was_c
                 session.send()
             case "mark":
                 session.mark(partition.leader_epoch)
-            case "mark as the leader before":  # one that is cut off, and does not know that it leads no more
+            case "mark as the leader before":  # one that is cut off from its successor
                 session.mark(max(0, partition.leader_epoch - 1))
             case "other":
                 partition.append("another gateway", 1)
@@ -152,7 +152,7 @@ def test_where_nothing_was_cut_everything_that_was_marked_is_processed(steps: li
             case "other":
                 partition.append("another gateway", 1)
             case "cut":
-                partition.leader_epoch += 1  # another leader, with all of it
+                partition.leader_epoch += 1  # another leader, with all records
             case "table":
                 table.look()
     table.look()

@@ -1,4 +1,4 @@
-"""The truncation check: which records it reads after a change of leader, and what follows: pure rules."""
+"""The truncation check: which records it reads after a change of leader, and its decisions: pure rules."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,6 +1,6 @@
-"""A disk that fails below the service's own SQLite: its writes, flushes and truncations go through functions of ours.
+"""A disk that fails below the service's own SQLite: its writes, flushes and truncations use the functions below.
 
-Python's SQLite keeps its locks and its log's index as always, so that readers and restarts are the real ones.
+Python's SQLite manages its locks and its log's index as usual, so that readers and restarts are the real ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _registered: list[_System] = []
 
 
 class Operation(Enum):
-    """What can fail."""
+    """The operations that can fail."""
 
     WRITE = "write"
     FLUSH = "flush"
@@ -40,7 +40,7 @@ class Operation(Enum):
 
 
 class Error(Enum):
-    """How it fails: at once, or with half of the bytes written."""
+    """How an operation fails: at once, or with half of the bytes written."""
 
     FULL = "no room"
     BROKEN = "input/output error"
@@ -49,13 +49,13 @@ class Error(Enum):
 
 @dataclass(slots=True)
 class Fault:
-    """Operations on the log, the file or both that fail, from one on, some in a row."""
+    """Operations on the log, the file or both that fail, from one on, several in a row."""
 
     operation: Operation
     error: Error
     suffixes: tuple[str, ...] = ("-wal",)
     after: int = 0
-    """How many succeed before."""
+    """How many succeed before that."""
     times: int = 1 << 30
     hits: int = 0
 
@@ -71,7 +71,7 @@ class Fault:
 
 
 class FailingDisk:
-    """Works as any until it is given a fault."""
+    """Works normally until a fault is set."""
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
@@ -98,11 +98,11 @@ class FailingDisk:
             self.fault = None
 
     def strikes(self, operation: Operation, suffix: str) -> Error | None:
-        """Return how an operation fails, None where it shall succeed."""
+        """Return how an operation fails, None where it succeeds."""
         return self.fault.error if self.fault is not None and self.fault.strikes(operation, suffix) else None
 
     def below(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have the store's own system calls on the log fail, too."""
+        """Also make the store's own system calls on the log fail."""
         calls = dict(vars(os))
         calls["ftruncate"] = self._checked(Operation.TRUNCATE, os.ftruncate)
         calls["fsync"] = self._checked(Operation.FLUSH, os.fsync)
@@ -118,7 +118,7 @@ class FailingDisk:
 
 
 class _Vfs(Structure):
-    """sqlite3_vfs, up to what is replaced; the rest is copied (https://www.sqlite.org/c3ref/vfs.html)."""
+    """sqlite3_vfs, up to the replaced members; the rest is copied (https://www.sqlite.org/c3ref/vfs.html)."""
 
 
 _XOPEN = CFUNCTYPE(c_int, POINTER(_Vfs), c_void_p, c_void_p, c_int, c_void_p)

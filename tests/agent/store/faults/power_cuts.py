@@ -1,4 +1,4 @@
-"""What a power cut leaves: from the steps up to a moment, all that was flushed and any part of what was not."""
+"""The result of a power cut: of the steps up to a moment, all flushed writes and any part of the others."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tests.agent.store.faults.recording import Ack, Delete, FailedSync, Step, Sy
 
 SECTOR_BYTES = (512, 4096)
 WHOLE, ABSENT = 0.4, 0.7
-"""Below the first a step survives whole, below the second not at all, above in parts."""
+"""Below the first a step survives completely, below the second not at all, above in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The files after a power cut, and what had been promised by then."""
+    """The files after a power cut, and the events acked by then."""
 
     files: dict[str, bytes]
     acked: frozenset[bytes]
 
 
 class _Disk:
-    """The medium, and what the file system still holds back."""
+    """The medium, and the writes that the file system has not flushed."""
 
     def __init__(self, before: Mapping[str, bytes]) -> None:
         self._flushed = {name: bytearray(content) for name, content in before.items()}
         self._pending: list[Write | Truncate] = []
         self._forgotten: list[Write] = []
-        """Written, and held for clean since a flush has failed."""
+        """Written, and considered clean since a flush has failed."""
         self._acked: set[bytes] = set()
 
     def take(self, step: Step) -> None:
@@ -69,9 +69,9 @@ class _Disk:
 def images(
     steps: Sequence[Step], count: int, random: Random, before: Mapping[str, bytes] | None = None
 ) -> Iterator[Image]:
-    """Yield images of power cuts at moments drawn over all steps, in their order; `before` is what was there.
+    """Yield images of power cuts at moments drawn over all steps, in their order; `before` are the initial files.
 
-    Half of them are right after an ack: from there on the events have to be on the medium.
+    Half of them are right after an ack: from then on the events have to be on the medium.
     """
     after_acks = [place + 1 for place, step in enumerate(steps) if isinstance(step, Ack)]
     anywhere = range(len(steps) + 1)
@@ -95,7 +95,7 @@ def _apply(files: dict[str, bytearray], change: Write | Truncate) -> None:
 
 
 def _survives(earlier: Write, step: Write | Truncate) -> bool:
-    """Whether what the kernel holds for clean is still all that there is at its place."""
+    """Whether the data that the kernel considers clean is still the only data at its place."""
     if step.file != earlier.file:
         return True
     end = earlier.offset + len(earlier.data)
@@ -105,7 +105,7 @@ def _survives(earlier: Write, step: Write | Truncate) -> bool:
 
 
 def _sectors(change: Write, size: int) -> Iterator[Write]:
-    """Cut a write at the medium's sectors."""
+    """Split a write at the medium's sectors."""
     at = 0
     while at < len(change.data):
         length = size - (change.offset + at) % size

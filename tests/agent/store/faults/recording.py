@@ -1,6 +1,6 @@
-"""A file system that remembers: every write, flush and truncation that the store makes, beside what was acked.
+"""A file system that records every write, flush and truncation of the store, together with the acks.
 
-It can end the process before a flush: what was written is in the page cache then, and not on the medium.
+It can end the process before a flush: the writes are then in the page cache, and not on the medium.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes given to the file system, which may keep them to itself until a flush."""
+    """Bytes written to the file system, which may cache them until a flush."""
 
     file: str
     offset: int
@@ -33,7 +33,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """A file cut off, or its end moved."""
+    """A file truncated or extended."""
 
     file: str
     size: int
@@ -41,14 +41,14 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A flush: all of the file's writes before it are on the medium."""
+    """A flush: all of the file's earlier writes are on the medium."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedSync:
-    """A flush that has failed: the kernel holds what it should have written for clean, and never writes it again."""
+    """A flush that has failed: the kernel considers its data clean, and never writes it again."""
 
     file: str
 
@@ -62,7 +62,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Events promised to a sensor."""
+    """Events acked to a sensor."""
 
     fingerprints: tuple[bytes, ...]
 
@@ -71,11 +71,11 @@ Step = Write | Truncate | Sync | FailedSync | Delete | Ack
 
 
 class KilledError(Exception):
-    """The process has ended; what it leaves is in the recording's `left`."""
+    """The process has ended; its files are in the recording's `left`."""
 
 
 class Recording:
-    """The steps in the order in which they were made; files go by what follows the store's name."""
+    """The steps in the order in which they were made; files are named by their suffix after the store's name."""
 
     def __init__(self, path: Path, steps: Sequence[Step] = ()) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Recording:
         patch.setattr(write_ahead_log, "os", SimpleNamespace(**calls))
 
     def note(self, step: Step) -> None:
-        """Record a step of a process that lives; end it where it is time to."""
+        """Record a step of a running process; end it where that is due."""
         if self.left is not None:
             return
         if isinstance(step, Sync) and step.file == "-wal":
@@ -125,16 +125,16 @@ class Recording:
         self.steps.append(step)
 
     def _suffix_of(self, file: int) -> str:
-        """Return what follows the store's name; for the folder a name that no file has."""
+        """Return the suffix after the store's name; for the folder a name that no file has."""
         return self.suffix(str(Path(f"/proc/self/fd/{file}").readlink())) or "folder"
 
     def suffix(self, name: str) -> str | None:
-        """Return what follows the store's name; None for other files, such as temporary ones."""
+        """Return the suffix after the store's name; None for other files, such as temporary ones."""
         return name.removeprefix(str(self.path)) if name.startswith(str(self.path)) else None
 
 
 class _Connection(apsw.Connection):
-    """Speaks as far like sqlite3 as the store's code listens."""
+    """Implements the part of sqlite3 that the store's code uses."""
 
     def executescript(self, sql: str) -> None:
         self.execute(sql)

@@ -1,4 +1,4 @@
-"""What SQLite says of bytes that the disk cannot read is damage, whatever it says."""
+"""SQLite's errors for unreadable bytes of the disk count as damage, whichever they are."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ except sqlite3.Error as error:
 
 
 async def kill_one(folder: Path) -> Path:
-    """Leave what a killed store leaves."""
+    """Create the files of a killed store."""
     clock = HandClock()
     async with make_store(folder / "live", clock) as store:
         await accept(store, clock, Event("d", id=0))

@@ -1,4 +1,4 @@
-"""The event store on a disk that refuses: nothing is acked that is not on it, and it recovers."""
+"""The event store on a disk that refuses writes: events are acked only if they are on disk, and the store recovers."""
 
 import asyncio
 import sqlite3

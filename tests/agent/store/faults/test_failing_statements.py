@@ -1,4 +1,4 @@
-"""Every SQL statement of the service fails once: the one concerned is refused or tried again, and nothing is lost."""
+"""Every SQL statement of the service fails once: its caller is refused or retries, and nothing is lost."""
 
 import logging
 import sqlite3
@@ -32,11 +32,11 @@ STATEMENTS = (
     "UPDATE fingerprints",
     "COMMIT",
 )
-"""Which must have failed at least; what else is executed fails in its turn, too."""
+"""Statements that must have failed; all other executed ones fail in turn, too."""
 
 
 class Watching(sqlite3.Connection):
-    """Notes the statements that are executed, and fails at the first that begins as it is told."""
+    """Records the executed statements, and fails at the first with the given beginning."""
 
     seen: ClassVar[dict[str, None]] = {}
     fault: str = ""
@@ -66,7 +66,7 @@ def beginning(sql: str) -> str:
 
 
 async def work(store: EventStore, clock: HandClock, first: int, acked: set[int]) -> None:
-    """Send, be refused, forward, get receipts, purge, seal, give up; whatever fails, a sensor sends again."""
+    """Send, be refused, forward, receive receipts, purge, seal, drop; after any failure, the sensor sends again."""
     reject = Reject(DEVICE, "coap", clock.wall_ms(), "NaN", b"raw")
     for number in range(first, first + EVENTS):
         for _ in range(5):

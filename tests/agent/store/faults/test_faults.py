@@ -1,4 +1,4 @@
-"""A disk that fails, at each of its operations in turn: nothing is acked that is not there, and the store recovers."""
+"""A disk that fails at each of its operations in turn: only stored events are acked, and the store recovers."""
 
 import errno
 import itertools
@@ -47,14 +47,14 @@ ERRORS = {
     errno.EROFS: (apsw.ReadOnlyError, sqlite3.SQLITE_READONLY),
 }
 LOG_BYTES = LOG_HEADER_BYTES + 6 * LOG_FRAME_BYTES
-"""So few that the log is often written back."""
+"""Small enough that the log is often written back."""
 LASTING = 6
 """How many operations fail in a row."""
 
 
 @dataclass(slots=True)
 class Disk:
-    """Counts operations; from one on, some fail."""
+    """Counts operations; from a given one on, some fail."""
 
     operation: str
     error: int
@@ -83,7 +83,7 @@ class Disk:
 
 
 class _Connection(apsw.Connection):
-    """Speaks as far like sqlite3 as the store's code listens, errors included."""
+    """Implements the part of sqlite3 that the store's code uses, including errors."""
 
     def execute(self, *arguments: Any, **named: Any) -> apsw.Cursor:
         try:
@@ -143,7 +143,7 @@ class _File(apsw.VFSFile):
 
 
 class Work:
-    """The real committer and maintenance; what they acked, refused, and whether they took it for damage."""
+    """The real committer and maintenance; which events they acked or refused, and whether they reported damage."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self.path = folder / FILE_NAME
@@ -174,7 +174,7 @@ class Work:
             if (new := memory.progress.next_new(0)) is not None:
                 memory.progress.mark_forwarded(batch(*new))
             if self.damage:
-                return  # the service would close this store, and the next opening salvages
+                return  # the service would close this store, and the next opening would salvage it
         writes.connection.close()
 
     def _announce(self, answers: Answers) -> None:
@@ -190,7 +190,7 @@ class Work:
 
 
 def check(work: Work) -> None:
-    """Open what is there as the service does, on a disk that is well again: each acked event is there, once."""
+    """Open the files as the service does, on a working disk: each acked event is there, once."""
     connection, memory = open_store(work.path, database.open_for_service, HandClock(boot_name="boot-2"), Lifetimes())
     with closing(connection):
         events = list(read_packed(connection, 1, 1 << 40))
@@ -210,7 +210,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a close that fails tells nobody
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a failing close is not reported
 @pytest.mark.parametrize("error", ERRORS, ids=lambda number: errno.errorcode[number])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_disk_that_fails_at_any_operation_costs_no_acked_event(
@@ -236,7 +236,7 @@ def test_a_disk_that_fails_at_any_operation_costs_no_acked_event(
         try:
             work.run(commits)
         except (sqlite3.Error, StoreError, apsw.Error):
-            assert not work.acked or disk.failed  # the opening or the closing failed, and said so
+            assert not work.acked or disk.failed  # the opening or the closing failed with an error
         disk.fails_from = 1 << 30
         failed += disk.failed
         if work.path.exists() and work.path.stat().st_size and not swap.suspicion(work.path):

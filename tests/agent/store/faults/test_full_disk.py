@@ -1,4 +1,4 @@
-"""A file system without room: the store opens, reads and acks copies, and goes on by itself when there is some."""
+"""A full file system: the store opens, reads and acks duplicates, and continues by itself once there is space."""
 
 import asyncio
 import errno
@@ -68,7 +68,7 @@ async def test_new_events_leave_the_last_of_the_disk_to_receipts_and_deletes(
         assert (await accept(store, clock, event(0))).duplicates == 1
         store.outbox.mark_forwarded(batch(1, 3_501))
         store.outbox.mark_processed(store.outbox.forwarded())
-        # What the table has leaves for it: from then on the file's own free pages are the room.
+        # Processed events are purged for it: from then on the file's own free pages are the space.
         assert not store.trouble()
         assert (await accept(store, clock, event(10**6))).accepted == 1
 
@@ -92,7 +92,7 @@ async def test_a_salvage_without_room_leaves_the_damaged_file_and_no_other_and_s
         assert full.value.bytes_needed == database.bytes_on_disk(path)
         assert str(full.value.bytes_needed) in str(full.value)
         after = {file.name: file.read_bytes() for file in folder.iterdir()}
-        del after[f"{FILE_NAME}.lock"], after[f"{FILE_NAME}-shm"]  # the index, which is made anew
+        del after[f"{FILE_NAME}.lock"], after[f"{FILE_NAME}-shm"]  # the index, which is rebuilt
         assert after == before
     check(original, await survivors(folder))
 

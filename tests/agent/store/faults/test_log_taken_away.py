@@ -1,4 +1,4 @@
-"""The write-ahead log is truncated or removed under a store that serves: nothing is acked into the void."""
+"""The write-ahead log is truncated or removed under a running store: no event is acked that is not on disk."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ from tests.agent.store.stores import FaultyConnection, HandClock, accept, make_s
 LOG = f"{FILE_NAME}-wal"
 TEXT = "x" * 3_000
 LOG_BYTES = 100 * LOG_FRAME_BYTES
-"""So few that the log is soon written back."""
+"""Small enough that the log is soon written back."""
 
 
 def truncate(log: Path) -> None:
@@ -52,7 +52,7 @@ def overwrite(log: Path) -> None:
 
 
 def make_anew(log: Path) -> None:
-    """Leave an empty log, as any reader does that comes after the removal."""
+    """Create an empty log, as any reader does after the removal."""
     log.unlink()
     log.touch()
 
@@ -62,7 +62,7 @@ def write_back(store: EventStore) -> None:
 
 
 def what_a_kill_leaves(folder: Path, to: Path) -> Path:
-    """Copy all files but those that count only while a process lives."""
+    """Copy all files but those that are valid only while a process runs."""
     return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*-shm", "*.lock")))
 
 
@@ -98,7 +98,7 @@ async def test_what_comes_after_the_log_is_gone_is_refused_and_stored_by_its_res
     gaps = [document["data"] for document in documents if document["type"] == "gateway.gap"]
     assert len(set(ids)) == len(ids)
     assert "found_to_sequence" in gaps[0]
-    # SQLite still holds a log that was removed. One that was truncated is lost, which is said; the file is untouched.
+    # SQLite still has a removed log open. A truncated one is lost, which is reported; the file is unchanged.
     kept = range(20) if take_away in (remove, replace) else range(10)
     assert set(ids) >= {*kept, *range(100, 110)}
 
@@ -329,4 +329,4 @@ async def test_a_log_that_begins_anew_or_is_emptied_by_the_store_itself_is_no_lo
 
 
 def void(_: object) -> None:
-    """Take a result that nobody asks for."""
+    """Discard a result that no caller awaits."""

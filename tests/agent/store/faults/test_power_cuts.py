@@ -1,4 +1,4 @@
-"""Power cuts: whatever moment, whatever part of the unflushed writes survives, every acked event is there."""
+"""Power cuts at any moment, with any part of the unflushed writes: every acked event is there."""
 
 import random
 import sqlite3
@@ -40,11 +40,11 @@ from tests.agent.store.stores import (
 )
 
 LOG_BYTES = LOG_HEADER_BYTES + 12 * LOG_FRAME_BYTES
-"""Few, so that a short load sees many checkpoints and rounds of the log."""
+"""Small enough for many checkpoints and restarts of the log in a short load."""
 COMMITS, OPENINGS = 14, 9
 SEGMENT_EVENTS = 64
-"""So few that the cuts meet every step of sealing."""
-MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and cost
+"""Small enough that the cuts cover every step of sealing."""
+MEMORY_FILES = Path("/dev/shm")  # the images' own flushes prove nothing, and take time
 
 Commit = Callable[[Committer, Recording, Sequence[Submission]], None]
 
@@ -54,7 +54,7 @@ def commit_then_ack(committer: Committer, recording: Recording, group: Sequence[
 
 
 def ack_then_commit(committer: Committer, recording: Recording, group: Sequence[Submission]) -> None:
-    """Break the promise, for the generator to catch."""
+    """Ack too early, for the generator to detect."""
     for submission in group:
         recording.steps.append(Ack(tuple(filter(None, (event.fingerprint for event in submission.candidates)))))
     committer.commit(group)
@@ -92,7 +92,7 @@ class Load:
         return connection
 
     def _open_and_work(self, again: Sequence[Submission]) -> list[Submission]:
-        """Commit what was sent last to the process before, then more; return what was sent last."""
+        """Commit the events that the previous process received last, then more; return the last ones sent."""
         path = self._recording.path
         connection = self._connect(path)
         memory = load(connection, self._clock, Lifetimes(), IndexBounds(segment_events=SEGMENT_EVENTS))
@@ -142,13 +142,13 @@ class Load:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder, in memory where there is one."""
+    """Return a folder, in memory if possible."""
     with tempfile.TemporaryDirectory(dir=MEMORY_FILES if MEMORY_FILES.is_dir() else tmp_path) as folder:
         yield Path(folder)
 
 
 def broken(image: Image, folder: Path) -> str:
-    """Open an image as the agent does; tell what is wrong with it."""
+    """Open an image as the agent does; return its faults."""
     folder.mkdir()
     path = folder / FILE_NAME
     for suffix, content in image.files.items():
@@ -172,12 +172,12 @@ def broken(image: Image, folder: Path) -> str:
 
 
 def find_broken(folder: Path, seed: int, count: int, commit: Commit) -> str:
-    """Try images of one load; give what is wrong with the first that breaks the promise."""
+    """Try images of one load; return the faults of the first one with any."""
     return next(faults(folder, seed, count, commit), "")
 
 
 def faults(folder: Path, seed: int, count: int, commit: Commit, synchronous: str = "FULL") -> Iterator[str]:
-    """Try images of one load; give what is wrong with each that breaks the promise."""
+    """Try images of one load; return the faults of each one with any."""
     chance = Random(seed)
     steps = Load(folder / f"load-{seed}", chance, commit, synchronous).run()
     for number, image in enumerate(images(steps, count, chance)):

@@ -51,7 +51,7 @@ FAULTS = st.one_of(
 
 
 class RecoveryMachine(RuleBasedStateMachine):
-    """The model: which events were acked, which are there all the same, and every label that was ever seen."""
+    """The model: which events were acked, which are stored without an ack, and every label assigned so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.sent: dict[int, Event] = {}
         self.acked: set[int] = set()
         self.processed: set[int] = set()
-        """Ids that the table has: they may leave, and what they cost is not counted here."""
+        """Ids of processed events, which may be purged; their loss is not counted here."""
         self.labels: dict[Label, bytes] = {}
         self.reader: sqlite3.Connection | None = None
         self.older_log = b""
@@ -100,7 +100,7 @@ class RecoveryMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), step=st.sampled_from(STEPS))
     def do(self, data: st.DataObject, step: str) -> None:
-        """Draw what happens next; one rule, so that no example goes without failures."""
+        """Draw the next step; a single rule, so that no example is without failures."""
         match step:
             case "send":
                 assert self.post(data.draw(st.integers(1, 5)), data.draw(st.sampled_from(SIZES)))
@@ -113,7 +113,7 @@ class RecoveryMachine(RuleBasedStateMachine):
             case "reader":
                 self.close_reader() if self.reader is not None else self.open_reader()
             case "restart":
-                self.close_reader()  # the end in order would wait for it
+                self.close_reader()  # the orderly end would wait for it
                 self.run(self.stack.aclose())
                 self.start()
             case "take log":
@@ -185,7 +185,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         swap.suspect(self.folder / FILE_NAME, "the test says so")
         self.start()
         self.run(accept(self.store, self.clock, Event("other", id=len(self.labels))))
-        # Damage to the end of a log looks like a commit that a power cut has torn: nothing can tell.
+        # Damage to the end of a log looks like a commit torn by a power cut: they cannot be distinguished.
         may_lose_from = commits[-3] if len(commits) > 2 else 0
         declared = self.declared()
         there = set(self.positions())
@@ -195,14 +195,14 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.adopt()
 
     def take_log_away(self, how: str, fault: Fault | None) -> None:
-        """Remove or change the log under the store that serves, where one commit may have failed before."""
+        """Remove or change the log under the running store, in which one commit may have failed before."""
         log, before = self.folder / LOG, self.positions()
         older, self.older_log = self.older_log, log.read_bytes()
         if fault is not None:
             with DISK.failing(fault):
                 self.post(1, SIZES[0])
         if how == "overwrite" and (not older or (older[:32] == log.read_bytes()[:32])):
-            how = "empty"  # of the same round it would be a part of what is there
+            how = "empty"  # since the same restart it would be a prefix of the present log
         log.unlink() if how in ("remove", "make anew") else log.write_bytes(older if how == "overwrite" else b"")
         if how == "make anew":
             log.touch()
@@ -221,7 +221,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.acked -= lost
         self.adopt()
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def every_acked_event_is_there_once_and_a_label_is_one_events_for_ever(self) -> None:
@@ -246,7 +246,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         return not outcome.refusal
 
     def end(self) -> None:
-        """Kill the process: what it leaves is in another folder."""
+        """Kill the process: its files are copied to another folder."""
         self.folders += 1
         image = crash_image(self.folder, self.root / str(self.folders))
         self.close_reader()
@@ -254,11 +254,11 @@ class RecoveryMachine(RuleBasedStateMachine):
         self.folder = image
 
     def adopt(self) -> None:
-        """Count as acked what is there without an ack: a commit whose outcome nobody knew, before the process ended."""
+        """Count stored events without an ack as acked: a commit of unknown outcome, before the process ended."""
         self.acked |= set(self.positions())
 
     def events(self) -> list[StoredEvent]:
-        """Read all events of the file, whatever their state."""
+        """Read all events of the file, in any state."""
         self.store.trouble()  # a turn of the writer
         with closing(database.open_for_reading(self.folder / FILE_NAME)) as connection:
             epochs = Epochs.load(connection)
@@ -276,7 +276,7 @@ class RecoveryMachine(RuleBasedStateMachine):
             return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY 1")]
 
     def declared(self) -> Any:
-        """Return whether an event is among what gaps name, or behind the last one that they say was found."""
+        """Return whether an event is in a declared gap, or behind the last one that a gap names as found."""
         lost: set[Label] = set()
         found_to: list[Label] = []
         for event in self.events():

@@ -1,4 +1,4 @@
-"""What a commit that fails leaves in the log: never taken for what is acked, whoever reads it."""
+"""The frames that a failed commit leaves in the log: no reader treats them as acked events."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ SIZES = (200, 2_000, 8_000, 30_000, 80_000)
 
 @dataclass(slots=True)
 class Sensors:
-    """What was sent, and what became of it."""
+    """The sent events, and their outcomes."""
 
     chance: Random
     sent: dict[int, Event] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The store on a file system that is really full: what its log still has to add to the file is left free."""
+"""The store on a full file system: the space that its log will add to the file is kept free."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,7 +21,7 @@ FACTS_MAX, FACT_BYTES = 1_000, 20_000
 
 
 def pack(first: int) -> tuple[Event, ...]:
-    """Return events of 3,000 bytes each that cannot be compressed."""
+    """Return incompressible events of 3,000 bytes each."""
     chance = Random(first)
     return tuple(
         Event("d", id=number, data={"text": chance.randbytes(1_500).hex()}) for number in range(first, first + PACK)
@@ -71,7 +71,7 @@ async def test_a_disk_that_the_log_has_taken_while_a_reader_held_it_is_used_agai
             acked = await fill_store(store, clock)
             assert (await accept(store, clock, *pack(0))).duplicates == PACK
             store.outbox.set_fact("a fact", "the reserve takes it")
-            # Facts stand for all that is written besides events: marks, deletes, sealing.
+            # Facts represent all writes besides events: marks, deletes, sealing.
             with pytest.raises(OutboxError):
                 write_facts(store)
             assert disk_space.free_bytes(path) > 0
@@ -124,10 +124,10 @@ async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp
                 await accept(store, clock, *pack(number * PACK))
             before, filler = store.counts()[0], folder / "filler"
             for number in range(150, 180):
-                take_all_but(filler, 3 << 20)  # others take whatever the store gives back
+                take_all_but(filler, 3 << 20)  # other programs take all space that the store returns
                 assert (await accept(store, clock, *pack(number * PACK))).accepted == PACK
                 clock.pass_seconds(11)
-                store.trouble()  # a turn of the writer, which may give room back
+                store.trouble()  # an iteration of the writer, which may return space
             assert store.counts()[0] > before / 2
             assert not store.failed.done()
             declarations = sum(b"gateway.gap" in event.tail for event in stored_events(store))

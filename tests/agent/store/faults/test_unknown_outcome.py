@@ -1,4 +1,4 @@
-"""Commits and rollbacks of unknown outcome: nothing of them stands, or is acked, or counts as declared."""
+"""Commits and rollbacks of unknown outcome: nothing of them is stored, acked, or counted as declared."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ ONE, TWO, THREE = (Event("d", id=number) for number in (1, 2, 3))
 
 
 class AnswersWrong(sqlite3.Connection):
-    """Does what a statement says, or another one, and then fails."""
+    """Executes a statement, or another one, and then fails."""
 
     fault: str = ""
     instead: str = ""

@@ -1,4 +1,4 @@
-"""The filters of the segments: they hide nothing that is there, spare nearly all look-ups, and stay within a bound."""
+"""The filters of the segments: no false negatives, few false positives, bounded memory."""
 
 import random
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def test_memory_grows_by_the_plane_and_shrinks_again(segments: int) -> None:
 
 
 def look_ups(filters: Filters, segments: int) -> float:
-    """Count them for each fingerprint that is nowhere, and each of so many segments."""
+    """Count them for each unknown fingerprint, and each of this number of segments."""
     for number in range(1, segments + 1):
         filters.add(number, content_of(some(1024, number), 1024))
     return sum(len(filters.candidates(stranger)) for stranger in some(20_000, 99)) / 20_000 / segments

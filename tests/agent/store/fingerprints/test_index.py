@@ -1,4 +1,4 @@
-"""The index of fingerprints: what was added is found, what is forgotten is not, and memory is bounded."""
+"""The index of fingerprints: added ones are found, forgotten ones are not, and memory is bounded."""
 
 import random
 import sqlite3
@@ -67,7 +67,7 @@ def test_a_block_answers_like_a_dictionary_and_knows_each_moment(added: list[tup
 
 @given(count=st.integers(1, 3 * ENTRIES_PER_ROW), alike=st.integers(0, 2 * ENTRIES_PER_ROW), seed=st.integers(0, 99))
 def test_a_segment_gives_every_entry_back_and_no_other(count: int, alike: int, seed: int) -> None:
-    # Alike: their prefixes are equal, so that rows may only be cut around them.
+    # Similar: their prefixes are equal, so rows may only be split around them.
     found = {*some(count, seed), *(b"alike" + piece[5:] for piece in some(alike, seed))}
     entries = segments.sorted_entries(
         SealedFingerprint(piece, 10 + place, 70_000 + place % 7 * MOMENT_MS)
@@ -131,7 +131,7 @@ def test_sealed_fingerprints_are_past_their_retention_to_the_moment(connection: 
 
 
 def test_a_segment_beyond_the_memory_for_filters_is_looked_up_all_the_same(connection: sqlite3.Connection) -> None:
-    bounds = IndexBounds(2 * Memtable.bytes_max(64), 64)  # blocks, and no filter at all
+    bounds = IndexBounds(2 * Memtable.bytes_max(64), 64)  # memtables, and no filter
     known = FingerprintIndex(bounds)
     sealing = Sealing(known, lambda: connection, transactions(connection), lambda: 0)
     added = some(500)

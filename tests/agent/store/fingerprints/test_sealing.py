@@ -1,4 +1,4 @@
-"""Sealing while the store serves: nothing is lost or doubled by it, at whatever step it ends."""
+"""Sealing in a running store loses and duplicates nothing, at whatever step it ends."""
 
 import sqlite3
 from contextlib import closing
@@ -52,13 +52,13 @@ def event(number: int) -> Event:
 
 
 async def settle(store: EventStore) -> None:
-    """Wait until nothing is left to be sealed."""
+    """Wait until everything is sealed."""
     await accept(store, HandClock(), Event(DEVICE, id="last"))
     rest(store)
 
 
 def rest(store: EventStore) -> None:
-    """Cause turns of the writer, enough for all its postponed work."""
+    """Cause iterations of the writer, enough for all its postponed work."""
     for _ in range(500):
         store.trouble()
 
@@ -120,9 +120,9 @@ async def test_sealed_fingerprints_are_forgotten_after_the_retention_and_not_bef
             outcome = await accept(store, clock, event(number))
             if number > first_to_go + 1:
                 assert outcome.duplicates == 1, number
-            elif number < first_to_go - 22:  # the next look for old ones comes ten minutes later at the latest
+            elif number < first_to_go - 22:  # the next check for expired ones is ten minutes later at the latest
                 assert outcome.accepted == 1, number
-        for _ in range(2):  # what was being sealed is dropped at the next look
+        for _ in range(2):  # the segment being sealed is dropped at the next check
             clock.pass_seconds(9000)
             await settle(store)
         assert sealed(tmp_path) == []
@@ -156,7 +156,7 @@ async def test_what_was_given_up_leaves_with_the_segments_before_it_on_a_gateway
                 number += 1
                 clock.pass_seconds(30)
                 if not number % SEGMENT:
-                    rest(store)  # and no copy ever comes, whose row would stay in the log and leave from there
+                    rest(store)  # and no duplicate arrives, whose row would stay in the log and be removed from there
 
         await serve(2)
         store._writer.call(lambda: store._committer.give_up(Gap(10, 12, "early")))
@@ -217,7 +217,7 @@ async def test_trace_finds_a_sealed_event_with_its_moment_and_its_copies(tmp_pat
 
 
 class Imaging(sqlite3.Connection):
-    """Takes an image, as a kill would leave it, before each statement of a sealing."""
+    """Copies the files, as after a kill, before each statement of a sealing."""
 
     folder: Path
     images: int
@@ -308,7 +308,7 @@ async def test_a_damaged_segment_is_made_again_from_the_kept_events(wounded: tup
         store.outbox.mark_forwarded(batch(1, 5))
     path = folder / FILE_NAME
     with closing(sqlite3.connect(path)) as connection:
-        # As a flipped bit would have it: a value that its row's checksum does not fit.
+        # Like a flipped bit: a value that does not match its row's checksum.
         connection.execute(
             f"UPDATE {table} SET service_ms = service_ms + 1 WHERE rowid IN (SELECT rowid FROM {table} LIMIT 3)"
         )

@@ -1,4 +1,4 @@
-"""The packed form: what is read is what was written, or an error."""
+"""The packed form: written events are read back, or an error is raised."""
 
 import pytest
 from hypothesis import given

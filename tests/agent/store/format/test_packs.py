@@ -1,4 +1,4 @@
-"""Packs that are sent again after some of their events are given up: exactly those are stored anew."""
+"""Packs that are sent again after some of their events were declared as gaps: only those are stored again."""
 
 import asyncio
 import tempfile
@@ -15,7 +15,7 @@ from tests.agent.store.stores import GATEWAY, HandClock, accept, crash_image, ma
 
 KEY = b"p" * 16
 RESEND_SECONDS = 20
-"""Several resends stay within the lifetime of a transport's key."""
+"""Several resends stay within the lifetime of a retransmission key."""
 
 
 def nameless(number: int) -> Event:
@@ -83,7 +83,7 @@ async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple
 
 
 def _learn(at: dict[bytes, int], outcome: Outcome, end: int) -> None:
-    """Note the positions of the events that are new: the last that are stored."""
+    """Record the positions of the new events: the last that are stored."""
     position = end - outcome.accepted
     for fingerprint, new in zip(outcome.fingerprints, outcome.new, strict=True):
         if new:

@@ -1,4 +1,4 @@
-"""The readers' view: through sqlite-utils, beside the service, and never writing."""
+"""The readers' view: through sqlite-utils, beside the service, without writes."""
 
 import sqlite3
 import subprocess
@@ -36,7 +36,7 @@ async def test_a_reader_sees_one_moment_while_the_service_commits(tmp_path: Path
             assert tables.last_position(reader) == before[-1] + 1
         with read_only(tmp_path / FILE_NAME) as reader:
             assert reader.table("events").count == len(before) + 1
-            assert reader.table("epochs").count == 1  # readers open none
+            assert reader.table("epochs").count == 1  # readers start none
 
 
 async def test_a_reader_cannot_write(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
         pages = [0]
 
         class SlowLog(LogFrames):
-            """Is read, and then the agent gives room back."""
+            """Is read, and then the agent returns space."""
 
             def __init__(self, log_of: Path) -> None:
                 super().__init__(log_of)
@@ -154,7 +154,7 @@ async def test_a_file_that_shrinks_between_two_looks_is_no_damage(
 
 
 def void(_: object) -> None:
-    """Take a result that nobody asks for."""
+    """Discard a result that no caller awaits."""
 
 
 async def test_damage_is_found_at_every_look(tmp_path: Path, clock: HandClock) -> None:

@@ -1,4 +1,4 @@
-"""States on a real file: what the broker and the table have, what is purged, and what never comes again."""
+"""The states of events in a real file: in Kafka, in the table, purged; and positions are never reused."""
 
 from pathlib import Path
 

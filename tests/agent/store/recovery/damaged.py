@@ -1,4 +1,4 @@
-"""A store to damage, and what must be true of it however it was damaged."""
+"""A store to be damaged, and the assertions that hold after any damage."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ OPENINGS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A store as a kill leaves it, and what it held."""
+    """The files of a killed store, and its contents."""
 
     folder: Path
     events: tuple[StoredEvent, ...]
@@ -32,13 +32,13 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """What a damaged store still has, after as many openings as it took."""
+    """The remaining contents of a damaged store, after as many openings as needed."""
 
     new: dict[int, StoredEvent]
     forwarded: set[int]
     lost: set[Label]
     found_to: set[Label]
-    """Labels behind which events may have been lost, as the gaps say."""
+    """Labels after which events may have been lost, according to the gaps."""
     gap_events: int
 
 
@@ -48,7 +48,7 @@ def event(number: int) -> Event:
 
 
 def make_original(root: Path, openings: int = 3) -> Original:
-    """Make a store with several epochs, states and kinds of pages, the last opening only in its log."""
+    """Create a store with several epochs, states and kinds of pages, the last opening only in its log."""
 
     async def make() -> Original:
         clock, events, commits = HandClock(), list[StoredEvent](), list[int]()
@@ -77,21 +77,21 @@ def make_original(root: Path, openings: int = 3) -> Original:
 
 
 def copy(original: Original, to: Path) -> Path:
-    """Copy the store, to damage it."""
+    """Copy the store, to be damaged."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(original.folder, to)
     return to
 
 
 async def survivors(folder: Path) -> Survivors:
-    """Open a damaged store as the service does, once more where damage is met on the way, and read all."""
+    """Open a damaged store as the service does, again if damage is detected later, and read all of it."""
     clock = HandClock(boot_name="boot-2")
     for opening in range(OPENINGS_MAX):
         async with make_store(folder, clock, keep_processed_seconds=10**9) as store:
             outcome = await accept(store, clock, event(EXTRA + opening))
             assert outcome.accepted == 1 or store.failed.done(), outcome
             events = stored_events(store)
-            await asyncio.sleep(0)  # lets a report of damage arrive
+            await asyncio.sleep(0)  # allows a report of damage to arrive
             if not store.failed.done():
                 return _survivors(store, events)
             assert isinstance(store.failed.exception(), DamagedStoreError)
@@ -99,14 +99,14 @@ async def survivors(folder: Path) -> Survivors:
 
 
 def check(original: Original, found: Survivors, *, may_lose_from: int | None = None) -> None:
-    """Compare what survived with the original: nothing is lost without notice, and no label changes hands."""
+    """Compare the result with the original: no loss is silent, and each label keeps its event."""
     labels = {event.label: event for event in original.events}
     for event in found.new.values():
         same = labels.get(event.label)
         assert same is None or same.fingerprint == event.fingerprint, f"a label changed hands: {event}"
     assert len({event.label for event in found.new.values()}) == len(found.new)
     epochs = {label.epoch for label in labels}
-    # An epoch whose own words are all lost has a new name, from the first position on.
+    # An epoch without any surviving data about it has a new name, from the first position on.
     relabelled = sum(label.epoch not in epochs for label in found.lost)
     declared_to = max((labels[label].position for label in found.found_to if label in labels), default=10**9)
     for event in original.events:

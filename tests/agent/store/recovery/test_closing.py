@@ -1,4 +1,4 @@
-"""The end of a store: damage that is met there is declared as at any time, and a log in the file is no loss."""
+"""Closing a store: damage detected then is declared as usual, and a log that was written back is no loss."""
 
 import sqlite3
 from collections.abc import Callable
@@ -53,7 +53,7 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
     readers: list[sqlite3.Connection] = []
 
     class Outlived(sqlite3.Connection):
-        """Has the reader end after it has kept the log from being emptied."""
+        """The reader ends after it has kept the log from being emptied."""
 
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
             cursor = super().execute(sql, *parameters)

@@ -1,4 +1,4 @@
-"""Damaged files: whatever is broken, the store opens, keeps what can be read, and says what it has lost."""
+"""Damaged files: after any damage, the store opens, keeps everything readable, and declares what it has lost."""
 
 import asyncio
 import errno
@@ -63,8 +63,8 @@ async def test_flipped_bytes_in_every_region_of_every_page_lose_nothing_silently
 
         damage(folder, name, flip)
         print(f"{name} at {at} ({at // PAGE}, {at % PAGE})")
-        # A log whose last commit is damaged looks like one that a power cut has torn: nothing can tell.
-        # Damage of a page's length reaches into two frames, which may be the ends of two commits.
+        # A log whose last commit is damaged looks like one torn by a power cut: they cannot be distinguished.
+        # Damage of a page's length affects two frames, which may be the ends of two commits.
         may_lose_from = original.commits[-2 if length == PAGE else -1] if name == LOG else None
         check(original, await survivors(folder), may_lose_from=may_lose_from)
 
@@ -189,7 +189,7 @@ async def test_a_log_that_is_gone_with_the_latest_events_is_a_loss(
 
 
 async def test_a_missing_log_is_said_whoever_looks_at_the_store_first(without_log: Path) -> None:
-    with pytest.raises(StoreError, match="its log is gone"):
+    with pytest.raises(StoreError, match="its write-ahead log is missing"):
         database.open_for_reading(without_log)
     assert (await survivors(without_log.parent)).gap_events == 1
 
@@ -198,7 +198,7 @@ async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_
     without_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(Exception):
-        """Ends an opening in the middle, as a kill does."""
+        """Ends an opening in the middle, like a kill."""
 
     def kill(*_: object) -> None:
         raise KilledError
@@ -208,7 +208,7 @@ async def test_a_missing_log_is_said_though_the_agent_is_killed_before_it_is_on_
         with pytest.raises(KilledError):
             async with make_store(without_log.parent, HandClock()):
                 pass
-    without_log.with_name(LOG).touch()  # which is what a killed process leaves
+    without_log.with_name(LOG).touch()  # as after a kill
     assert (await survivors(without_log.parent)).gap_events == 1
 
 
@@ -308,7 +308,7 @@ def test_what_sqlite_would_pass_over_in_a_log_is_counted(original: Original, tmp
 def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
 ) -> None:
-    """Record what is flushed, and how long it was then: a power cut takes what came later."""
+    """Record which files are flushed, and their length then: a power cut removes later writes."""
     path = tmp_path / FILE_NAME
     flushed: list[tuple[str, int]] = []
 
@@ -333,7 +333,7 @@ def test_a_suspicion_and_a_replacement_are_on_the_medium_before_anything_rests_o
 def test_the_damaged_files_are_out_of_the_way_on_the_medium_before_the_new_one_takes_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut may keep renames in another order than they were made: an old log would count for the new file."""
+    """A power cut may keep renames in another order than the calls': an old log would then belong to the new file."""
     path = tmp_path / FILE_NAME
     flushed: list[set[str]] = []
     monkeypatch.setattr(os, "fsync", lambda _: flushed.append({file.name for file in tmp_path.iterdir()}))

@@ -1,4 +1,4 @@
-"""The lock that one agent holds on its store, and who asks for it meanwhile."""
+"""The lock that an agent holds on its store, and commands that check it meanwhile."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 
 HELD_SECONDS = 0.03
-"""Far longer than the question takes."""
+"""Far longer than the check takes."""
 
 
 def test_a_command_that_asks_whether_an_agent_runs_keeps_none_from_starting(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_second_agent_is_refused_and_the_first_is_seen(tmp_path: Path) -> None
 def test_a_folder_that_is_made_for_the_store_is_on_the_medium_with_all_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is flushed within a folder is lost in a power cut where the folder itself is not in the one above."""
+    """A flushed file in a folder is lost in a power cut if the folder's own name is not flushed."""
     flushed: list[Path] = []
     monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink()))
     folder = tmp_path / "state" / "of" / "a gateway"

@@ -1,4 +1,4 @@
-"""The write-ahead log as an opening finds it: torn at its first write, or without the file that it belongs to."""
+"""The write-ahead log at an opening: torn at its first write, or without its database file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a salvage knows of fingerprints again, where their own rows are lost."""
+"""The fingerprints that a salvage restores if their own rows are lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
         for event in counted:
             await accept(store, clock, event)
         for _ in range(500):
-            store.trouble()  # a turn of the writer each, until nothing is left to be sealed
+            store.trouble()  # an iteration of the writer each, until everything is sealed
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as connection, connection:
         emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"

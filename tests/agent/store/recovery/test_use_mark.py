@@ -1,4 +1,4 @@
-"""The position that `events.db.open` notes at each commit: what was acked and is not there is declared."""
+"""The position that `events.db.open` records at each commit: acked events that are missing are declared."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ FILES_MAX = 256
 
 @contextmanager
 def no_free_descriptor() -> Iterator[None]:
-    """Leave the process no descriptor within the block."""
+    """Exhaust the process's file descriptors within the block."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_MAX, limits[1]))
@@ -42,7 +42,7 @@ def declares_loss(store: EventStore) -> bool:
 
 
 async def loses_log_silently(killed: Path, clock: HandClock) -> bool:
-    """Whether a killed store that loses its log has neither its last event nor a word about that."""
+    """Whether a killed store without its log has neither its last event nor a gap for it."""
     (killed / LOG).unlink()
     async with make_store(killed, clock) as store:
         await accept(store, clock, Event("d", id=100))

@@ -1,4 +1,4 @@
-"""Migrations: a file of an earlier schema is brought forward with all it holds, whatever interrupts that."""
+"""Migrations: a file of an earlier schema is migrated with all its contents, after any interruption."""
 
 import random
 import shutil
@@ -38,14 +38,14 @@ INSERT INTO commits SELECT first_position, count FROM events;
 
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run as a release whose schema is one step ahead, once a store of this one is there."""
+    """Run as a release whose schema is one version ahead, once a store of this one exists."""
     steps = [*database.migrations(), NEXT_STEP]
     monkeypatch.setattr(database, "migrations", lambda: steps)
 
 
 @pytest.fixture
 async def fingerprints(tmp_path: Path) -> list[bytes]:
-    """Make a store of this release; the fingerprints of its events, in order."""
+    """Create a store of this release; return the fingerprints of its events, in order."""
     clock = HandClock()
     async with make_store(tmp_path, clock) as store:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""A full store: what is processed leaves first, and the oldest only where that is configured, and declared."""
+"""A full store: processed events are removed first, and the oldest only where configured, and declared."""
 
 import json
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Copies without a commit of their own: they join the latest row, whose checksum stays right."""
+"""Duplicates without a commit of their own: they are added to the latest row, whose checksum stays correct."""
 
 from contextlib import closing
 from pathlib import Path

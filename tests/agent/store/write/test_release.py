@@ -1,4 +1,4 @@
-"""What leaves the outbox without the table's word: released before it is sent, or given up."""
+"""Removal from the outbox without a receipt: events released before they are sent, or given up."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Space goes back to the file system, and the bound includes everything that the store writes."""
+"""Space is returned to the file system, and the bound includes everything that the store writes."""
 
 import random
 from pathlib import Path
@@ -48,7 +48,7 @@ async def test_a_backlog_that_has_drained_gives_its_room_back_while_the_store_se
             sizes.append((tmp_path / FILE_NAME).stat().st_size)
         assert sizes[-1] < full / 2
         assert log_bytes < full / 2, "what is purged is written again"
-        assert len(set(sizes)) > 3  # in steps, and not in one go
+        assert len(set(sizes)) > 3  # in steps, not at once
         assert len(stored_events(store)) == 200
         assert (await accept(store, clock, incompressible(17))).duplicates == 1
     assert bytes_on_disk(tmp_path) < 12 << 20

@@ -1,4 +1,4 @@
-"""A state machine: no order of events, copies, failures, marks, kills and restarts loses or doubles anything."""
+"""A state machine: no order of events, duplicates, failures, marks, kills and restarts loses or doubles an event."""
 
 import asyncio
 import shutil
@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 EVENTS_MAX = 40
 SEGMENT_EVENTS = 8
-"""So few that most of what is sent is sealed soon."""
+"""Small enough that most events are sealed soon."""
 STATEMENTS = ("BEGIN", "INSERT INTO epochs", "INSERT INTO events", "INSERT INTO fingerprints", "COMMIT")
 SEALING = ("INSERT OR REPLACE INTO sealed", "INSERT OR REPLACE INTO segments", "DELETE FROM fingerprints")
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The model: which events were acked, which are processed, and every label that was ever seen."""
+    """The model: which events were acked, which are processed, and every label assigned so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = HandClock()
         self.runner = asyncio.Runner()
         self.acked: set[int] = set()
-        """Ids that a sensor holds an ACK for."""
+        """Ids that a sensor has an ACK for."""
         self.nameless = 0
         """Acked events that have neither id nor time."""
         self.given_up: set[int] = set()
@@ -173,7 +173,7 @@ class StoreMachine(RuleBasedStateMachine):
         return self.run(accept(self.store, self.clock, *events))
 
     def tails(self) -> list[bytes]:
-        """Read all events of the file, whatever their state."""
+        """Read all events of the file, in any state."""
         from agent.store.read.events import read_packed
 
         connection = database.open_for_reading(self.folder / FILE_NAME)
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def void(_: object) -> None:
-    """Take a result that nobody asks for."""
+    """Discard a result that no caller awaits."""
 
 
 def _connect(path: Path) -> sqlite3.Connection:
