@@ -6,9 +6,8 @@ r"""Maintain a table: compact what the batches wrote, and remove files that are 
 with the packages of cloud/job.py, whether the job runs or not; once a day is recommended. On S3, where Delta excludes
 concurrent writers only within one process, it requires `--job-is-stopped`, or a log store that excludes them. A Delta
 table and its quarantine are compacted (OPTIMIZE, within each day), and files that no commit of the last `--retain`
-refers to are removed (VACUUM). Delta's log expires commits after an hour, and the job reads its offsets from its last
-commit: where that is old, because the job was idle or stopped, it is written again, without rows. In PostgreSQL,
-maintenance updates statistics, and the index on `received` for new pages.
+refers to are removed (VACUUM). In PostgreSQL, maintenance updates statistics, and the index on `received` for new
+pages.
 
 Exit status: 0 done; 1 a failure, which the log names; 2 wrong usage.
 """
@@ -46,7 +45,6 @@ class MaintenanceSettings:
     quarantine: str
     connection: Path | None
     retain_seconds: int
-    keep_after_seconds: int
     job_is_stopped: bool
 
 
@@ -90,9 +88,7 @@ def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None
 
 
 def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
-    """Write the last commit again where it is old, then compact and vacuum, which writes commits of its own."""
-    if table.keep_last_commit(settings.keep_after_seconds):
-        logger.info("table=%s the job's last commit was old, and was written again", table.path)
+    """Compact and vacuum, which writes commits of its own."""
     removed, added = table.compact()
     logger.info("table=%s files_compacted=%d into=%d", table.path, removed, added)
     table.vacuum(settings.retain_seconds)
@@ -128,7 +124,6 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
         metavar="TIME",
         help="age of removed files; default and minimum: %(default)s",
     )
-    add("--keep-after", type=seconds, default="10m", metavar="TIME", help="age for writing the last commit again")
     add("--job-is-stopped", action="store_true", help="state that no job writes to the table; needed on S3 only")
     given = parser.parse_args(arguments)
     if (given.sink == POSTGRES) != (given.connection is not None):
@@ -137,9 +132,7 @@ def parse(arguments: Sequence[str]) -> MaintenanceSettings:
         parser.error("argument --retain: at least 7d, since readers may still need older files")
     table = given.table.rstrip("/")
     quarantine = (given.quarantine or f"{table}_quarantine").rstrip("/")
-    return MaintenanceSettings(
-        *(given.sink, table, quarantine, given.connection, given.retain, given.keep_after, given.job_is_stopped)
-    )
+    return MaintenanceSettings(*(given.sink, table, quarantine, given.connection, given.retain, given.job_is_stopped))
 
 
 if __name__ == "__main__":

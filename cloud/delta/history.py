@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 
 from cloud.errors import StopError
 from cloud.runtime import jvm
-from cloud.table.commits import CLAIM_ONLY, Commit, Kept, Removal, parse, parse_kept
+from cloud.table.commits import CLAIM_ONLY, Commit, parse
 
 _PAGES = (1, 100, None)
 """The numbers of commits searched for one of the job, one after the other; None for the whole log."""
 _FOLLOWED_MAX = 100
 """The number of files that are read one by one; if there are more, the history is queried again."""
-_COLUMNS = ("version", "timestamp", "operation", "operationParameters", "operationMetrics", "userMetadata")
+_COLUMNS = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
 _REMOVE_ROWS = ("RESTORE", "DELETE", "TRUNCATE")
 _KEEP_ROWS = ("UPDATE", "OPTIMIZE")
 """Names of Delta's operations that remove rows, or never do; others are judged by the files that they remove."""
@@ -30,8 +30,14 @@ class LogEntry:
 
     commit: Commit
     rows: int
-    moment: float
-    """The time of writing, in seconds since 1970 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A commit by somebody else that removed rows."""
+
+    version: int
+    operation: str
 
 
 class DeltaHistory:
@@ -53,14 +59,16 @@ class DeltaHistory:
         for limit in _PAGES:
             rows = self._newest(limit)
             found = [_read_row(row, commit) for row in rows if (commit := parse(row["userMetadata"]))]
-            if found and not (limit == 1 and parse_kept(rows[0]["userMetadata"])):
+            if found:
                 self._seen, self._highest = rows[0]["version"], _highest(found)
                 return self._highest
-            if not found and rows and rows[-1]["version"] == 0:
+            if rows and rows[-1]["version"] == 0:
                 self._seen, self._highest = rows[0]["version"], None
                 return None
         raise StopError(
-            f"table {self._path}: its log no longer has a commit of the job, so the table's offsets are lost"
+            f"table {self._path}: its log no longer has a commit of the job, so the table's offsets are lost. Start "
+            "with another table and a new checkpoint, and name this table by --succeeds; in place of a quarantine, "
+            "another --quarantine is enough. Leave delta.enableExpiredLogCleanup at false"
         )
 
     def removal(self) -> Removal | None:
@@ -68,28 +76,17 @@ class DeltaHistory:
 
         Earlier ones need no search, since a job that finds one ends, and a new checkpoint's claim acknowledges it.
         """
-        highest = self._highest or self.last()
-        seen, ours = -1, 0
+        ours = 0
         for row in self._newest_first():
-            commit, kept = parse(row["userMetadata"]), parse_kept(row["userMetadata"])
-            if row["version"] <= seen:
-                return None
+            commit = parse(row["userMetadata"])
             if commit is None:
                 if self._removes_rows(row.asDict(), row["version"]):
                     return Removal(row["version"], row["operation"] or "change")
-            elif kept is None:
+            else:
                 ours += 1
                 if ours == 2 or commit.batch == CLAIM_ONLY:
                     return None
-            elif highest is not None and commit.claim >= highest.commit.claim:
-                if kept.removal is not None:
-                    return kept.removal
-                seen = max(seen, kept.version)
         return None
-
-    def kept(self) -> Kept:
-        """Return the data of the log that a repeated commit has to preserve; to be called after `last`."""
-        return Kept(self._seen or 0, self.removal())
 
     def find(self, commit: Commit) -> LogEntry | None:
         """Return a commit's entry where it is the highest; None where it is absent, or another one is higher.
@@ -149,7 +146,7 @@ def _highest(entries: list[LogEntry]) -> LogEntry:
 
 
 def _read_row(row: Row, commit: Commit) -> LogEntry:
-    return LogEntry(commit, _rows(row["operationMetrics"]), row["timestamp"].timestamp())
+    return LogEntry(commit, _rows(row["operationMetrics"]))
 
 
 def _actions(text: str) -> Iterator[dict[str, Any]]:
@@ -161,7 +158,7 @@ def _actions(text: str) -> Iterator[dict[str, Any]]:
 
 def _entry(info: dict[str, Any]) -> LogEntry | None:
     commit = parse(info.get("userMetadata"))
-    return None if commit is None else LogEntry(commit, _rows(info.get("operationMetrics")), info["timestamp"] / 1000)
+    return None if commit is None else LogEntry(commit, _rows(info.get("operationMetrics")))
 
 
 def _removes_rows(info: Mapping[str, Any]) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cloud.delta import quarantine
+from cloud.delta import log_cleaning, quarantine
 from cloud.delta.table import DeltaTable, Layout, Table, excludes_writers
 from cloud.runtime import jvm
 from cloud.table import id_reuse, lookup, rows
@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)
 _LOG_PROPERTIES = {
     # A checkpoint takes as long as a small batch. Delta's default of 10 is meant for rare commits.
     "delta.checkpointInterval": "50",
-    # Every commit lists the whole log. Delta's default of 30 days means a million versions at a trigger of 2 s.
-    "delta.logRetentionDuration": "interval 1 hour",
+    **log_cleaning.PROPERTIES,
 }
 _PROPERTIES = {"delta.dataSkippingStatsColumns": "received,event_time", **_LOG_PROPERTIES}
 TABLE = Layout(rows.SCHEMA, rows.PARTITIONED_BY, _PROPERTIES, "oncegate", keeps_rows=True)

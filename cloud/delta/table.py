@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cloud.delta.history import DeltaHistory
+from cloud.delta.log_cleaning import clean_log
 from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.table.commits import Commit, to_json
@@ -123,43 +124,9 @@ class DeltaTable:
         if self._history.may_lack_rows:
             self.check_rows()
         if time.monotonic() - self._log_cleaned_at > LOG_CLEANED_SECONDS:
-            self.clean_log()
+            clean_log(self._spark, self._path)
+            self._log_cleaned_at = time.monotonic()
         return written.rows
-
-    def clean_log(self) -> None:
-        """Remove entries from the log that are older than its retention.
-
-        Every commit lists the log's folder. Delta itself removes whole days only, and a day of small batches makes a
-        commit slower by seconds.
-        """
-        self._log_cleaned_at = time.monotonic()
-        delta: Any = jvm.classes(self._spark).org.apache.spark.sql.delta
-        session: Any = self._spark
-        log = delta.DeltaLog.forTable(session._jsparkSession, jvm.hadoop_path(self._spark, self._path))
-        snapshot = log.unsafeVolatileSnapshot()
-        if log.enableExpiredLogCleanup(snapshot.metadata()):
-            retention = jvm.classes(self._spark).scala.Option.empty()  # the table's own retention
-            log.cleanUpExpiredLogs(snapshot, retention, delta.TruncationGranularity.MINUTE())
-
-    def keep_last_commit(self, after_seconds: int) -> bool:
-        """Write the job's last commit again, without rows, where it is older than this; return whether it was.
-
-        The log expires old commits. A job may commit at the same time: the highest commit counts.
-        """
-        last = self._history.last()
-        if last is None or time.time() - last.moment < after_seconds:
-            return False
-        nothing = self._spark.createDataFrame([], self._layout.schema)
-        (
-            nothing.write.format("delta")
-            .mode("append")
-            # Delta omits an empty commit without a transaction. With the job's txnAppId its next batch would conflict.
-            .option("txnAppId", f"{self._layout.writer}-kept")
-            .option("txnVersion", time.time_ns())
-            .option("userMetadata", to_json(last.commit, self._history.kept()))
-            .save(self._path)
-        )
-        return True
 
     def compact(self) -> tuple[int, int]:
         """Compact small files into larger ones; return the numbers of removed and of added files."""

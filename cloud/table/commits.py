@@ -12,8 +12,6 @@ BATCH_BITS = 40
 CLAIM_ONLY = -1
 """The batch id of the empty commit by which a checkpoint claims the table."""
 
-_KEPT = "kept"
-
 Offsets = dict[int, int]
 
 
@@ -51,40 +49,13 @@ class Commit:
         return (self.checkpoint, self.claim, self.batch) == (other.checkpoint, other.claim, other.batch)
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A commit of another program that removed rows."""
-
-    version: int
-    operation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The data that maintenance adds to the job's last commit when it repeats it, since Delta's log may expire it."""
-
-    version: int
-    """The table's version up to which removals since the job's commit were searched for."""
-    removal: Removal | None
-    """The removal that was found."""
-
-
-def to_json(commit: Commit, kept: Kept | None = None) -> str:
-    """Return the userMetadata; with `kept`, that of a commit that maintenance writes again."""
-    fields = {"oncegate": FORMAT, **asdict(commit), **({_KEPT: asdict(kept)} if kept else {})}
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
-
-
-def parse_kept(metadata: str | None) -> Kept | None:
-    """Read what maintenance has added to a commit; None for a commit that the job itself has written."""
-    if f'"{_KEPT}":' not in (metadata or "") or parse(metadata) is None:
-        return None
-    kept = json.loads(metadata or "")[_KEPT]
-    return Kept(kept["version"], None if kept["removal"] is None else Removal(**kept["removal"]))
+def to_json(commit: Commit) -> str:
+    """Return the userMetadata."""
+    return json.dumps({"oncegate": FORMAT, **asdict(commit)}, separators=(",", ":"), sort_keys=True)
 
 
 def parse(metadata: str | None) -> Commit | None:
-    """Read the userMetadata; None where neither job nor maintenance wrote it (OPTIMIZE, a user's statement)."""
+    """Read the userMetadata; None where the job has not written it (OPTIMIZE, somebody's statement)."""
     try:
         fields = json.loads(metadata or "null")
     except ValueError:
@@ -93,7 +64,6 @@ def parse(metadata: str | None) -> Commit | None:
         return None
     if (written := fields.pop("oncegate")) != FORMAT:
         raise StopError(f"the table's commits have format {written}, this job supports {FORMAT}: use a newer job")
-    fields.pop(_KEPT, None)
     for name in ("starts", "ends", "first", "epochs"):
         fields[name] = {int(partition): int(offset) for partition, offset in fields[name].items()}
     return Commit(**fields)

@@ -43,13 +43,21 @@ def read(folder: Path, devices: str = "") -> Iterator[Row]:
 
 
 def read_commits(folder: Path) -> list[tuple[int, int]]:
-    """Return the time of each commit, in milliseconds since 1970 UTC, and the number of rows that it added."""
+    """Return the time of each commit, in milliseconds since 1970 UTC, and the number of rows that it added.
+
+    The log of a table keeps an hour: the rows of earlier commits count as added by the first one that it has.
+    """
     try:
         history = DeltaTable(folder).history()
     except TableNotFoundError:
         return []
-    commits = [entry for entry in history if entry["operation"] == "WRITE"]
-    return [(int(entry["timestamp"]), int(_metrics(entry).get("numOutputRows", 0))) for entry in reversed(commits)]
+    writes = [entry for entry in reversed(history) if entry["operation"] == "WRITE"]
+    commits = [(int(entry["timestamp"]), int(_metrics(entry).get("numOutputRows", 0))) for entry in writes]
+    if not commits:
+        return []
+    [(rows,)] = _select(folder, "SELECT count(*) FROM events")
+    (first, added), *later = commits
+    return [(first, added + rows - sum(count for _, count in commits)), *later]
 
 
 def _metrics(entry: dict[str, Any]) -> dict[str, Any]:

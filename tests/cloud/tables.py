@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.delta.sink import QUARANTINE, TABLE, DeltaSink
-from cloud.delta.table import DeltaTable
+from cloud.delta.table import DeltaTable, Layout
 from cloud.stream.records import read_records
 from cloud.table.commits import CLAIM_ONLY, Commit
 from cloud.table.devices import Devices
@@ -42,12 +43,25 @@ def topic(spark: SparkSession, records: Sequence[Record], appended: int | None =
     return spark.createDataFrame(rows, _SCHEMA)
 
 
-def append_as_another(spark: SparkSession, folder: Path, metadata: str = "") -> None:
-    """Write a commit without rows, as another program would."""
-    writer = spark.createDataFrame([], TABLE.schema).write.format("delta").mode("append")
-    # Delta omits a commit without any action.
+def append_as_another(spark: SparkSession, folder: Path, metadata: str = "", layout: Layout = TABLE) -> None:
+    """Write a commit without rows as somebody else does."""
+    writer = spark.createDataFrame([], layout.schema).write.format("delta").mode("append")
+    # Delta leaves out a commit that holds nothing at all.
     writer = writer.option("txnAppId", "another").option("txnVersion", time.time_ns())
     writer.option("userMetadata", metadata).save(str(folder))
+
+
+def age_log(folder: Path, seconds: float) -> None:
+    """Set the times of all entries of a table's log back."""
+    for file in (folder / "_delta_log").iterdir():
+        if file.name[0].isdigit():
+            moment = file.stat().st_mtime - seconds
+            os.utime(file, (moment, moment))
+
+
+def versions(folder: Path) -> list[int]:
+    """Return the versions whose entries the log of a table has."""
+    return sorted(int(file.stem) for file in (folder / "_delta_log").glob("*.json"))
 
 
 def late(spark: SparkSession, records: list[Record]) -> DataFrame:

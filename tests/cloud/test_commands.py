@@ -53,7 +53,7 @@ def run(cloud: CloudSide, script: str, *arguments: str) -> Process:
     return process
 
 
-@pytest.mark.parametrize("wrong", [("--retain", "6d"), ("--sink", "postgres"), ("--keep-after", "soon")])
+@pytest.mark.parametrize("wrong", [("--retain", "6d"), ("--sink", "postgres"), ("--retain", "soon")])
 def test_wrong_usage_is_refused(wrong: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         maintenance.parse(["--table", "t", *wrong])

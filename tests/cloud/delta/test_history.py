@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from cloud.delta.history import DeltaHistory
 from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.errors import StopError
-from cloud.table.commits import CLAIM_ONLY, Kept, to_json
+from cloud.table.commits import CLAIM_ONLY, to_json
 from tests.cloud.tables import COMMIT, append_as_another
 
 pytestmark = pytest.mark.spark
@@ -38,7 +36,6 @@ def test_later_commits_are_read_without_the_history(
     append_as_another(spark, folder)
     append_as_another(spark, folder, "somebody's own words")
     append_as_another(spark, folder, to_json(replace(COMMIT, batch=1)))
-    append_as_another(spark, folder, to_json(COMMIT, Kept(1, None)))
     monkeypatch.setattr(DeltaHistory, "last", None)
     found = history.find(replace(COMMIT, batch=1))
     assert found is not None
@@ -56,7 +53,6 @@ def test_files_and_history_tell_the_same(spark: SparkSession, folder: Path) -> N
     assert by_file is not None
     assert by_history is not None
     assert (by_file.commit, by_file.rows) == (by_history.commit, by_history.rows) == (commit, 7)
-    assert by_file.moment == pytest.approx(by_history.moment, abs=10)
 
 
 def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) -> None:
@@ -150,7 +146,6 @@ def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
     spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
     append_as_another(spark, folder, "somebody's own words")
-    assert table.keep_last_commit(after_seconds=0)
     table.compact()
     table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     DeltaTable(spark, str(folder), TABLE).check_rows()
@@ -168,30 +163,6 @@ def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start
     write_many_as_another(folder)
     with pytest.raises(StopError, match="a DELETE by somebody else"):
         DeltaTable(spark, str(folder), TABLE).check_rows()
-
-
-@pytest.mark.heavy
-def test_rows_taken_away_are_remembered_where_the_log_has_forgotten_the_statement(
-    spark: SparkSession, folder: Path
-) -> None:
-    table = filled(spark, folder)
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
-    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
-    assert table.keep_last_commit(after_seconds=0)
-    kept = latest_version(folder)
-    yesterday = time.time() - 86_400
-    for file in (folder / "_delta_log").iterdir():
-        if file.name[:20].isdigit() and int(file.name[:20]) < kept:
-            os.utime(file, (yesterday, yesterday))
-    table.clean_log()
-    assert min(int(file.stem) for file in (folder / "_delta_log").glob("*.json")) == kept
-    for _ in range(2):
-        restarted = DeltaTable(spark, str(folder), TABLE)
-        with pytest.raises(StopError, match="a DELETE by somebody else"):
-            restarted.check_rows()
-        assert restarted.keep_last_commit(after_seconds=0)  # again the next day
-    restarted.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, claim=2, batch=CLAIM_ONLY))
-    DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
 @pytest.mark.heavy

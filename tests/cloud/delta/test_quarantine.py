@@ -19,6 +19,8 @@ from tests.cloud.tables import (
     ALL_LATE,
     COMMIT,
     DAY,
+    age_log,
+    append_as_another,
     counters,
     late,
     sink_of,
@@ -66,6 +68,26 @@ def test_a_killed_batch_that_comes_again_with_other_records_at_its_places_drops_
     assert quarantine.put(table, late(spark, [dead]), commit) == 0
     with pytest.raises(StopError, match="other records than before"):
         quarantine.put(table, late(spark, [live]), commit)
+
+
+@pytest.mark.heavy
+def test_a_killed_batch_that_comes_again_days_later_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Killed between its two commits; others write to the quarantine, and maintain it, before the job comes back."""
+    folder = tmp_path / "quarantine"
+    records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1, 2))])
+    killed = replace(COMMIT, ends={0: 1})
+    assert quarantine.put(DeltaTable(spark, str(folder), QUARANTINE), records.filter("kafka_offset = 0"), killed) == 1
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    age_log(folder, 2 * 86_400)
+    for _ in range(2):
+        append_as_another(spark, folder, layout=QUARANTINE)
+    maintained = DeltaTable(spark, str(folder), QUARANTINE)
+    maintained.compact()
+    maintained.vacuum(7 * 86_400)
+    table = DeltaTable(spark, str(folder), QUARANTINE)
+    assert quarantine.put(table, records.filter("kafka_offset = 0"), killed) == 0
+    assert quarantine.put(table, records, replace(COMMIT, batch=1, ends={0: 2})) == 1
+    assert sorted(row["kafka_offset"] for row in table.rows().collect()) == [0, 1]
 
 
 @pytest.mark.heavy

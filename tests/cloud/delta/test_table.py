@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +12,10 @@ from cloud import maintenance
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, Layout, excludes_writers
 from cloud.errors import StopError
-from cloud.table.commits import Kept, to_json
 from cloud.table.rows import decode
 from tests.cloud.gateway import Gateway
 from tests.cloud.tables import (
     COMMIT,
-    append_as_another,
     counters,
     late,
     table_of,
@@ -44,20 +40,14 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
 
 
-def test_maintenance_compacts_and_keeps_the_last_commit_findable(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark: SparkSession, tmp_path: Path) -> None:
     gateway = Gateway()
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2)))
     table.append(decode(late(spark, gateway.records(counters(3, 4)))), replace(COMMIT, batch=1))
-    assert not table.keep_last_commit(after_seconds=3600)
-    log = tmp_path / "events" / "_delta_log"
-    before = sorted(log.glob("*.json"))
-    assert table.keep_last_commit(after_seconds=0)
-    kept = set(log.glob("*.json")) - set(before)
-    assert ['\\"kept\\":' in file.read_text() for file in kept] == [True]
     removed, added = table.compact()
     assert removed > added == 1
     table.vacuum(7 * 86400)
-    assert table.last_commit() == replace(COMMIT, batch=1)
+    assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == replace(COMMIT, batch=1)
     assert sorted(row["id"] for row in table.rows().collect()) == ["1", "2", "3", "4"]
 
 
@@ -71,26 +61,6 @@ def test_maintenance_is_refused_beside_a_job_where_two_processes_do_not_exclude_
         maintenance.maintain_folders(spark, maintenance.parse(["--table", "s3a://b/t"]))
 
 
-@pytest.mark.heavy
-def test_the_log_forgets_all_but_the_last_hour_and_never_the_last_commit(spark: SparkSession, tmp_path: Path) -> None:
-    table = table_of(spark, tmp_path, [])
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}/events` SET TBLPROPERTIES ('delta.checkpointInterval' = '4')")
-    nothing = spark.createDataFrame([], TABLE.schema)
-    for batch in range(1, 7):
-        table.append(nothing, replace(COMMIT, batch=batch))
-    log = tmp_path / "events" / "_delta_log"
-    for age, file in enumerate(sorted(log.glob("*.json"), reverse=True)):
-        moment = time.time() - age * 25 * 60
-        os.utime(file, (moment, moment))
-    before = len(list(log.glob("*.json")))
-    table.clean_log()
-    kept = sorted(int(file.stem) for file in log.glob("*.json"))
-    assert len(kept) < before
-    assert kept[-3:] == list(range(kept[-1] - 2, kept[-1] + 1))
-    assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == replace(COMMIT, batch=6)
-    assert table.append(nothing, replace(COMMIT, batch=7)) == 0
-
-
 @pytest.mark.parametrize("layout", [TABLE, QUARANTINE])
 def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_log(
     spark: SparkSession, tmp_path: Path, layout: Layout
@@ -101,6 +71,7 @@ def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_l
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
     assert properties == layout.properties
     assert properties["delta.logRetentionDuration"] == "interval 1 hour"
+    assert properties["delta.enableExpiredLogCleanup"] == "false"
 
 
 def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp_path: Path) -> None:
@@ -110,17 +81,6 @@ def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp
     DeltaTable(spark, folder, TABLE)
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
     assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
-
-
-def test_a_commit_beside_a_kept_one_counts(spark: SparkSession, tmp_path: Path) -> None:
-    table = table_of(spark, tmp_path, Gateway().records(counters(1)))
-    nothing = spark.createDataFrame([], TABLE.schema)
-    younger = replace(COMMIT, batch=1)
-    table.append(nothing, younger)
-    kept = to_json(COMMIT, Kept(1, None))  # read before the later one, written after it
-    append_as_another(spark, tmp_path / "events", kept)
-    assert table.last_commit() == younger
-    assert table.append(nothing, replace(COMMIT, batch=2)) == 0
 
 
 def test_commits_of_others_are_looked_through(spark: SparkSession, tmp_path: Path) -> None:

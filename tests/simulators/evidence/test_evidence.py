@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from deltalake import DeltaTable
 
 from contract.event import Event
 from simulators.evidence import delta
@@ -48,3 +51,25 @@ def test_of_a_table_in_use_only_the_devices_of_the_run_are_read(tmp_path: Path) 
     devices = [device_name(3, run=7), device_name(3, run=8), "urn:dev:mac:00158d0001a2b3c4"]
     write_table(tmp_path, rows(*(Event(device, id=1) for device in devices)))
     assert [row.device for row in delta.read(tmp_path, devices_of(7))] == devices[:1]
+
+
+def test_rows_of_commits_that_the_log_has_forgotten_count_at_the_first_that_it_has(tmp_path: Path) -> None:
+    for row in (GATEWAYS_OWN, *SENSORS):
+        write_table(tmp_path, [row])
+    log = tmp_path / "_delta_log"
+    for commit in sorted(log.glob("*.json")):
+        note_rows(commit, 1)
+    assert [count for _, count in delta.read_commits(tmp_path)] == [1, 1, 1]
+    times = [time for time, _ in delta.read_commits(tmp_path)]
+    DeltaTable(tmp_path).create_checkpoint()
+    (log / f"{0:020}.json").unlink()
+    assert delta.read_commits(tmp_path) == [(times[1], 2), (times[2], 1)]
+
+
+def note_rows(commit: Path, count: int) -> None:
+    """Note in a commit how many rows it has added, as Spark does."""
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["operationMetrics"] = {"numOutputRows": str(count)}
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
