@@ -66,6 +66,10 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=--list shows them only
 	@$(call stacks_last,$(BIN)/python -m tests.ci $(LIST))
 
+.PHONY: test-compiled
+test-compiled: setup ## Compile into build/compiled, and run the quick tests of agent and contract on that; KEEP=1 uses the last build
+	@KEEP=$(KEEP) $(BIN)/python -m tests.compiled
+
 .PHONY: bench
 bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside alternatives
 
@@ -77,6 +81,10 @@ bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud:
 .PHONY: install
 install: ## As root: install the gateway's agent, its service and its configuration on this machine
 	@packaging/install.sh
+
+.PHONY: wheel
+wheel: setup ## Build the compiled wheel for this processor and this Python into dist/
+	@PIP=$(BIN)/pip ONCEGATE_COMPILE=1 packaging/wheel.sh dist
 
 .PHONY: deb
 deb: ## Build the Debian 12 package into dist/; ARCH=arm64 for a Raspberry Pi

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 
+from agent import release
 from agent.clock import Clock
 from agent.config.settings import GatewaySettings
 from agent.http.metrics import Metrics, Sources
@@ -92,7 +92,8 @@ class LiveView:
         return {
             "now": self._clock.wall_ms(),
             "started": self._started,
-            "version": version("oncegate"),
+            "version": release.version(),
+            "form": release.form(),
             "clock": self._clock.trust().value,
             "trouble": self._store.trouble(),
             "status": status().document(),

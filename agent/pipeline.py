@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 
 from agent.admission import Admission, ForbiddenError, is_denial
@@ -19,6 +19,11 @@ from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
 from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS = 5
+_REFUSALS: Mapping[type[Exception], Status] = {
+    UnknownFormat: Status.UNKNOWN_FORMAT,
+    Undecodable: Status.UNDECODABLE,
+    ForbiddenError: Status.FORBIDDEN,
+}
 _BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
 
 
@@ -54,14 +59,8 @@ class Pipeline:
             return
         try:
             decoded = self._admission.screen(delivery, decode(delivery))
-        except UnknownFormat as error:
-            self._respond(delivery, respond, Answer(Status.UNKNOWN_FORMAT, reason=str(error)))
-            return
-        except Undecodable as error:
-            self._respond(delivery, respond, Answer(Status.UNDECODABLE, reason=str(error)))
-            return
-        except ForbiddenError as error:
-            self._respond(delivery, respond, Answer(Status.FORBIDDEN, reason=str(error)))
+        except (UnknownFormat, Undecodable, ForbiddenError) as error:
+            self._respond(delivery, respond, Answer(_REFUSALS[type(error)], reason=str(error)))
             return
         if not decoded.events:
             reason = decoded.rejected[0].reason if decoded.rejected else "the body holds no event"

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING
 
-from agent import runtime
+from agent import release, runtime
 from agent.clock import Clock, SystemClock
 from agent.coap.oscore.serving import open_oscore
 from agent.coap.server import CoapServer
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 async def serve(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT; raise any other cause of its end."""
+    log.info("agent=starting version=%s form=%s", release.version(), release.form())
     runtime.return_freed_memory()
     stop = _stop_on_signals()
     while await _serve_until_damaged(settings, stop):

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent import release
 from agent.forward.delivery.held import read_held
 from agent.forward.delivery.in_doubt import read_in_doubt
 from agent.forward.receipts.hold import read_hold
@@ -71,8 +72,8 @@ class GatewayStatus:
     """Events sent at most once that were in flight when it became unknown whether they arrived."""
 
     def document(self) -> dict[str, object]:
-        """Return the status in JSON's types."""
-        return asdict(self)
+        """Return the status in JSON's types, with the release of the program that read it."""
+        return {"version": release.version(), "form": release.form(), **asdict(self)}
 
 
 def read_status(folder: Path, gateway: str) -> GatewayStatus:

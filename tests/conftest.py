@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.compiled import pure_only
 from tests.support.collected import COLLECTED, describe
 from tests.support.scheduling import place_of, pytest_xdist_make_scheduler
 
@@ -21,6 +22,7 @@ settings.load_profile("oncegate")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Record the tests before any is deselected, begin with the groups, and set the time limit of heavy tests."""
     config.stash[COLLECTED] = describe(items)
+    pure_only.deselect(config, items)
     items.sort(key=lambda item: place_of(item.nodeid))  # stable
     for item in items:
         if item.get_closest_marker("heavy") is not None and item.get_closest_marker("timeout") is None:

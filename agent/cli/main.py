@@ -8,10 +8,10 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
+from agent import release
 from agent.cli import config, credentials, doctor_command, events, fingerprint, replay, trace, verify
 from agent.cli import status as status_command
 from agent.coap.errors import CredentialsError
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         configured=False,
     )
     _add_module(commands, "credentials", credentials, "create the OSCORE credentials of a sensor, for both sides")
-    _add(commands, "version", _version, "print the version", "example:\n  oncegate version\n", configured=False)
+    _add(commands, "version", _version, "print version and form", "example:\n  oncegate version\n", configured=False)
     return parser
 
 
@@ -196,7 +196,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    print(f"oncegate {version('oncegate')}")
+    print(f"oncegate {release.version()} {release.form()}")
     return 0
 
 

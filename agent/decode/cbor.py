@@ -35,13 +35,6 @@ _OUTSIDE = Invalid("an integer is outside [-2^63, 2^64)")
 _TagDecoder = Callable[[object, bool], object]
 
 
-class _Rules(TypedDict):
-    semantic_decoders: _TagDecoders
-    max_depth: int
-    allow_duplicate_keys: bool
-    strict_hashable_types: bool
-
-
 def read(body: bytes, *, integer_keys: bool = False) -> object:
     """Return the one item of a body; raise Undecodable.
 
@@ -209,6 +202,13 @@ class _TagDecoders(dict[int, _TagDecoder]):
 
     def __missing__(self, tag: int) -> _TagDecoder:
         return _refuse_tag(tag)
+
+
+class _Rules(TypedDict):
+    semantic_decoders: _TagDecoders
+    max_depth: int
+    allow_duplicate_keys: bool
+    strict_hashable_types: bool
 
 
 _TAGS = _TagDecoders(

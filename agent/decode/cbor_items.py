@@ -177,7 +177,10 @@ def _read_head(body: bytes, position: int) -> tuple[int, int, int]:
     end = position + (1 << (short - 24))
     if end > len(body):
         raise _ends_early()
-    return major, int.from_bytes(body[position:end], "big"), end
+    argument = int.from_bytes(body[position:end], "big")
+    if major in (_BYTES, _TEXT) and argument > len(body):  # else a position might be beyond what an index can be
+        raise _ends_early()
+    return major, argument, end
 
 
 def _check_break(position: int, left: int) -> None:

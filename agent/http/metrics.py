@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -18,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from agent import release
 from agent.clock import Clock
 from agent.identity.warnings import Danger
 from agent.status import GatewayStatus
@@ -70,7 +70,8 @@ class _Agent(Collector):
 
     def collect(self) -> Iterator[Metric]:
         sources = self._sources
-        yield InfoMetricFamily("oncegate_build", "The release.", {"version": version("oncegate")})
+        build = {"version": release.version(), "form": release.form()}
+        yield InfoMetricFamily("oncegate_build", "The release.", build)
         yield from _events(sources)
         refused = CounterMetricFamily(
             "oncegate_deliveries_refused", "Deliveries refused as a whole.", labels=("via", "reason")

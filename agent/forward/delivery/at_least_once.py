@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import Producer
 
@@ -35,7 +35,7 @@ IN_FLIGHT_MAX: Final = 8
 class AtLeastOnce:
     """An idempotent producer: within one session it retries without duplicating or reordering."""
 
-    fixed: Mapping[str, str | None] = {
+    fixed: ClassVar[Mapping[str, str | None]] = {
         "acks": "all",
         "request.required.acks": None,
         "enable.idempotence": "true",

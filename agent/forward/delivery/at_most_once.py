@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class AtMostOnce:
     """A producer that repeats nothing; acks only show what may be lost."""
 
-    fixed: Mapping[str, str | None] = {
+    fixed: ClassVar[Mapping[str, str | None]] = {
         "acks": "1",
         "request.required.acks": None,
         "retries": "0",

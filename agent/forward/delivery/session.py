@@ -60,8 +60,9 @@ class Session(Protocol):
 class Mode(Protocol):
     """The differences between the delivery modes."""
 
-    fixed: Mapping[str, str | None]
-    """The librdkafka properties that the promise depends on: users may not override them, nor set those with None."""
+    @property
+    def fixed(self) -> Mapping[str, str | None]:
+        """The client properties that the promise depends on: users may not override them, nor set those with None."""
 
     def open(self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
         """Begin a session with the topic in its present state.

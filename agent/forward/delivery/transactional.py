@@ -69,7 +69,7 @@ def step(call: Any, what: str, errors: LastError, stop: threading.Event) -> Any:
     """Call with a deadline; raise SessionError where the call fails, UnreachableError where it hangs."""
     try:
         return attempt(call, STEP_SECONDS_MAX, stop, what)
-    except UnreachableError as error:
-        raise UnreachableError(errors.text or str(error)) from error
+    except UnreachableError as hanging:
+        raise UnreachableError(errors.text or str(hanging)) from hanging
     except KafkaException as error:
         raise SessionError(f"{what}: {describe(error)}") from error

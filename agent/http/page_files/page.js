@@ -242,7 +242,7 @@ async function refresh() {
       const rate = rates(live);
       showState(live); showOverview(live, rate); showDelivery(live, rate);
       showDevices(live); showFeed(live); showErrors(live);
-      $("footer").textContent = `oncegate ${live.version}; running since ${new Date(live.started).toISOString()}`;
+      $("footer").textContent = `oncegate ${live.version} (${live.form}); running since ${new Date(live.started).toISOString()}`;
     } catch (error) { showFailure(error); }
   }
   setTimeout(refresh, PERIOD_MS);

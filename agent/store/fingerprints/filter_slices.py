@@ -45,6 +45,9 @@ class FilterSlices:
     def __iter__(self) -> Iterator[int]:
         return (number for number in self._columns if number is not None)
 
+    def __contains__(self, number: int) -> bool:
+        return number in self._columns
+
     def bytes_held(self) -> int:
         """Return how many bytes the filters take."""
         return sum(group.nbytes for group in self._groups)

@@ -80,16 +80,17 @@ def check_commit(first_position: int, count: object, packed: object) -> None:
 
 
 def _read_commit(first_position: int, count: int, packed: bytes, first: int, last: int) -> Iterator[PackedEvent]:
-    following = first_position
+    following, damaged = first_position, False
     try:
         for event in unpack(first_position, packed):
             following = event.position + 1
             if first <= event.position <= last:
                 yield event
     except DamagedEventError:
+        damaged = True
+    if damaged:
         yield from _read_around(first_position, count, packed, max(first, following), last)
-        return
-    if following != first_position + count:
+    elif following != first_position + count:
         raise DamagedStoreError(f"commit at position {first_position}: not {count} events")
 
 

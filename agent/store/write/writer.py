@@ -43,14 +43,14 @@ class Writer:
         self._events_max = events_max
         self._delay_seconds = delay_seconds
         self._queue: SimpleQueue[Submission | Task | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._worker = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._crowded = False
         self.failure: BaseException | None = None
         """The error that ended the thread, where no end was requested."""
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
 
     def put(self, work: Submission | Task) -> None:
         """Queue a submission or a task; never blocks."""
@@ -75,7 +75,7 @@ class Writer:
 
         self._queue.put(run)
         while not done.wait(1.0):
-            if not self._thread.is_alive():
+            if not self._worker.is_alive():
                 raise RuntimeError("the store's writer has ended") from self.failure
         if errors:
             raise errors[0]
@@ -83,10 +83,10 @@ class Writer:
     def finish(self) -> None:
         """Commit the queued submissions, then end the thread."""
         self._queue.put(None)
-        self._thread.join()
+        self._worker.join()
 
     def _run(self) -> None:
-        _show_name(self._thread.name)
+        _show_name(self._worker.name)
         try:
             while self._turn():
                 pass
