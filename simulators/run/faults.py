@@ -15,7 +15,8 @@ from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.service import ProcessService
 
-EMPTY_SECONDS_MAX = 60.0
+EMPTY_SECONDS_MAX = 180.0
+"""Sensors report meanwhile, so the agent may have to be stopped several times."""
 BATCH_SECONDS_MAX = 60.0
 INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2

@@ -69,7 +69,7 @@ def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services: Servic
     services.gateways[0].process = Process(command)
     services.gateways[0].process.start()
     services.gateways[0].process.wait_for_log("runs", SECONDS_MAX)
-    with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 when it was asked to.*the reason"):
+    with pytest.raises(RunError, match=r"(?s)agent: ended with status 3 after SIGTERM.*the reason"):
         services.stop()
 
 
