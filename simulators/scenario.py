@@ -214,7 +214,7 @@ class Scenario:
     description: str
     """The purpose, in one sentence."""
     seconds: float
-    """How long sensors report; they continue until the last fault has been injected."""
+    """How long sensors report; they continue until the last fault but a restore has been injected."""
     fleets: tuple[FleetPlan, ...]
     speed: float = 10.0
     """Divisor of the sensors' own waiting times."""

@@ -15,19 +15,35 @@ from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.service import ProcessService
 
-EMPTY_SECONDS_MAX = 180.0
-"""Sensors report meanwhile, so the agent may have to be stopped several times."""
+EMPTY_SECONDS_MAX = 60.0
 BATCH_SECONDS_MAX = 60.0
 INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
 
 
-async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display) -> None:
-    """Inject all faults; return when every service runs again."""
+async def play(
+    faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display, reports_needed: asyncio.Future[None]
+) -> None:
+    """Inject all faults; return when every service runs again.
+
+    `reports_needed` is done once no later fault needs sensors that report. A restored card needs none: it waits until
+    Kafka has all events of the card, which may never be the case while sensors report.
+    """
+    left = sum(fault.kind is not FaultKind.RESTORE for fault in faults)
+
+    def played(fault: Fault) -> None:
+        nonlocal left
+        left -= fault.kind is not FaultKind.RESTORE
+        if not left and not reports_needed.done():
+            reports_needed.set_result(None)
+
+    if not left:
+        reports_needed.set_result(None)
     async with asyncio.TaskGroup() as tasks:
         for target in FaultTarget:
             own = sorted((fault for fault in faults if fault.target is target), key=lambda fault: fault.at)
-            tasks.create_task(_FaultPlayer(target, services, ledger, display).play(own), name=f"faults of {target}")
+            player = _FaultPlayer(target, services, ledger, display)
+            tasks.create_task(player.play(own, played), name=f"faults of {target}")
 
 
 async def note_receipts_ahead(services: Services, ledger: Ledger, display: Display) -> None:
@@ -48,12 +64,13 @@ class _FaultPlayer:
         self._ledger = ledger
         self._display = display
 
-    async def play(self, faults: Sequence[Fault]) -> None:
+    async def play(self, faults: Sequence[Fault], played: Callable[[Fault], None]) -> None:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         for fault in faults:
             await asyncio.sleep(max(0.0, begin + fault.at - loop.time()))
             await self._happen(fault)
+            played(fault)
 
     async def _happen(self, fault: Fault) -> None:
         match fault.kind:

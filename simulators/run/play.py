@@ -81,16 +81,17 @@ async def sensors(
     targets: Targets,
     stop: Stop,
     number: int = 0,
-    faults: asyncio.Future[None] | None = None,
+    reports_needed: asyncio.Future[None] | None = None,
 ) -> None:
     """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
-    They report for the scenario's time, and until `faults` is done: a fault without reports would test nothing.
+    They report for the scenario's time, and until `reports_needed` is done: a fault without reports would
+    test nothing.
     The run's number makes their device addresses unique (`payloads.address`).
     """
 
     def is_over(moment: float) -> bool:
-        return stop.asked.is_set() or (moment >= scenario.seconds and (faults is None or faults.done()))
+        return stop.asked.is_set() or (moment >= scenario.seconds and (reports_needed is None or reports_needed.done()))
 
     field = Field(
         ledger=ledger,
@@ -105,8 +106,8 @@ async def sensors(
     stopping = asyncio.ensure_future(stop.asked.wait())
     try:
         await asyncio.wait((playing, stopping), timeout=scenario.seconds, return_when=asyncio.FIRST_COMPLETED)
-        while faults is not None and not (faults.done() or playing.done() or stopping.done()):
-            await asyncio.wait((playing, stopping, faults), return_when=asyncio.FIRST_COMPLETED)
+        if reports_needed is not None:
+            await asyncio.wait((playing, stopping, reports_needed), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((playing, stopping), timeout=scenario.settle_seconds, return_when=asyncio.FIRST_COMPLETED)
         if playing.done():
             playing.result()

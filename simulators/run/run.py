@@ -115,8 +115,9 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
         display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
         statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
-        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display))
-        await play.sensors(scenario, options.seed, ledger, targets, stop, faults=happening)
+        reports_needed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display, reports_needed))
+        await play.sensors(scenario, options.seed, ledger, targets, stop, reports_needed=reports_needed)
         if not stop.asked.is_set():
             await happening
         happening.cancel()

@@ -21,7 +21,7 @@ async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Pat
     with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
         async with minimal_gateway() as gateway, asyncio.timeout(60):
             playing = asyncio.ensure_future(
-                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), faults=faults)
+                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports_needed=faults)
             )
             while ledger.counts.events < 200:  # noqa: ASYNC110 (a ledger sends no signal); some 20 are due within the scenario's time
                 await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +54,8 @@ async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
         Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger,
         pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)agent: ended by itself with status 3.*the reason")),
     ):
-        await faults.play(
-            [Fault(0.0, FaultTarget.AGENT, what, 0.0)], services, ledger, Display(Console(file=io.StringIO()))
-        )
+        fault, display = Fault(0.0, FaultTarget.AGENT, what, 0.0), Display(Console(file=io.StringIO()))
+        await faults.play([fault], services, ledger, display, asyncio.get_running_loop().create_future())
 
 
 def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(services: Services, tmp_path: Path) -> None:
