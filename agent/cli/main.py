@@ -19,8 +19,7 @@ from agent.config import load
 from agent.config.load import ConfigurationError
 from agent.config.settings import Settings
 from agent.forward.errors import KafkaSettingsError
-from agent.http.errors import BindError as HttpBindError
-from agent.http.errors import HttpSettingsError
+from agent.http.errors import HttpBindError, HttpSettingsError
 from agent.store.errors import DamagedEventError, StoreError, is_damage
 from agent.terminal import Colour, paint, printable
 
@@ -148,7 +147,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 
 def _run(arguments: argparse.Namespace) -> int:
     # The Kafka client is slow to load: imported only here.
-    from agent.coap.errors import BindError
+    from agent.coap.errors import CoapBindError
     from agent.service import serve
     from agent.systemd import journal
 
@@ -159,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
         asyncio.run(serve(settings))
     except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
         status = _explain(group, USAGE)
-    except* (StoreError, BindError, HttpBindError) as group:
+    except* (StoreError, CoapBindError, HttpBindError) as group:
         status = _explain(group, FAILURE)
     return status
 

@@ -7,7 +7,7 @@ class CoapError(Exception):
     """The root of the package's errors."""
 
 
-class BindError(CoapError):
+class CoapBindError(CoapError):
     """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
 
 

@@ -33,7 +33,7 @@ class CoapServer:
     """Receives events over CoAP: `async with CoapServer(settings, receive) as server`.
 
     Each request leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
-    Raises BindError on entry.
+    Raises CoapBindError on entry.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self, cast
 
 from agent.coap.counters import Counters
 from agent.coap.endpoint import Address, Endpoint, endpoint_of
-from agent.coap.errors import BindError
+from agent.coap.errors import CoapBindError
 
 RECEIVE_BUFFER_BYTES = 4 << 20
 """Holds a burst of some thousand requests; the default drops one of 256. The kernel may grant less (rmem_max)."""
@@ -47,7 +47,7 @@ class UdpSocket:
             self._configure(address)
         except OSError as error:
             self._socket.close()
-            raise BindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
+            raise CoapBindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
         return self
 
     def __exit__(
@@ -104,5 +104,5 @@ def _resolve(bind: str) -> Address:
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, socket.AF_INET6, socket.SOCK_DGRAM, flags=flags)
     except socket.gaierror as error:
-        raise BindError(f"coap.bind: {bind!r} is not [address]:port") from error
+        raise CoapBindError(f"coap.bind: {bind!r} is not [address]:port") from error
     return cast(Address, found[0][4])

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
 
-from agent.http.errors import BindError, HttpSettingsError
+from agent.http.errors import HttpBindError, HttpSettingsError
 
 BACKLOG = 128
 BUFFER_BYTES = 32_768
@@ -31,7 +31,7 @@ class ListenAddress:
         return ip_address(self.address[0].partition("%")[0]).is_loopback
 
     def listen(self) -> socket.socket:
-        """Open the listening socket; raise BindError."""
+        """Open the listening socket; raise HttpBindError."""
         # With the protocol's number, without which asyncio does not set TCP_NODELAY.
         listener = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
@@ -45,7 +45,7 @@ class ListenAddress:
             listener.listen(BACKLOG)
         except OSError as error:
             listener.close()
-            raise BindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
+            raise HttpBindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
         return listener
 
 

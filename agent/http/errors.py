@@ -7,7 +7,7 @@ class HttpError(Exception):
     """The root of the package's errors."""
 
 
-class BindError(HttpError):
+class HttpBindError(HttpError):
     """The address cannot be listened on: do not retry before the configuration or the machine has changed."""
 
 

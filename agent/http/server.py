@@ -36,7 +36,7 @@ class HttpServer:
     """Receives events over HTTP, and serves the views: `async with HttpServer(settings, receive, views)`.
 
     Each POST leads to one call of `receive`; its answer is sent when `receive` responds. Leaving the block drains.
-    Raises HttpSettingsError on construction, BindError on entry.
+    Raises HttpSettingsError on construction, HttpBindError on entry.
     """
 
     def __init__(

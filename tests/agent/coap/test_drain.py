@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from agent.coap.errors import BindError
+from agent.coap.errors import CoapBindError
 from agent.coap.tuning import Tuning
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import CHANGED, Sensor, post
@@ -73,13 +73,13 @@ async def test_two_may_wait_for_the_end() -> None:
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:
     async with serving(Recorder()) as server:
         bind = f"[::]:{server.port}"
-        with pytest.raises(BindError, match=rf"coap.bind.*\[::\]:{server.port}"):
+        with pytest.raises(CoapBindError, match=rf"coap.bind.*\[::\]:{server.port}"):
             await serving(Recorder(), bind=bind).__aenter__()
 
 
 @pytest.mark.parametrize("bind", ["localhost:0", "[::1]", "5683", "[::1]:coap", ""])
 async def test_an_address_that_is_none_is_an_error_that_names_it(bind: str) -> None:
-    with pytest.raises(BindError, match=r"coap\.bind"):
+    with pytest.raises(CoapBindError, match=r"coap\.bind"):
         await serving(Recorder(), bind=bind).__aenter__()
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent.config.settings import HttpSettings
 from agent.http.auth.access import open_access
 from agent.http.auth.tokens import Role, read_tokens
-from agent.http.errors import BindError, HttpSettingsError
+from agent.http.errors import HttpBindError, HttpSettingsError
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, serving, token_file
 from tests.agent.store.stores import stored_events
@@ -187,6 +187,6 @@ def test_an_address_that_is_none_is_named(bind: str) -> None:
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         bind = f"127.0.0.1:{served.server.port}"
-        with pytest.raises(BindError, match=rf"http\.bind: cannot listen on {bind}"):
+        with pytest.raises(HttpBindError, match=rf"http\.bind: cannot listen on {bind}"):
             async with serving(tmp_path / "other", bind=bind):
                 pass
