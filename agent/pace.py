@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 TURN_SECONDS_MAX = 0.01
-"""After which no further message is begun. The slowest known bodies take some 40 ms, so other tasks wait some 50 ms."""
+"""After which no further message is begun. The slowest known bodies take some 20 ms, so other tasks wait some 30 ms."""
 
 
 class Pace:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 BODY_BYTES = 1 << 16
-EVENTS = 1024
+EVENTS = 512
 """Events in one body, as many as it may hold."""
 _MARKS = "\u0323\u0300"
 """Two combining marks in the order that NFC has to exchange."""

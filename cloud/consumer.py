@@ -132,7 +132,7 @@ class Reader:
         try:
             rows = self._table.write(entries, moves, self._topic_id, calls=self._webhook is not None)
         except StaleError as error:
-            logger.warning("stage=rejected %s", error)
+            logger.warning("stage=rejected error=%r", str(error))
             self._seek_to_table([place.partition for place in self._consumer.assignment()])
             return
         self._next |= ends
@@ -167,7 +167,7 @@ class Reader:
             try:
                 self._consumer.seek(place)
             except KafkaException as error:
-                logger.info("partition=%d is no longer assigned: %s", place.partition, error)
+                logger.info("partition=%d stage=unassigned error=%r", place.partition, str(error))
 
     def _check_topic(self) -> None:
         """Raise StopError where the topic was recreated; called after a read, so that it covers these records."""
@@ -196,7 +196,7 @@ def _is_record(message: Message) -> bool:
         )
     if error.code() not in _HARMLESS and not error.retriable():
         raise KafkaException(error)
-    logger.warning("stage=polling error=%s", error)
+    logger.warning("stage=polling error=%r", str(error))
     return False
 
 

@@ -90,9 +90,9 @@ def maintain_folders(spark: SparkSession, settings: MaintenanceSettings) -> None
 def maintain(table: DeltaTable, settings: MaintenanceSettings) -> None:
     """Compact and vacuum, which writes commits of its own."""
     removed, added = table.compact()
-    logger.info("table=%s files_compacted=%d into=%d", table.path, removed, added)
+    logger.info("table=%s stage=compacted files_compacted=%d into=%d", table.path, removed, added)
     table.vacuum(settings.retain_seconds)
-    logger.info("table=%s files older than %d days removed", table.path, settings.retain_seconds // DAY_SECONDS)
+    logger.info("table=%s stage=vacuumed retain_days=%d", table.path, settings.retain_seconds // DAY_SECONDS)
 
 
 def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
@@ -102,7 +102,7 @@ def maintain_postgres(settings: MaintenanceSettings, connection: Path) -> None:
     with connected(read_connection(connection)) as opened:
         for name in (settings.table, settings.quarantine):
             opened.execute(f"VACUUM (ANALYZE) {identifier(name).as_string(opened)}".encode())
-            logger.info("table=%s vacuumed", name)
+            logger.info("table=%s stage=vacuumed", name)
         index = identifier(settings.table, "_received").as_string(opened)
         opened.execute("SELECT brin_summarize_new_values(%s::regclass)", (index,))
 

@@ -86,7 +86,7 @@ class CoapServer:
             fast=self._fast,
         )
         self._dispatcher.open()
-        _log.info("coap: listening address=%s receive_buffer_bytes=%d", self.address, self._udp.receive_buffer_bytes)
+        _log.info("coap=listening address=%s receive_buffer_bytes=%d", self.address, self._udp.receive_buffer_bytes)
         return self
 
     async def __aexit__(
@@ -96,7 +96,7 @@ class CoapServer:
             async with asyncio.timeout(self._tuning.drain_seconds_max):
                 await self.drain()
         except TimeoutError:
-            _log.warning("coap: closed with requests in work requests=%d", self.in_work)
+            _log.warning("coap=closed in_work=%d", self.in_work)
         finally:
             self._exchanges.close()
             await self._bridge.close()

@@ -15,8 +15,8 @@ from contract.values import Invalid
 
 BODY_BYTES_MAX = 1 << 20
 """Bounds the memory for one body; each transport has a bound of its own below this one."""
-EVENTS_MAX = 1024
-"""Events in one body. Each takes about 10 microseconds, during which no other sensor is served."""
+EVENTS_MAX = 512
+"""Events in one body. Each takes up to 40 microseconds, during which no other sensor is served."""
 REJECTED_BYTES_MAX = 4096
 """Bytes of one rejected event that are kept."""
 PACK_REJECTED_BYTES_MAX = 1 << 16

@@ -20,8 +20,8 @@ from agent.decode.senml_record import (
 )
 from contract.values import Invalid
 
-RECORDS_MAX = 1024
-"""Records in one pack. Each takes up to 20 microseconds, during which no other sensor is served."""
+RECORDS_MAX = 512
+"""Records in one pack. Each takes up to 40 microseconds, during which no other sensor is served."""
 RELATIVE_END_MS = (1 << 28) * 1000
 """Times below 2^28 seconds are relative to now (RFC 8428 section 4.5.3)."""
 

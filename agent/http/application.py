@@ -10,7 +10,7 @@ from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Sco
 from agent.http.errors import HttpError
 from agent.http.head import Head
 from agent.http.limits import Limits
-from agent.http.reply import Refusal, Reply, refusal, retry_after
+from agent.http.response import Refusal, Response, refusal, retry_after
 from agent.http.site import Site
 
 PIECE_BYTES = 32_768
@@ -24,7 +24,7 @@ _STOPPING = refusal(
     "the gateway stops; whether these events are stored is not known yet: send them again",
     retry_after(5),
     _LAST,
-).reply
+).response
 
 
 class ClientGoneError(HttpError):
@@ -46,19 +46,19 @@ class Application:
         """Serve a request."""
         assert scope["type"] == "http"  # neither lifespan nor WebSocket: the server's settings
         try:
-            reply = await self._reply(scope, receive)
+            response = await self._respond(scope, receive)
         except Refusal as refused:
-            reply = refused.reply
+            response = refused.response
         except ClientGoneError:
             return
         except asyncio.CancelledError:  # uvicorn's time for draining is over; it would answer 500
-            reply = _STOPPING
-        if len(reply.body) > PIECE_BYTES and scope["method"] == "GET" and self._answers_full(len(reply.body)):
-            reply = _busy().reply
-        self._responses[reply.code] += 1
-        await self._send(reply, send)
+            response = _STOPPING
+        if len(response.body) > PIECE_BYTES and scope["method"] == "GET" and self._answers_full(len(response.body)):
+            response = _busy().response
+        self._responses[response.code] += 1
+        await self._send(response, send)
 
-    async def _reply(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Reply:
+    async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> Response:
         if not scope["http_version"].startswith("1."):
             raise refusal(505, "bad request", "this is a server of HTTP/1.1", _LAST)
         head = _head(scope)
@@ -74,7 +74,7 @@ class Application:
             except TimeoutError:
                 raise refusal(408, "timeout", "the request's body did not arrive in time", _LAST) from None
 
-        return await self._site.reply(head, read_body)
+        return await self._site.respond(head, read_body)
 
     async def _read(self, receive: ASGIReceiveCallable) -> bytes:
         body = bytearray()
@@ -88,11 +88,11 @@ class Application:
             if not message["more_body"]:
                 return bytes(body)
 
-    async def _send(self, reply: Reply, send: ASGISendCallable) -> None:
-        counted = len(reply.body) if len(reply.body) > PIECE_BYTES else 0
+    async def _send(self, response: Response, send: ASGISendCallable) -> None:
+        counted = len(response.body) if len(response.body) > PIECE_BYTES else 0
         self._sending_bytes += counted
         try:
-            await _send(reply, send)
+            await _send(response, send)
         finally:
             self._sending_bytes -= counted
 
@@ -118,16 +118,16 @@ def _head(scope: HTTPScope) -> Head:
     return Head.of(scope["method"].encode(), target, list(scope["headers"]), client[0])
 
 
-async def _send(reply: Reply, send: ASGISendCallable) -> None:
+async def _send(response: Response, send: ASGISendCallable) -> None:
     fields = (
-        ("Content-Type", reply.media_type),
-        ("Content-Length", str(len(reply.body))),
+        ("Content-Type", response.media_type),
+        ("Content-Length", str(len(response.body))),
         ("Cache-Control", "no-store"),
-        *reply.fields,
+        *response.fields,
     )
     headers = [(name.encode(), value.encode("latin-1")) for name, value in fields]
-    await send({"type": "http.response.start", "status": reply.code, "headers": headers, "trailers": False})
-    body = memoryview(reply.body)
+    await send({"type": "http.response.start", "status": response.code, "headers": headers, "trailers": False})
+    body = memoryview(response.body)
     for at in range(0, len(body) or 1, PIECE_BYTES):
         piece, more = bytes(body[at : at + PIECE_BYTES]), at + PIECE_BYTES < len(body)
         await send({"type": "http.response.body", "body": piece, "more_body": more})

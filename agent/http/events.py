@@ -9,7 +9,7 @@ from agent.delivery import Answer, Delivery, Receive
 from agent.http.auth.access import Access
 from agent.http.auth.tokens import Role
 from agent.http.head import Head
-from agent.http.reply import Reply, refusal, reply_to, retry_after
+from agent.http.response import Response, refusal, response_to, retry_after
 from agent.pace import Pace
 
 BUSY_RETRY_SECONDS = 1
@@ -28,7 +28,7 @@ class Events:
         self._in_work = 0
         self._pace = Pace()
 
-    async def post(self, head: Head, read_body: ReadBody) -> Reply:
+    async def post(self, head: Head, read_body: ReadBody) -> Response:
         """Accept a delivery; refuse it before reading its body where possible."""
         holder = self._access.sender(head)
         media, words = head.media(), head.words()
@@ -46,7 +46,7 @@ class Events:
                 query=words,
                 relay=holder is not None and holder.role is Role.RELAY,
             )
-            return reply_to(await self._outcome(delivery))
+            return response_to(await self._outcome(delivery))
         finally:
             self._in_work -= 1
 

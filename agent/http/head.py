@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from agent.delivery import Media
-from agent.http.reply import MEDIA_TYPES, refusal
+from agent.http.response import MEDIA_TYPES, refusal
 
 _MEDIA = {
     "application/json": Media.JSON,

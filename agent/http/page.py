@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from agent.http.events import ReadBody
 from agent.http.head import Head
-from agent.http.reply import Reply
+from agent.http.response import Response
 from agent.http.site import Handler, Resources
 
 _FILES = {
@@ -33,8 +33,8 @@ def page_resources() -> Resources:
 
 
 def _serve(name: str, media_type: str) -> Handler:
-    async def serve(_: Head, __: ReadBody) -> Reply:
+    async def serve(_: Head, __: ReadBody) -> Response:
         body = files("agent.http.page_files").joinpath(name).read_bytes()  # 20 kB, rarely requested
-        return Reply(200, body, media_type, _FIELDS)
+        return Response(200, body, media_type, _FIELDS)
 
     return serve

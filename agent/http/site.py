@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from agent.http.events import ReadBody
 from agent.http.head import Head
-from agent.http.reply import Reply, refusal
+from agent.http.response import Response, refusal
 
-Handler = Callable[[Head, ReadBody], Awaitable[Reply]]
+Handler = Callable[[Head, ReadBody], Awaitable[Response]]
 """Serves a request; raises Refusal."""
 
 Resources = Mapping[str, Mapping[str, Handler]]
@@ -21,8 +21,8 @@ class Site:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    async def reply(self, head: Head, read_body: ReadBody) -> Reply:
-        """Return the handler's reply; raise Refusal where there is no handler, or it refuses."""
+    async def respond(self, head: Head, read_body: ReadBody) -> Response:
+        """Return the handler's response; raise Refusal where there is no handler, or it refuses."""
         resource = self._resources.get(head.path)
         if resource is None:
             raise refusal(404, "not found", f"there are {', '.join(self._resources)}")

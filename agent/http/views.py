@@ -14,7 +14,7 @@ from agent.http.auth.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
 from agent.http.page import page_resources
-from agent.http.reply import Reply, document, encode, refusal, retry_after
+from agent.http.response import Response, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
 from agent.store.errors import StoreError
@@ -117,8 +117,8 @@ class Views:
     def resources(self, access: Access) -> Resources:
         """Return the resources; health and readiness require no token, since probes have none."""
 
-        def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Reply]]) -> Handler:
-            async def serve(head: Head, _: ReadBody) -> Reply:
+        def readers_only(view: Callable[[Mapping[str, str]], Awaitable[Response]]) -> Handler:
+            async def serve(head: Head, _: ReadBody) -> Response:
                 access.check_reader(head)
                 return await view(dict(parse_qsl(head.query)))
 
@@ -135,36 +135,36 @@ class Views:
             **page_resources(),
         }
 
-    async def _show_readiness(self, _: Head, __: ReadBody) -> Reply:
+    async def _show_readiness(self, _: Head, __: ReadBody) -> Response:
         """Return whether an event could be stored; details of a failure are in the log only."""
         trouble = await self._trouble.get()
         if trouble:
             raise refusal(503, "not ready", trouble.partition(":")[0], retry_after(RETRY_SECONDS))
         return document(200, {"ready": True})
 
-    async def _show_status(self, _: Mapping[str, str]) -> Reply:
+    async def _show_status(self, _: Mapping[str, str]) -> Response:
         return document(200, await self._status.get())
 
-    async def _show_metrics(self, _: Mapping[str, str]) -> Reply:
+    async def _show_metrics(self, _: Mapping[str, str]) -> Response:
         media_type, text = await self._metrics.get()
-        return Reply(200, text, media_type)
+        return Response(200, text, media_type)
 
-    async def _show_live(self, asked: Mapping[str, str]) -> Reply:
+    async def _show_live(self, asked: Mapping[str, str]) -> Response:
         after = asked.get("after", "0")
         if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
         live = await self._live.get()
-        return Reply(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
+        return Response(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
 
-    async def _show_trace(self, asked: Mapping[str, str]) -> Reply:
+    async def _show_trace(self, asked: Mapping[str, str]) -> Response:
         text = asked.get("fingerprint", "")
         if not FINGERPRINT.fullmatch(text):
             raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
         return document(200, await self._searches.get(lambda: self._sources.trace(bytes.fromhex(text))))
 
-    async def _show_latest(self, asked: Mapping[str, str]) -> Reply:
+    async def _show_latest(self, asked: Mapping[str, str]) -> Response:
         return document(200, await self._searches.get(lambda: self._sources.latest(asked.get("device", ""))))
 
 
-async def _alive(_: Head, __: ReadBody) -> Reply:
+async def _alive(_: Head, __: ReadBody) -> Response:
     return document(200, {"alive": True})

@@ -84,7 +84,7 @@ class IdentityWarnings:
         self._warned[device, danger] = None
         if len(self._warned) > DEVICES_KEPT:
             self._warned.popitem(last=False)
-        _log.warning("identity: device=%r danger=%s reason=%r", device, danger.value, _ADVICE[danger])
+        _log.warning("identity=%s device=%r reason=%r", danger.value, device, _ADVICE[danger])
 
 
 def _highest_counters(candidates: Sequence[Candidate]) -> dict[str, int]:

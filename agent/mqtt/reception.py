@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ReceptionLimits:
     """The bounds of the messages in work."""
 
     in_work_max: int = 1_000
     """Messages; enforced here, since not every broker observes Receive Maximum."""
     in_work_bytes_max: int = 256 << 10
-    """Of topics and payloads. A payload of 12 kB can hold 1,024 events, which take 0.5 MB while in work."""
+    """Of topics and payloads. A payload of 6 kB can hold 512 events, which take 0.3 MB while in work."""
     unknown_seconds: float = 10.0
     """How long a message of an unlisted device waits for a newer list, once there is a list."""
     unlisted_seconds: float = 60.0
@@ -53,12 +53,14 @@ class MessageSource(Protocol):
 class Reception:
     """Processes the messages of one connection; `ended` is set to the reason when the connection has to be closed."""
 
-    def __init__(self, routes: Routes, receive: Receive, record: Record, source: MessageSource, tuning: Tuning) -> None:
+    def __init__(
+        self, routes: Routes, receive: Receive, record: Record, source: MessageSource, limits: ReceptionLimits
+    ) -> None:
         self._routes = routes
         self._receive = receive
         self._record = record
         self._source = source
-        self._tuning = tuning
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._acks = AckOrder(source.acknowledge)
         self._pending = PendingMessages()
@@ -118,6 +120,11 @@ class Reception:
         self._lists.clear()
         self._pending.drop_released()
 
+    @property
+    def in_work(self) -> int:
+        """Return the number of messages that are not acknowledged yet."""
+        return len(self._acks)
+
     async def finished(self) -> None:
         """Wait for the outcomes of all submissions to the pipeline."""
         await self._idle.wait()
@@ -168,7 +175,7 @@ class Reception:
             self._pending.release(self._loop.time() if names.has_list and not listed else None)
         elif not self._unreadable_logged:
             self._unreadable_logged = True
-            _log.warning("mqtt: list=unreadable topic=%s reason=%r", list_reader.topic, list_reader.problem)
+            _log.warning("list=unreadable topic=%s reason=%r", list_reader.topic, list_reader.problem)
 
     def _route(self, ack: PendingAck, message: Message) -> None:
         delivery = self._routes.subscribed_delivery(message.topic, message.payload)
@@ -200,12 +207,12 @@ class Reception:
 
     def _expire(self) -> None:
         """Reject the messages that have waited for too long, and set the timer for the next."""
-        listed, now, tuning = self._routes.names.has_list, self._loop.time(), self._tuning
+        listed, now, limits = self._routes.names.has_list, self._loop.time(), self._limits
         if listed:
-            since_max = now - tuning.unknown_seconds
-            self._give_up(self._pending.take_overdue(since_max, tuning.held_max, tuning.held_bytes_max))
+            since_max = now - limits.unknown_seconds
+            self._give_up(self._pending.take_overdue(since_max, limits.held_max, limits.held_bytes_max))
         if self._timer is None and (since := self._pending.since) is not None:
-            self._timer = self._loop.call_at((since if listed else now) + tuning.unknown_seconds, self._on_timer)
+            self._timer = self._loop.call_at((since if listed else now) + limits.unknown_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -215,7 +222,7 @@ class Reception:
         self._reconnect_for_skipped()
 
     def _await_list(self, since: float) -> None:
-        if since <= self._loop.time() - self._tuning.unlisted_seconds:
+        if since <= self._loop.time() - self._limits.unlisted_seconds:
             self._routes.names.mark_list_missing()
             _log.warning("mqtt=unlisted reason=%r", self._routes.unknown_reason)
             self._pending.release()
@@ -286,12 +293,12 @@ class Reception:
             (self._source.pause if paused else self._source.resume)()
 
     def _at_bound(self) -> bool:
-        return len(self._acks) >= self._tuning.in_work_max or self._acks.size >= self._tuning.in_work_bytes_max
+        return len(self._acks) >= self._limits.in_work_max or self._acks.size >= self._limits.in_work_bytes_max
 
     def _has_room(self) -> bool:
         """Whether half of the bound is free, so that reading is not paused and resumed for each message."""
-        tuning, acks = self._tuning, self._acks
-        return len(acks) <= tuning.in_work_max // 2 and acks.size <= tuning.in_work_bytes_max // 2
+        limits, acks = self._limits, self._acks
+        return len(acks) <= limits.in_work_max // 2 and acks.size <= limits.in_work_bytes_max // 2
 
     def _reconnect_for_skipped(self) -> None:
         """End the connection where messages were skipped: the broker then sends them again."""

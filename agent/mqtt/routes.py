@@ -72,7 +72,7 @@ class Routes:
         if message.size > LIST_BYTES_MAX:
             if not self._passed_over:
                 self._passed_over = True
-                _log.warning("mqtt: list=passed-over topic=%s bytes=%d", message.topic, message.size)
+                _log.warning("list=passed-over topic=%s bytes=%d", message.topic, message.size)
             return None
         return DeviceListReader(self.names.update, name, message.payload)
 

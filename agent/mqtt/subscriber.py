@@ -13,7 +13,7 @@ from agent.delivery import Receive, Record
 from agent.mqtt import client
 from agent.mqtt.connection import Connection
 from agent.mqtt.error import MqttError
-from agent.mqtt.reception import Reception, Tuning
+from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import ZigbeeNames
 from agent.telemetry.links import LinkName, Links, LinkState
@@ -42,14 +42,14 @@ class Subscriber:
         record: Record,
         links: Links,
         random: Random,
-        tuning: Tuning | None = None,
+        limits: ReceptionLimits | None = None,
     ) -> None:
         self._settings = settings
         self._gateway = gateway
         self._receive = receive
         self._record = record
         self._links = links
-        self._tuning = tuning or Tuning()
+        self._limits = limits or ReceptionLimits()
         self._backoff = Backoff(random, seconds_max=RETRY_SECONDS_MAX)
         self._names = ZigbeeNames()
 
@@ -65,13 +65,13 @@ class Subscriber:
 
     async def _run_connection(self, stopping: asyncio.Task[bool]) -> None:
         try:
-            connected = await asyncio.to_thread(client.connect, self._settings, self._gateway, self._tuning.in_work_max)
+            connected = await asyncio.to_thread(client.connect, self._settings, self._gateway, self._limits.in_work_max)
         except MqttError as error:
             self._report_down(str(error))
             return
         routes = Routes(self._settings, self._names)
         connection = Connection(connected, self._gateway, routes.filters(), self._report_up)
-        reception = Reception(routes, self._receive, self._record, connection, self._tuning)
+        reception = Reception(routes, self._receive, self._record, connection, self._limits)
         began = asyncio.get_running_loop().time()
         try:
             connection.open(reception.take)
@@ -105,7 +105,7 @@ class Subscriber:
             async with asyncio.timeout(DRAIN_SECONDS_MAX):
                 await reception.finished()
         except TimeoutError:
-            _log.warning("mqtt: closed with messages in work; the broker sends them again")
+            _log.warning("mqtt=closed in_work=%d effect=%r", reception.in_work, "the broker sends them again")
 
     def _report_up(self) -> None:
         self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")

@@ -50,7 +50,9 @@ class Webhook:
                 self._call(key, body)
             except (OSError, HTTPException) as error:
                 failures = self._table.put_off(fingerprint, WAIT_SECONDS_MAX)
-                logger.warning("stage=delayed key=%s failures=%d host=%s error=%s", key, failures, self._host, error)
+                logger.warning(
+                    "stage=delayed key=%s failures=%d host=%s error=%r", key, failures, self._host, str(error)
+                )
                 if not isinstance(error, urllib.error.HTTPError):
                     return
             else:

@@ -154,5 +154,5 @@ def open_postgres(connection: str, table: str, quarantine: str, devices: Devices
     with postgres_connection.connected(connection) as opened:
         row = opened.execute("SHOW fsync").fetchone()
     if row and row[0] != "on":
-        logger.warning("PostgreSQL runs with fsync=off: a power failure of the server can lose receipted events")
+        logger.warning("postgres=unsafe reason='fsync=off' effect='a power failure loses receipted events'")
     return PostgresSink(connection, table, quarantine, devices, retention)

@@ -27,7 +27,7 @@ class ProgressLines(StreamingQueryListener):
         self._observer = observer
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
-        logger.info("query=%s started", event.id)
+        logger.info("query=%s stage=started", event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         progress = event.progress
@@ -39,7 +39,7 @@ class ProgressLines(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
-        logger.info("query=%s ended", event.id)
+        logger.info("query=%s stage=ended", event.id)
 
 
 def line(progress: StreamingQueryProgress) -> str:

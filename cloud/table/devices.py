@@ -55,7 +55,7 @@ class Devices:
                 self._stamp = stamp
                 self._frame = self._read(self._path)
         except StopError as error:
-            logger.warning("%s; the earlier devices stay in use", error)
+            logger.warning("devices=unreadable reason=%r effect=%r", str(error), "the earlier devices stay in use")
         return self._frame
 
     def _look(self, path: str) -> _Stamp:

@@ -275,7 +275,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         """Return a plain refusal: without an unused number nothing may be encrypted."""
         now = asyncio.get_running_loop().time()
         if now - self._refused_last > REFUSALS_END_SECONDS:
-            _log.error("coap: device=%s cannot be answered reason=%r", context.credential.device, str(cause))
+            _log.error("oscore=unanswered device=%s reason=%r", context.credential.device, str(cause))
         self._refused_last = now
         return self._message(UNAVAILABLE, b"no sequence number")
 

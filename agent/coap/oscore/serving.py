@@ -52,8 +52,8 @@ def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing |
     check_installed()
     files = read_credentials(settings.credentials_dir)
     for error in files.errors:
-        _log.error("coap: credential left out: %s", error)
-    _log.info("coap: oscore devices=%d required=%s", len(files.credentials), settings.required)
+        _log.error("credential=unreadable reason=%r", str(error))
+    _log.info("oscore=ready devices=%d required=%s", len(files.credentials), settings.required)
     numbers_folder = state_folder / NUMBERS_FOLDER
     return OscoreServing(files.credentials, numbers_folder, settings.required, Freshness(settings.freshness))
 

@@ -108,7 +108,7 @@ class SlowPath:
     def _shed(self, now: float) -> None:
         self._counters.shed += 1
         if now - self._shed_last > SHEDDING_ENDS_SECONDS:
-            _log.warning("coap: requests of the slow path exceed their budget, shedding")
+            _log.warning("coap=shedding reason=%r", "requests of the slow path exceed their budget")
         self._shed_last = now
 
     def _refuse(self, datagram: bytes, endpoint: Endpoint, reply: Reply) -> None:

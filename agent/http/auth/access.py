@@ -10,7 +10,7 @@ from agent.http.address import parse_listen_address
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.http.head import Head
-from agent.http.reply import Refusal, refusal
+from agent.http.response import Refusal, refusal
 
 _SCHEME = "bearer"
 _LOCALHOST = "localhost"

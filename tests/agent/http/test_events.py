@@ -10,7 +10,7 @@ import pytest
 
 from agent.config.settings import DevicesSettings
 from agent.delivery import Answer, Delivery, Media, Respond, Status
-from agent.http.reply import MEDIA_TYPES
+from agent.http.response import MEDIA_TYPES
 from tests.agent.http.client import Raw, post_bytes
 from tests.agent.http.serving import EVENT, FINGERPRINT, POST, serving
 from tests.agent.store.stores import FaultyConnection, open_faulty, stored_events

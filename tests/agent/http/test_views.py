@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.http.reply import Refusal
+from agent.http.response import Refusal
 from agent.http.views import CachedView, Searches
 from agent.status import read_status
 from agent.store.errors import StoreError
@@ -150,8 +150,8 @@ async def test_a_look_that_fails_or_takes_too_long_is_a_503(hangs: bool, monkeyp
     with pytest.raises(Refusal) as refused:
         await CachedView(look).get()
     over.set()
-    assert refused.value.reply.code == 503
-    assert (b"too long" if hangs else b"no store") in refused.value.reply.body
+    assert refused.value.response.code == 503
+    assert (b"too long" if hangs else b"no store") in refused.value.response.body
 
 
 async def test_searches_come_one_after_the_other_and_leave_the_threads_to_the_rest() -> None:

@@ -96,4 +96,4 @@ async def test_the_pipeline_looks_at_what_is_on_disk(tmp_path: Path, caplog: pyt
             await taken.take({"device": DEVICE, "id": number, "data": {"n": number}})
         await taken.take({"data": {"n": 1}})
         assert taken.pipeline.warnings.counts == {Danger.BACKWARDS: 1, Danger.UNNAMED: 1}
-    assert sum("identity: device=" in record.getMessage() for record in caplog.records) == 2
+    assert sum("identity=" in record.getMessage() for record in caplog.records) == 2

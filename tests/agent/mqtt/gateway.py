@@ -13,7 +13,7 @@ from agent.clock import SystemClock
 from agent.config.settings import MqttSettings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Answer, Delivery, Respond, Status
-from agent.mqtt.reception import Tuning
+from agent.mqtt.reception import ReceptionLimits
 from agent.mqtt.subscriber import Subscriber
 from agent.telemetry.links import Links
 from tests.agent.mqtt.publisher import Publisher
@@ -70,11 +70,11 @@ class Recorder:
 
 @asynccontextmanager
 async def running(
-    recorder: Recorder, port: int, tuning: Tuning | None = None, **settings: Unpack[Options]
+    recorder: Recorder, port: int, limits: ReceptionLimits | None = None, **settings: Unpack[Options]
 ) -> AsyncIterator[asyncio.Event]:
     """Run the subscriber; the event stops it."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
-    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), tuning)
+    subscriber = Subscriber(mqtt, GATEWAY, recorder.receive, recorder.record, Links(SystemClock()), Random(1), limits)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))

@@ -110,7 +110,7 @@ async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: p
     for _ in range(2):
         for payload in (b"[1]", b""):
             await take_list(taking, source, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
-    assert caplog.messages == ["mqtt: list=unreadable topic=bridge/devices reason='an entry is no object'"]
+    assert caplog.messages == ["list=unreadable topic=bridge/devices reason='an entry is no object'"]
     taking.close()
 
 

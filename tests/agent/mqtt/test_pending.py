@@ -10,7 +10,7 @@ from agent.config.settings import MqttSettings
 from agent.config.subscriptions import TOPIC_BYTES_MAX, Subscription
 from agent.delivery import Answer, Delivery, Media, Respond, Status
 from agent.mqtt.packets import Message
-from agent.mqtt.reception import Reception, Tuning
+from agent.mqtt.reception import Reception, ReceptionLimits
 from agent.mqtt.routes import Routes
 from agent.mqtt.zigbee_names import UNKNOWN_NAMES_MAX, ZigbeeNames
 from agent.pace import TURN_SECONDS_MAX
@@ -21,7 +21,7 @@ from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
 OWN = (Subscription("plant/{device}", Media.JSON),)
-TUNING = Tuning()
+LIMITS = ReceptionLimits()
 LAMP = "urn:dev:mac:00158d0000000001"
 
 
@@ -43,10 +43,10 @@ class RecordingSource:
 
 
 def reception(
-    source: RecordingSource, recorder: Recorder, tuning: Tuning = TUNING, names: ZigbeeNames | None = None
+    source: RecordingSource, recorder: Recorder, limits: ReceptionLimits = LIMITS, names: ZigbeeNames | None = None
 ) -> Reception:
     routes = Routes(MqttSettings(subscriptions=OWN), names or ZigbeeNames())
-    return Reception(routes, recorder.receive, recorder.record, source, tuning)
+    return Reception(routes, recorder.receive, recorder.record, source, limits)
 
 
 def zigbee(name: str, message_id: int = 0, payload: bytes = b'{"a":1}') -> Message:
@@ -77,9 +77,9 @@ async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() 
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
     taking.take(zigbee("stray"))
-    for number in range(1, 3 * TUNING.in_work_max):
+    for number in range(1, 3 * LIMITS.in_work_max):
         taking.take(own(number))
-    assert source.acknowledged == list(range(1, 3 * TUNING.in_work_max))
+    assert source.acknowledged == list(range(1, 3 * LIMITS.in_work_max))
     taking.close()
 
 
@@ -89,10 +89,10 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.take(own(2))
-        for _ in range(int(TUNING.unlisted_seconds / TUNING.unknown_seconds) - 1):
-            await clock.advance(TUNING.unknown_seconds)
+        for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds) - 1):
+            await clock.advance(LIMITS.unknown_seconds)
         assert source.acknowledged == []
-        await clock.advance(TUNING.unknown_seconds)
+        await clock.advance(LIMITS.unknown_seconds)
         assert source.acknowledged == [1, 2]
         taking.take(zigbee("another", 3))
         taking.take(own(4))
@@ -111,16 +111,16 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
 
 async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
     source, recorder, names = RecordingSource(), Recorder(), ZigbeeNames()
-    tuning = Tuning(in_work_max=4)
-    taking = reception(source, recorder, tuning, names)
+    limits = ReceptionLimits(in_work_max=4)
+    taking = reception(source, recorder, limits, names)
     with SteppedLoop() as clock:
         for number in range(1, 9):
             taking.take(zigbee(f"stray{number}", number))
-        for _ in range(int(tuning.unlisted_seconds / tuning.unknown_seconds)):
-            await clock.advance(tuning.unknown_seconds)
+        for _ in range(int(limits.unlisted_seconds / limits.unknown_seconds)):
+            await clock.advance(limits.unknown_seconds)
     assert source.acknowledged == [1, 2, 3, 4]
     assert (taking.ended.done(), taking.refetches) == (True, True)
-    again = reception(source, recorder, tuning, names)
+    again = reception(source, recorder, limits, names)
     for number in range(5, 9):
         again.take(zigbee(f"stray{number}", number))
     assert source.acknowledged == list(range(1, 9))
@@ -135,7 +135,7 @@ async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
         taking.take(zigbee("stray", 1))
         taking.take(zigbee("lamp", 2))
         for _ in range(4):
-            await clock.advance(TUNING.unknown_seconds / 4)
+            await clock.advance(LIMITS.unknown_seconds / 4)
             await take_list(taking, source, LIST)
         await clock.advance(0.0)
         assert source.acknowledged == [1, 2]
@@ -148,8 +148,8 @@ async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> N
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.take(own(2))
-        for _ in range(int(TUNING.unlisted_seconds / TUNING.unknown_seconds)):
-            await clock.advance(TUNING.unknown_seconds)
+        for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds)):
+            await clock.advance(LIMITS.unknown_seconds)
             await take_list(taking, source, GROUPS)
         await until(lambda: source.acknowledged == [1, 2], "nothing waits any more")
     taking.close()
@@ -159,7 +159,7 @@ async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_dev
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder, names=_told())
     body = b"{}".ljust(MqttSettings().max_body_bytes)
-    strays = TUNING.in_work_bytes_max // len(body) + 1
+    strays = LIMITS.in_work_bytes_max // len(body) + 1
     for number in range(1, strays + 1):
         taking.take(zigbee(f"stray{number}", number, body))
     taking.take(zigbee("lamp", strays + 1))
@@ -172,7 +172,7 @@ async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_dev
 
 async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
     source, recorder = RecordingSource(), Recorder()
-    taking = reception(source, recorder, Tuning(held_bytes_max=10), _told())
+    taking = reception(source, recorder, ReceptionLimits(held_bytes_max=10), _told())
     taking.take(zigbee("joining", 1, b'{"temperature":21.5}'))
     await take_list(taking, source, devices(joining="0x00158d0000000001"))
     assert (source.acknowledged, recorder.recorded) == ([1], [])
@@ -222,7 +222,7 @@ async def test_who_is_stopped_while_a_message_waits_keeps_no_names_for_the_next_
     with SteppedLoop() as clock:
         taking.take(zigbee("stray", 1))
         taking.stop()
-        await clock.advance(TUNING.unknown_seconds)
+        await clock.advance(LIMITS.unknown_seconds)
     assert not taking.refetches
     taking.close()
 
@@ -232,9 +232,9 @@ async def test_what_waited_for_the_first_list_then_waits_as_long_as_any_other() 
     taking = reception(source, recorder)
     with SteppedLoop() as clock:
         taking.take(zigbee("joining", 1))
-        await clock.advance(TUNING.unlisted_seconds / 2)
+        await clock.advance(LIMITS.unlisted_seconds / 2)
         await take_list(taking, source, LIST)
-        await clock.advance(TUNING.unknown_seconds / 2)
+        await clock.advance(LIMITS.unknown_seconds / 2)
         await take_list(taking, source, devices(joining="0x00158d0000000001"))
         assert (source.acknowledged, recorder.recorded) == ([1], [])
     taking.close()
@@ -248,7 +248,7 @@ async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them(
     for number in range(1, 2 * names, 2):
         taking.take(zigbee(f"stray{number}", number))
         taking.take(zigbee("lamp", number + 1))
-    assert source.acknowledged == list(range(1, 2 * (names - TUNING.held_max) + 1))
+    assert source.acknowledged == list(range(1, 2 * (names - LIMITS.held_max) + 1))
     assert not taking.ended.done()
     taking.close()
 
@@ -258,7 +258,7 @@ async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic()
         source, recorder = RecordingSource(), Recorder()
         taking = reception(source, recorder, names=known)
         tracemalloc.start()
-        for number in range(TUNING.in_work_max // 3):
+        for number in range(LIMITS.in_work_max // 3):
             name = f"\U0001f600{number}"
             taking.take(zigbee(name.ljust(TOPIC_BYTES_MAX - len("zigbee2mqtt/") - 3, "a"), number + 1))
             taking.take(zigbee(name.ljust(900, "a")))

@@ -206,5 +206,5 @@ async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_n
         assert server.counters.fast == 50
         assert server.counters.shed >= 15
     assert [record.message for record in caplog.records].count(
-        "coap: requests of the slow path exceed their budget, shedding"
+        "coap=shedding reason='requests of the slow path exceed their budget'"
     ) == 1

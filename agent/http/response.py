@@ -22,7 +22,7 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """A response, independent of its connection."""
 
     code: int
@@ -32,21 +32,21 @@ class Reply:
 
 
 class Refusal(Exception):  # noqa: N818  # the name says what it is
-    """Ends the processing of a request with this reply."""
+    """Ends the processing of a request with this response."""
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.code)
-        self.reply = reply
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.code)
+        self.response = response
 
 
 def encode(content: object) -> bytes:
-    """Return a reply's content as JSON."""
+    """Return a response's content as JSON."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def document(code: int, content: object, *fields: tuple[str, str]) -> Reply:
-    """Return a reply with JSON content."""
-    return Reply(code, encode(content), JSON, fields)
+def document(code: int, content: object, *fields: tuple[str, str]) -> Response:
+    """Return a response with JSON content."""
+    return Response(code, encode(content), JSON, fields)
 
 
 def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Refusal:
@@ -54,8 +54,8 @@ def refusal(code: int, error: str, message: str, *fields: tuple[str, str]) -> Re
     return Refusal(document(code, {"error": error, "message": message}, *fields))
 
 
-def reply_to(answer: Answer) -> Reply:
-    """Return the reply for an outcome."""
+def response_to(answer: Answer) -> Response:
+    """Return the response for an outcome."""
     if answer.status is Status.DURABLE:
         return document(
             200,
@@ -67,7 +67,7 @@ def reply_to(answer: Answer) -> Reply:
             },
         )
     fields = [retry_after(answer.retry_seconds)] if answer.status is Status.UNAVAILABLE else []
-    return refusal(_CODES[answer.status], answer.status.value, answer.reason, *fields).reply
+    return refusal(_CODES[answer.status], answer.status.value, answer.reason, *fields).response
 
 
 def retry_after(seconds: int) -> tuple[str, str]:
