@@ -26,6 +26,8 @@ from agent.store.schema import database
 
 _OK, _FULL, _IOERR_WRITE, _IOERR_FSYNC, _IOERR_TRUNCATE = 0, 13, 778, 1034, 1546
 _OPEN_MAIN_DB, _OPEN_WAL = 0x100, 0x80000
+SECTOR_BYTES = 512
+"""Written as a whole or not at all: the header of a log, which lies in one sector, is the earlier or the new one."""
 _names = itertools.count()
 _registered: list[_System] = []
 """SQLite keeps their addresses for as long as the process lives."""
@@ -40,7 +42,7 @@ class Operation(Enum):
 
 
 class Error(Enum):
-    """How an operation fails: at once, or with half of the bytes written."""
+    """How an operation fails: at once, or with half of the sectors written."""
 
     FULL = "no room"
     BROKEN = "input/output error"
@@ -153,6 +155,13 @@ class _Methods(Structure):
     ]
 
 
+def _written_part(offset: int, count: int) -> int:
+    """Return how many bytes of a write arrive before the disk is full: about half, and whole sectors."""
+    end = offset + count
+    whole = (offset + end) // 2 // SECTOR_BYTES * SECTOR_BYTES
+    return (whole if whole > offset else (end - 1) // SECTOR_BYTES * SECTOR_BYTES) - offset
+
+
 class _System:
     """SQLite's own file system under another name, with three operations in between."""
 
@@ -189,7 +198,8 @@ class _System:
                 case Error.BROKEN:
                     return _IOERR_WRITE
                 case Error.SHORT:
-                    original.write(file, data, count // 2, offset)
+                    if (part := _written_part(offset, count)) > 0:
+                        original.write(file, data, part, offset)
                     return _FULL
             return int(original.write(file, data, count, offset))
 
