@@ -58,8 +58,9 @@ def test_a_row_has_all_that_the_event_says(spark: SparkSession) -> None:
     }
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(data, units), min_size=60, max_size=60))
+# Each example is a job of Spark, whatever its rows.
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(data, units), min_size=240, max_size=240))
 def test_data_stays_the_exact_text(spark: SparkSession, pairs: list[tuple[dict[str, object], dict[str, str]]]) -> None:
     events = [Event(DEVICE, id=n, data=one, units=unit) for n, (one, unit) in enumerate(pairs)]  # type: ignore[arg-type]  # hypothesis
     rows = decoded(spark, Gateway().records(events))
