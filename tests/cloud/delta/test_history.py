@@ -55,6 +55,7 @@ def test_files_and_history_tell_the_same(spark: SparkSession, folder: Path) -> N
     assert (by_file.commit, by_file.rows) == (by_history.commit, by_history.rows) == (commit, 7)
 
 
+@pytest.mark.heavy
 def test_a_commit_below_another_is_not_found(spark: SparkSession, folder: Path) -> None:
     history = DeltaHistory(spark, str(folder))
     history.last()

@@ -71,6 +71,7 @@ def test_whatever_others_write_while_the_job_is_away_its_last_commit_stays(
     assert DeltaTable(spark, str(folder), layout).last_commit() == COMMIT
 
 
+@pytest.mark.heavy
 def test_rows_taken_away_long_before_a_commit_that_makes_a_checkpoint_stop_the_job(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ from tests.cloud.tables import (
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.heavy
 def test_the_quarantine_takes_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
     bad = [replace(record, headers=[]) for record in Gateway().records(counters(1, 2, 3))]
     table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)
@@ -120,6 +121,7 @@ def test_a_killed_batch_that_comes_again_with_other_bounds_leaves_each_record_so
     assert [(row["kafka_offset"], row["reason"]) for row in rows] == [(0, "headers"), (1, "id_reused")]
 
 
+@pytest.mark.heavy
 def test_the_quarantine_takes_a_batch_of_very_many_partitions(spark: SparkSession, tmp_path: Path) -> None:
     records = late(spark, [replace(record, headers=[]) for record in Gateway().records(counters(1))])
     table = DeltaTable(spark, str(tmp_path / "quarantine"), QUARANTINE)

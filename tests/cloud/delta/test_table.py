@@ -40,6 +40,7 @@ def test_the_older_claim_ends(spark: SparkSession, tmp_path: Path) -> None:
     assert table.last_commit() == replace(COMMIT, claim=2, batch=-1, checkpoint="younger")
 
 
+@pytest.mark.heavy
 def test_maintenance_compacts_and_the_last_commit_is_found_behind_its_own(spark: SparkSession, tmp_path: Path) -> None:
     gateway = Gateway()
     table = table_of(spark, tmp_path, gateway.records(counters(1, 2)))

@@ -175,6 +175,7 @@ def test_the_only_member_dies_and_the_next_goes_on(side: ConsumerSide) -> None:
     assert side.ids() == list(range(20))
 
 
+@pytest.mark.heavy
 def test_a_topic_made_anew_stops_it(side: ConsumerSide) -> None:
     """More records than before: the old offset exists in the new topic, so only the topic's id shows the change."""
     gateway = Gateway()

@@ -94,6 +94,7 @@ def test_a_batch_is_rows_quarantine_and_offsets_at_once(side: Side) -> None:
     assert side.select("SELECT 1 FROM pg_class WHERE relname LIKE '%staging%'") == []
 
 
+@pytest.mark.heavy
 def test_another_record_at_the_place_of_one_in_quarantine_is_quarantined_too(side: Side) -> None:
     """A truncated log that has grown again has other records at the same offsets, under the same topic id."""
     for record in (Record(b"k", b"dead", []), Record(b"k", b"live", []), Record(b"k", b"live", [])):

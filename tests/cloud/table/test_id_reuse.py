@@ -37,6 +37,7 @@ def record(received: int, clock: ClockTrust, gateway: str) -> Record:
     return Gateway(gateway, f"00000000000000{gateway[-1]:0>2}", clock=clock).record(EVENT, received)
 
 
+@pytest.mark.heavy
 def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(spark: SparkSes
     assert [(row["reason"], row["kafka_offset"]) for row in reused.collect()] == [("id_reused", 0)]
 
 
+@pytest.mark.heavy
 def test_a_counter_that_wrapped_within_one_batch_is_quarantined_not_dropped(spark: SparkSession) -> None:
     gateway, now = Gateway(), ACCEPTED + 30 * DAY
     backlog = [

@@ -24,6 +24,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
+STEPS_BEFORE_AND_AFTER = ("before_intent", "before_mark", "after_mark")
+
 MODE = "exactly-once"
 
 
@@ -75,7 +77,10 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gat
     assert outbox.fact(TRANSACTION_SETTLED) == str(intent.marker.number)
 
 
-@pytest.mark.parametrize("step", ["before_intent", "after_intent", "before_mark", "after_mark"])
+@pytest.mark.parametrize(
+    "step",
+    ["after_intent", *(pytest.param(step, marks=pytest.mark.heavy) for step in STEPS_BEFORE_AND_AFTER)],
+)
 def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaTopic, gateway: str, step: str) -> None:
     outbox = MortalOutbox()
     outbox.append(*readings(500))

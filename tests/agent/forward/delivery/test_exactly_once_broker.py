@@ -50,7 +50,7 @@ def test_a_transaction_that_expires_before_its_commit_is_sent_again(kafka: Kafka
     assert_nothing_lost(kafka, outbox)
 
 
-@pytest.mark.parametrize("mode", [MODE, "at-least-once"])
+@pytest.mark.parametrize("mode", [MODE, pytest.param("at-least-once", marks=pytest.mark.heavy)])
 def test_a_topic_that_gets_more_partitions_gets_each_once(kafka: KafkaTopic, gateway: str, mode: str) -> None:
     outbox = MemoryOutbox()
     outbox.append(*readings(1_000))

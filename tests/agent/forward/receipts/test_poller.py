@@ -270,7 +270,7 @@ def test_records_that_outlived_their_leader_are_read_back_and_receipted(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("grows_again", [False, True])
+@pytest.mark.parametrize("grows_again", [pytest.param(False, marks=pytest.mark.heavy), True])
 def test_records_that_a_broker_has_lost_are_sent_again_whatever_stands_in_their_place(
     broker: Broker, kafka: KafkaTopic, outbox: CountingOutbox, grows_again: bool
 ) -> None:
