@@ -87,8 +87,8 @@ wheel: setup ## Build the compiled wheel for this processor and this Python into
 	@PIP=$(BIN)/pip ONCEGATE_COMPILE=1 packaging/wheel.sh dist
 
 .PHONY: deb
-deb: ## Build the Debian 12 package into dist/; ARCH=arm64 for a Raspberry Pi
-	@DIST=$(DIST) packaging/deb.sh $(ARCH)
+deb: ## Build the Debian package into dist/; ARCH=arm64 RELEASE=13 for today's Raspberry Pi OS
+	@DIST=$(DIST) packaging/deb.sh "$(ARCH)" "$(RELEASE)"
 
 .PHONY: lint
 lint: setup ## Check style (ruff), types (mypy strict) and the rules between the packages (import-linter)

@@ -1,5 +1,7 @@
 #!/bin/sh
-# Build the Debian package into dist/: packaging/deb.sh [amd64|arm64]. It contains wheels for that architecture.
+# Build the Debian package into dist/, on any Debian: packaging/deb.sh [amd64|arm64] [12|13].
+#
+# It contains wheels for that architecture and for the Python of that release of Debian; the default is this machine's.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,15 +11,24 @@ case $architecture in
   arm64) machine=aarch64 ;;
   *) echo "deb: $architecture is not supported: there is no wheel of the Kafka client for it" >&2; exit 1 ;;
 esac
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")
+# Units are in /lib up to Debian 12, where /lib may be a folder of its own, and in /usr/lib from 13 on.
+release=${2:-$(. /etc/os-release && echo "${ID:-}${VERSION_ID:-}")}
+case $release in
+  12|debian12) release=12 python_version=3.11 next_version=3.12 units=/lib/systemd/system ;;
+  13|debian13) release=13 python_version=3.13 next_version=3.14 units=/usr/lib/systemd/system ;;
+  *) echo "deb: no package is built for ${release:-this system}; choose a release of Debian: make deb RELEASE=13" >&2
+     exit 1 ;;
+esac
+# A package for a later release counts as newer, so that an upgrade of Debian replaces the package, too.
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")+deb$release
 date=$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)
 maintainer=${MAINTAINER:-'Oncegate maintainers <oncegate@packages.invalid>'}
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 
-DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=/lib/systemd/system \
-  DOCUMENTS=/usr/share/doc/oncegate MACHINE=$machine "$checkout/packaging/install.sh"
+DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units DOCUMENTS=/usr/share/doc/oncegate \
+  MACHINE=$machine PYTHON_VERSION=$python_version "$checkout/packaging/install.sh"
 rm -rf "$root/etc/oncegate/secrets"
 
 documents=$root/usr/share/doc/oncegate
@@ -38,8 +49,8 @@ mkdir "$root/DEBIAN"
 for script in postinst prerm postrm; do install -m 755 "$checkout/packaging/$script" "$root/DEBIAN/$script"; done
 echo /etc/oncegate/oncegate.toml > "$root/DEBIAN/conffiles"
 size=$(du -sk --exclude=DEBIAN "$root" | cut -f1)
-sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/; s/@MAINTAINER@/$maintainer/" \
-  "$checkout/packaging/control" > "$root/DEBIAN/control"
+sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/; s/@MAINTAINER@/$maintainer/
+  s/@PYTHON@/$python_version/; s/@NEXT@/$next_version/" "$checkout/packaging/control" > "$root/DEBIAN/control"
 (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) \
   > "$root/DEBIAN/md5sums"
 find "$root" -exec touch -h -d "@$date" {} +

@@ -3,8 +3,9 @@
 #
 #   packaging/environment.sh FOLDER PLACE [MACHINE]
 #
-# MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. The environment contains
-# Debian's Python, no pip, and no compiled sources: they are compiled where it is installed.
+# MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. PYTHON_VERSION is the
+# version of the Python that will run them, such as 3.13; the default is that of the building one. The environment
+# contains no interpreter (it names the system's), no pip, and no compiled sources: they are compiled where it is installed.
 #
 # An existing environment is replaced only when the new one is complete, and only if it contains nothing else.
 set -eu
@@ -47,19 +48,24 @@ done
 $pip wheel --no-deps --wheel-dir "$work/wheels" "$work/source"
 
 rm -rf "$new" "$old"
-"$python" -m venv --without-pip "$new"
-version=$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')
+# What `python -m venv` makes, of which the interpreter reads the first line (PEP 405): it need not be here to be named.
+version=${PYTHON_VERSION:-$("$python" -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')}
+interpreter=$("$python" -c 'import sys; print(sys._base_executable)')
 packages=$new/lib/python$version/site-packages
+mkdir -p "$new/bin" "$packages"
+ln -s "$interpreter" "$new/bin/python3"
+ln -s python3 "$new/bin/python"
+printf 'home = %s\ninclude-system-site-packages = false\nversion = %s\n' "$(dirname "$interpreter")" "$version" \
+  > "$new/pyvenv.cfg"
 $pip install --target "$packages" --no-compile --only-binary :all: --python-version "$version" --implementation cp \
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
   --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"
 
 # Remove what only developers need, and everything that names the path of the build.
-rm -rf "$packages/bin" "$new/include" "$new"/bin/[Aa]ctivate* "$packages/cloud" "$packages/simulators"
+rm -rf "$packages/bin" "$packages/cloud" "$packages/simulators"
 find "$packages" -name direct_url.json -delete
 find "$packages" -name '*.pyi' -delete
 find "$new" -name __pycache__ -prune -exec rm -rf {} +
-sed -i '/^command = /d' "$new/pyvenv.cfg"
 printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.cli.main import main\n\nsys.exit(main())\n' "$place" \
   > "$new/bin/oncegate"
 chmod 755 "$new/bin/oncegate"

@@ -1,5 +1,7 @@
 """Settings for all tests."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +14,9 @@ pytest_plugins = ["tests.support.hangs"]
 __all__ = ["pytest_xdist_make_scheduler"]
 HEAVY_SECONDS_MAX = 3_600
 """The time limit of a heavy test without one of its own."""
+
+# Brokers and jobs of tests live for seconds: their Java's first compiler, which is fast, is the only one.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # No property depends on speed: a machine may be busy. A failure prints how to repeat it.
 settings.register_profile("oncegate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

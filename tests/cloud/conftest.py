@@ -52,7 +52,9 @@ def spark() -> Iterator[SparkSession]:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JDK_JAVA_OPTIONS", raising=False)  # this session lives long enough for the second compiler
+        session = builder.getOrCreate()
     yield session
     session.stop()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Fixtures: one package and one clean system for all tests of this folder."""
+"""Fixtures: for each supported release of Debian one package and one clean system, for all tests of this folder."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,10 +12,15 @@ from tests.packaging.roots import CHECKOUT, Root
 BUILD_SECONDS_MAX = 1_800
 
 
+@pytest.fixture(scope="session", params=roots.SUITES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(
-        ["make", "--no-print-directory", "deb", f"DIST={tmp_path_factory.mktemp('dist')}"],
+        ["make", "--no-print-directory", "deb", f"DIST={tmp_path_factory.mktemp('dist')}", f"RELEASE={release}"],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -27,11 +32,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(release: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not roots.may_build():
         pytest.skip("only root can make systems")
     file = tmp_path_factory.mktemp("roots") / "clean.tar"
-    roots.build(file)
+    roots.build(file, roots.SUITES[release])
     return file
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,8 @@ from simulators.services.error import ServiceError
 from simulators.services.install import programs
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SUITE = "bookworm"
+SUITES = {"12": "bookworm", "13": "trixie"}
+"""The names of the supported releases of Debian."""
 INCLUDED = "python3,python3-venv,systemd,systemd-sysv,dbus,adduser,libcoap3-bin"
 BUILD_SECONDS_MAX = 1_800
 COMMAND_SECONDS_MAX = 1_200
@@ -60,12 +62,12 @@ class Root:
         file.write_text(written.replace("# bootstrap_servers =", "bootstrap_servers =") + text)
 
 
-def build(archive: Path) -> None:
-    """Create an archive of a clean system from this machine's package sources."""
+def build(archive: Path, suite: str) -> None:
+    """Create an archive of a clean system of a release from this machine's package sources."""
     command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={INCLUDED}"]
     done = subprocess.run(
-        [*command, SUITE, str(archive), "-"],
-        input=_sources(),
+        [*command, suite, str(archive), "-"],
+        input=_sources(suite),
         capture_output=True,
         text=True,
         check=False,
@@ -87,10 +89,11 @@ def may_build() -> bool:
     return os.geteuid() == 0
 
 
-def _sources() -> str:
-    """Return this machine's sources of Debian itself, without third-party ones."""
+def _sources(suite: str) -> str:
+    """Return this machine's sources of Debian itself, without third-party ones, for another release."""
+    own = platform.freedesktop_os_release()["VERSION_CODENAME"]
     for file in (*sorted((_SOURCES / "sources.list.d").glob("*.sources")), _SOURCES / "sources.list"):
         text = file.read_text() if file.exists() else ""
-        if SUITE in text and "debian" in text and "main" in text:
-            return text
-    raise ServiceError(f"no sources of Debian {SUITE} in {_SOURCES}")
+        if own in text and "debian" in text and "main" in text:
+            return text.replace(own, suite)
+    raise ServiceError(f"no sources of Debian {own} in {_SOURCES}")

@@ -139,9 +139,12 @@ def test_a_store_that_cannot_be_read_is_never_purged(package: Path, root: Root) 
     assert root.path(STATE).joinpath("events.db").exists()
 
 
-def test_the_package_for_a_raspberry_pi_has_the_wheels_of_its_processor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("debian", "python"), [("12", "311"), ("13", "313")])
+def test_the_package_for_a_raspberry_pi_has_the_wheels_of_its_processor_and_its_python(
+    tmp_path: Path, debian: str, python: str
+) -> None:
     done = subprocess.run(
-        [str(CHECKOUT / "packaging" / "deb.sh"), "arm64"],
+        [str(CHECKOUT / "packaging" / "deb.sh"), "arm64", debian],
         env={**os.environ, "DIST": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -153,13 +156,19 @@ def test_the_package_for_a_raspberry_pi_has_the_wheels_of_its_processor(tmp_path
     objects = [file for file in (tmp_path / "files").rglob("*.so*") if file.is_file()]
     assert objects
     assert {int.from_bytes(file.read_bytes()[18:20], "little") for file in objects} == {AARCH64}
+    modules = [file.name for file in objects if ".cpython-" in file.name]
+    assert modules
+    assert all(f".cpython-{python}-" in name for name in modules)
 
 
-def test_a_processor_without_wheels_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "reason"), [(("armhf", "12"), "armhf is not supported"), (("amd64", "11"), "choose a release")]
+)
+def test_what_no_package_is_built_for_is_refused(arguments: tuple[str, ...], reason: str) -> None:
     done = subprocess.run(
-        [str(CHECKOUT / "packaging" / "deb.sh"), "armhf"], capture_output=True, text=True, check=False
+        [str(CHECKOUT / "packaging" / "deb.sh"), *arguments], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, "armhf is not supported" in done.stderr) == (1, True)
+    assert (done.returncode, reason in done.stderr) == (1, True)
 
 
 def test_make_install_from_a_checkout_makes_a_gateway(root: Root) -> None:
