@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 from urllib.parse import quote
 
@@ -28,7 +28,7 @@ class ListenAddress:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return ip_address(self.address[0].partition("%")[0]).is_loopback
+        return is_loopback(self.address[0])
 
     def listen(self) -> socket.socket:
         """Open the listening socket; raise HttpBindError."""
@@ -47,6 +47,16 @@ class ListenAddress:
             listener.close()
             raise HttpBindError(f"http.bind: cannot listen on {self.bind}: {error.strerror}") from error
         return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a numeric address is of this machine alone, an IPv4 address mapped to IPv6 included.
+
+    Raise ValueError where it is no address. Python before 3.13 does not look into mapped addresses.
+    """
+    address = ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def parse_listen_address(bind: str) -> ListenAddress:

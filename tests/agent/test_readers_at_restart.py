@@ -23,7 +23,8 @@ def test_a_reader_that_is_open_at_the_restart_is_no_damage_and_stops_nobody(tmp_
                 assert gateway.post() == 200
             gateway.agent.kill()
             length = gateway.store.stat().st_size
-            pages: int = database.open_for_reading(gateway.store).execute("PRAGMA page_count").fetchone()[0]
+            with closing(database.open_for_reading(gateway.store)) as another:
+                pages: int = another.execute("PRAGMA page_count").fetchone()[0]
             assert length < pages * PAGE_BYTES, "the reader keeps the file's last pages in the log"
             gateway.start()
             assert gateway.post() == 200

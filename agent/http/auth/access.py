@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from agent.config.settings import HttpSettings
-from agent.http.address import parse_listen_address
+from agent.http.address import is_loopback, parse_listen_address
 from agent.http.auth.tokens import Holder, Role, Tokens, read_tokens
 from agent.http.errors import HttpSettingsError
 from agent.http.head import Head
@@ -64,7 +63,7 @@ def open_access(settings: HttpSettings) -> Access:
 def _check_local(head: Head) -> None:
     try:
         host = urlsplit(f"//{head.field(b'host') or _LOCALHOST}").hostname or ""
-        local = host == _LOCALHOST or ip_address(host).is_loopback
+        local = host == _LOCALHOST or is_loopback(host)
     except ValueError:
         local = False
     if not local:

@@ -17,7 +17,8 @@ from agent.http.address import parse_listen_address, uri_host
         ("[::1]:0", True),
         ("0.0.0.0:0", False),
         ("[::]:0", False),
-        ("[::ffff:127.0.0.1]:0", False),
+        ("[::ffff:127.0.0.1]:0", True),
+        ("[::ffff:192.0.2.1]:0", False),
         ("[fe80::1%lo]:0", False),
     ],
 )
