@@ -11,6 +11,7 @@ from simulators.evidence import receipts
 from simulators.ledger import Ledger
 from simulators.oracle.evidence_database import AHEAD, RESTORED
 from simulators.run.gateway import Gateway
+from simulators.run.reports import Reports
 from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.service import ProcessService
@@ -19,31 +20,18 @@ EMPTY_SECONDS_MAX = 60.0
 BATCH_SECONDS_MAX = 60.0
 INTO_BATCH_SECONDS = 1.0
 POLL_SECONDS = 0.2
+RESTORED_SECONDS = 5.0
+"""How long sensors report to a restored card at least: what it repeats shows in new events only."""
 
 
-async def play(
-    faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display, reports_needed: asyncio.Future[None]
-) -> None:
-    """Inject all faults; return when every service runs again.
-
-    `reports_needed` is done once no later fault needs sensors that report. A restored card needs none: it waits until
-    Kafka has all events of the card, which may never be the case while sensors report.
-    """
-    left = sum(fault.kind is not FaultKind.RESTORE for fault in faults)
-
-    def played(fault: Fault) -> None:
-        nonlocal left
-        left -= fault.kind is not FaultKind.RESTORE
-        if not left and not reports_needed.done():
-            reports_needed.set_result(None)
-
-    if not left:
-        reports_needed.set_result(None)
+async def play(faults: Sequence[Fault], services: Services, ledger: Ledger, display: Display, reports: Reports) -> None:
+    """Inject all faults; return when every service runs again."""
     async with asyncio.TaskGroup() as tasks:
         for target in FaultTarget:
             own = sorted((fault for fault in faults if fault.target is target), key=lambda fault: fault.at)
-            player = _FaultPlayer(target, services, ledger, display)
-            tasks.create_task(player.play(own, played), name=f"faults of {target}")
+            player = _FaultPlayer(target, services, ledger, display, reports)
+            tasks.create_task(player.play(own), name=f"faults of {target}")
+    reports.suffice.set()
 
 
 async def note_receipts_ahead(services: Services, ledger: Ledger, display: Display) -> None:
@@ -58,19 +46,21 @@ async def note_receipts_ahead(services: Services, ledger: Ledger, display: Displ
 class _FaultPlayer:
     """Injects the faults of one target, one after the other."""
 
-    def __init__(self, target: FaultTarget, services: Services, ledger: Ledger, display: Display) -> None:
+    def __init__(
+        self, target: FaultTarget, services: Services, ledger: Ledger, display: Display, reports: Reports
+    ) -> None:
         self._target = target
         self._services = services
         self._ledger = ledger
         self._display = display
+        self._reports = reports
 
-    async def play(self, faults: Sequence[Fault], played: Callable[[Fault], None]) -> None:
+    async def play(self, faults: Sequence[Fault]) -> None:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         for fault in faults:
             await asyncio.sleep(max(0.0, begin + fault.at - loop.time()))
             await self._happen(fault)
-            played(fault)
 
     async def _happen(self, fault: Fault) -> None:
         match fault.kind:
@@ -94,8 +84,7 @@ class _FaultPlayer:
             case FaultKind.BACKUP:
                 await self._take_down("copied", lambda: self._stop_and(self._gateway.back_up), 0.0)
             case FaultKind.RESTORE:
-                await self._delivered()
-                await self._take_down(RESTORED, lambda: self._stop_and(self._gateway.restore), 0.0)
+                await self._restore()
 
     async def _fill_disk(self, seconds: float) -> None:
         """Fill the disk for a while; restart an agent that ends because of it, as its supervisor would."""
@@ -136,6 +125,19 @@ class _FaultPlayer:
     def _stop_and(self, act: Callable[[], None]) -> None:
         self._service.stop()
         act()
+
+    async def _restore(self) -> None:
+        """Replace the card by its copy once Kafka has all of its events, and have sensors report to the copy.
+
+        They pause before: while they report, the card may never be without an event that only it has.
+        """
+        self._reports.pause()
+        try:
+            await self._delivered()
+            await self._take_down(RESTORED, lambda: self._stop_and(self._gateway.restore), 0.0)
+        finally:
+            self._reports.resume()
+        await asyncio.sleep(RESTORED_SECONDS)
 
     async def _delivered(self) -> None:
         """Stop the agent at a moment when Kafka has all events of the card: the replaced card would take the others."""

@@ -15,6 +15,7 @@ from simulators.ledger import Ledger
 from simulators.link.profile import link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
+from simulators.run.reports import Reports
 from simulators.scenario import Scenario, SensorKind
 from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Source, Targets
@@ -81,17 +82,16 @@ async def sensors(
     targets: Targets,
     stop: Stop,
     number: int = 0,
-    reports_needed: asyncio.Future[None] | None = None,
+    reports: Reports | None = None,
 ) -> None:
     """Run the sensors until all events are settled, the settling time is over, or a stop is requested.
 
-    They report for the scenario's time, and until `reports_needed` is done: a fault without reports would
-    test nothing.
-    The run's number makes their device addresses unique (`payloads.address`).
+    They report for the scenario's time, and as long as the faults need `reports`: a fault without any would test
+    nothing. The run's number makes their device addresses unique (`payloads.address`).
     """
 
     def is_over(moment: float) -> bool:
-        return stop.asked.is_set() or (moment >= scenario.seconds and (reports_needed is None or reports_needed.done()))
+        return stop.asked.is_set() or (moment >= scenario.seconds and (reports is None or reports.suffice.is_set()))
 
     field = Field(
         ledger=ledger,
@@ -101,13 +101,16 @@ async def sensors(
         is_over=is_over,
         clock=clock,
         run=number,
+        may_report=None if reports is None else reports.enabled,
     )
     playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
     stopping = asyncio.ensure_future(stop.asked.wait())
     try:
         await asyncio.wait((playing, stopping), timeout=scenario.seconds, return_when=asyncio.FIRST_COMPLETED)
-        if reports_needed is not None:
-            await asyncio.wait((playing, stopping, reports_needed), return_when=asyncio.FIRST_COMPLETED)
+        if reports is not None:
+            sufficing = asyncio.ensure_future(reports.suffice.wait())
+            await asyncio.wait((playing, stopping, sufficing), return_when=asyncio.FIRST_COMPLETED)
+            sufficing.cancel()
         await asyncio.wait((playing, stopping), timeout=scenario.settle_seconds, return_when=asyncio.FIRST_COMPLETED)
         if playing.done():
             playing.result()

@@ -29,6 +29,7 @@ from simulators.run import faults, folder, play
 from simulators.run.gateway import GatewayStatus
 from simulators.run.options import RunOptions
 from simulators.run.play import Stop
+from simulators.run.reports import Reports
 from simulators.run.services import Services, started
 from simulators.run.waiting import wait_for_job, wait_for_receipts, wait_for_table
 
@@ -115,9 +116,9 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
         display.phase(f"{scenario.name}: {sensors:,} sensors report for {scenario.seconds:g} s, then settle")
         statuses = [gateway.http_address for gateway in services.gateways]
         watching = tasks.create_task(play.watch(scenario, ledger, statuses, radio, display))
-        reports_needed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display, reports_needed))
-        await play.sensors(scenario, options.seed, ledger, targets, stop, reports_needed=reports_needed)
+        reports = Reports()
+        happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display, reports))
+        await play.sensors(scenario, options.seed, ledger, targets, stop, reports=reports)
         if not stop.asked.is_set():
             await happening
         happening.cancel()

@@ -50,6 +50,8 @@ class Field:
     clock: Callable[[], int]
     run: int = 0
     """The run's number, which makes its device addresses unique (`payloads.address`)."""
+    may_report: asyncio.Event | None = None
+    """Set while sensors may begin a report; None where they always may."""
     begin: float = 0.0
     begin_ms: int = 0
 
@@ -77,5 +79,7 @@ class Field:
             if (seconds := self.begin + moment - loop.time()) > 0:
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
                 continue
+            if self.may_report is not None:
+                await self.may_report.wait()
             yield moment
             moment += random.expovariate(1.0 / every_seconds)

@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.heavy, pytest.mark.kafka, pytest.mark.spark]
 KILLS = (Fault(5.0, FaultTarget.AGENT, FaultKind.KILL, 0.5), Fault(9.0, FaultTarget.AGENT, FaultKind.KILL, 0.5))
 RESTORED_CARD = (Fault(3.0, FaultTarget.AGENT, FaultKind.BACKUP), Fault(9.0, FaultTarget.AGENT, FaultKind.RESTORE))
 JOB_KILLED = tuple(Fault(at, FaultTarget.JOB, FaultKind.KILL, 0.0) for at in (4.0, 10.0))
-AFTER_SECONDS = {FaultKind.RESTORE: 20.0}
-"""How long sensors report after a fault's time; a restore comes later, once Kafka has all that the card holds."""
 
 MUTANTS = {
     "ack_before_commit": ("agent", KILLS, "lost"),
@@ -42,7 +40,7 @@ def _judged(folder: Path, faults: tuple[Fault, ...], overrides: Overrides) -> Ve
     scenario = Scenario(
         name="mutant",
         description="Whether a mistake is seen.",
-        seconds=max(14.0, *(fault.at + AFTER_SECONDS.get(fault.kind, 4.0) for fault in faults)) if faults else 14.0,
+        seconds=14.0,
         fleets=(
             FleetPlan(SensorKind.COAP, sensors=40, every_seconds=1.0, known_by=tuple(KnownBy)),
             FleetPlan(SensorKind.STORE_AND_FORWARD, sensors=6, every_seconds=0.3, pack_max=8),

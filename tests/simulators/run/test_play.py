@@ -7,6 +7,7 @@ from pathlib import Path
 
 from simulators.ledger import Ledger, Reported, read
 from simulators.run.play import Stop, clock, sensors
+from simulators.run.reports import Reports
 from simulators.scenario import FleetPlan, Scenario, SensorKind
 from simulators.sensors.field import Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway
@@ -17,21 +18,44 @@ SCENARIO = Scenario(
 
 
 async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Path) -> None:
-    faults: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reports = Reports()
     with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
         async with minimal_gateway() as gateway, asyncio.timeout(60):
             playing = asyncio.ensure_future(
-                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports_needed=faults)
+                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports=reports)
             )
             while ledger.counts.events < 200:  # noqa: ASYNC110 (a ledger sends no signal); some 20 are due within the scenario's time
                 await asyncio.sleep(0.01)
             assert not playing.done()
-            faults.set_result(None)
+            reports.suffice.set()
             await playing
 
     reported = [line for line in read(tmp_path / "ledger.jsonl") if isinstance(line, Reported)]
     assert len(reported) >= 200
     assert ledger.counts.acked == len(reported)
+
+
+async def test_while_reports_pause_none_begins_and_what_was_due_follows(tmp_path: Path) -> None:
+    reports = Reports()
+    with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
+        async with minimal_gateway() as gateway, asyncio.timeout(60):
+            playing = asyncio.ensure_future(
+                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports=reports)
+            )
+            while not ledger.counts.events:  # noqa: ASYNC110 (a ledger sends no signal)
+                await asyncio.sleep(0.01)
+            reports.pause()
+            paused_at = asyncio.get_running_loop().time()
+            while asyncio.get_running_loop().time() < paused_at + 10 * SCENARIO.seconds:
+                await asyncio.sleep(0.01)
+                events = ledger.counts.events
+            assert events < 20, "those of the first moments alone"
+            reports.resume()
+            while ledger.counts.events < events + 100:  # noqa: ASYNC110 (a ledger sends no signal)
+                await asyncio.sleep(0.01)
+            reports.suffice.set()
+            await playing
+    assert ledger.counts.acked == ledger.counts.events
 
 
 async def test_sensors_report_no_longer_than_the_scenario_where_no_fault_is_left(tmp_path: Path) -> None:

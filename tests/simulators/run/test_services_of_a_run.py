@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from simulators.ledger import Ledger
 from simulators.run import faults
 from simulators.run.gateway import Gateway
 from simulators.run.job import Job
+from simulators.run.reports import Reports
 from simulators.run.services import Services
 from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.kafka.broker import Broker
@@ -55,19 +55,7 @@ async def test_an_agent_that_ended_by_itself_just_before_a_fault_is_noticed(
         pytest.RaisesGroup(pytest.RaisesExc(RunError, match=r"(?s)agent: ended by itself with status 3.*the reason")),
     ):
         fault, display = Fault(0.0, FaultTarget.AGENT, what, 0.0), Display(Console(file=io.StringIO()))
-        await faults.play([fault], services, ledger, display, asyncio.get_running_loop().create_future())
-
-
-async def test_a_restored_card_needs_no_sensors_that_report(services: Services, tmp_path: Path) -> None:
-    """It waits until Kafka has all that the card holds, which may never be the case while sensors report."""
-    needed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    fault, display = Fault(3600.0, FaultTarget.AGENT, FaultKind.RESTORE, 0.0), Display(Console(file=io.StringIO()))
-    with Ledger(tmp_path / "ledger.jsonl", lambda: 0) as ledger:
-        playing = asyncio.ensure_future(faults.play([fault], services, ledger, display, needed))
-        await asyncio.wait_for(needed, SECONDS_MAX)
-        assert not playing.done()
-        playing.cancel()
-        await asyncio.gather(playing, return_exceptions=True)
+        await faults.play([fault], services, ledger, display, Reports())
 
 
 def test_a_broker_of_mqtt_that_ended_by_itself_is_noticed(services: Services, tmp_path: Path) -> None:
