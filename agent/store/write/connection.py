@@ -84,9 +84,10 @@ class WritingConnection:
             self.lose_if_damaged(error)
             raise
         self.is_uncertain = False
+        self.note_end()  # whatever it wrote may have begun a round of the log
 
     def note_end(self) -> None:
-        """Record the last position in the mark of use, before any ack."""
+        """Record the last position and the round of the log in the mark of use, before any ack."""
         self._mark.note(self._memory.end, self._log.round)
 
     def limit_log(self) -> None:

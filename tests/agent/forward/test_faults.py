@@ -230,9 +230,9 @@ def test_a_broker_whose_disk_is_full_gets_everything_once_there_is_room(
             filler = fill(disk)
             outbox.append(*readings(20_000, 200))
             wait_until(lambda: "kafka=unreachable" in caplog.text or "kafka=failing" in caplog.text, "it is said")
+            wait_until(lambda: not broker.process.alive, "a broker without a usable disk ends by itself")
             assert outbox.new > 0
             filler.unlink()
-            if not broker.process.alive:
-                broker.start()
+            broker.start()
             wait_until_forwarded(outbox)
         assert_nothing_lost(kafka, outbox)

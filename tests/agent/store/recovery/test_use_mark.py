@@ -149,3 +149,21 @@ async def test_of_an_older_copy_of_the_log_nothing_is_read_and_what_the_file_has
         assert declares_loss(store)
     [kept] = folder.glob("*.damaged-*-older-wal")
     assert kept.read_bytes() == older
+
+
+async def test_an_older_log_is_recognised_though_no_event_was_committed_to_the_present_one(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    folder = tmp_path / "live"
+    async with make_store(folder, clock) as store:
+        await accept(store, clock, *EVENTS[:3])
+        older = (folder / LOG).read_bytes()
+    async with make_store(folder, clock) as store:
+        store.outbox.set_fact("pinned", "a table")
+        killed = what_a_kill_leaves(folder, tmp_path / "killed")
+    (killed / LOG).write_bytes(older)
+    async with make_store(killed, clock) as store:
+        await accept(store, clock, Event("d", id=101))
+        assert ids(store) == [*range(3), 101]
+    [kept] = killed.glob("*.damaged-*-older-wal")
+    assert kept.read_bytes() == older
