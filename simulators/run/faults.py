@@ -131,12 +131,9 @@ class _FaultPlayer:
 
         They pause before: while they report, the card may never be without an event that only it has.
         """
-        self._reports.pause()
-        try:
+        async with self._reports.paused():
             await self._delivered()
             await self._take_down(RESTORED, lambda: self._stop_and(self._gateway.restore), 0.0)
-        finally:
-            self._reports.resume()
         await asyncio.sleep(RESTORED_SECONDS)
 
     async def _delivered(self) -> None:

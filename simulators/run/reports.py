@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 
 class Reports:
@@ -13,11 +15,17 @@ class Reports:
         self.enabled.set()
         self.suffice = asyncio.Event()
         """Set once every fault has been played, with reports after it where it needs some."""
+        self._pausing = asyncio.Lock()
 
-    def pause(self) -> None:
-        """Let no sensor begin a new report; transmissions of those before go on."""
-        self.enabled.clear()
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Hold new reports within the block, one block after the other; transmissions of earlier ones go on.
 
-    def resume(self) -> None:
-        """Let sensors report; those that were due follow at once."""
-        self.enabled.set()
+        Those that fell due follow at once.
+        """
+        async with self._pausing:
+            self.enabled.clear()
+            try:
+                yield
+            finally:
+                self.enabled.set()

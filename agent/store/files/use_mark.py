@@ -42,6 +42,11 @@ class UseMark:
         self._boot = boot
         self._file: int | None = None
         self._fails = False
+        self._noted_round: int | None = None
+
+    def names(self, log_round: int | None) -> bool:
+        """Whether the latest note was written, and has this round of the log."""
+        return not self._fails and self._noted_round == log_round
 
     def note(self, end: int, log_round: int | None) -> None:
         """Write the last position and the log's round over those before, before any ack.
@@ -59,6 +64,7 @@ class UseMark:
                 os.truncate(self._path, 0)
         else:
             self._fails = False
+            self._noted_round = log_round
 
     def remove(self) -> None:
         """Remove the mark: everything is in the file itself."""

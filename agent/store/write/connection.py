@@ -84,7 +84,8 @@ class WritingConnection:
             self.lose_if_damaged(error)
             raise
         self.is_uncertain = False
-        self.note_end()  # whatever it wrote may have begun a round of the log
+        if not self._mark.names(self._log.round):
+            self.note_end()  # it has begun a round, maybe without any event
 
     def note_end(self) -> None:
         """Record the last position and the round of the log in the mark of use, before any ack."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from simulators.ledger import Ledger, Reported, read
@@ -17,18 +19,28 @@ SCENARIO = Scenario(
 )
 
 
-async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Path) -> None:
-    reports = Reports()
-    with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
+@asynccontextmanager
+async def reporting(folder: Path, reports: Reports) -> AsyncIterator[Ledger]:
+    """Run the scenario's sensors within the block, and await their end."""
+    with Ledger(folder / "ledger.jsonl", clock) as ledger:
         async with minimal_gateway() as gateway, asyncio.timeout(60):
             playing = asyncio.ensure_future(
                 sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports=reports)
             )
-            while ledger.counts.events < 200:  # noqa: ASYNC110 (a ledger sends no signal); some 20 are due within the scenario's time
-                await asyncio.sleep(0.01)
+            yield ledger
             assert not playing.done()
             reports.suffice.set()
             await playing
+
+
+async def until_reported(ledger: Ledger, count: int) -> None:
+    while ledger.counts.events < count:  # noqa: ASYNC110 (a ledger sends no signal)
+        await asyncio.sleep(0.01)
+
+
+async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Path) -> None:
+    async with reporting(tmp_path, Reports()) as ledger:
+        await until_reported(ledger, 200)  # some 20 are due within the scenario's time
 
     reported = [line for line in read(tmp_path / "ledger.jsonl") if isinstance(line, Reported)]
     assert len(reported) >= 200
@@ -37,24 +49,13 @@ async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Pat
 
 async def test_while_reports_pause_none_begins_and_what_was_due_follows(tmp_path: Path) -> None:
     reports = Reports()
-    with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
-        async with minimal_gateway() as gateway, asyncio.timeout(60):
-            playing = asyncio.ensure_future(
-                sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), Stop(), reports=reports)
-            )
-            while not ledger.counts.events:  # noqa: ASYNC110 (a ledger sends no signal)
-                await asyncio.sleep(0.01)
-            reports.pause()
-            paused_at = asyncio.get_running_loop().time()
-            while asyncio.get_running_loop().time() < paused_at + 10 * SCENARIO.seconds:
-                await asyncio.sleep(0.01)
-                events = ledger.counts.events
-            assert events < 20, "those of the first moments alone"
-            reports.resume()
-            while ledger.counts.events < events + 100:  # noqa: ASYNC110 (a ledger sends no signal)
-                await asyncio.sleep(0.01)
-            reports.suffice.set()
-            await playing
+    async with reporting(tmp_path, reports) as ledger:
+        await until_reported(ledger, 1)
+        async with reports.paused():
+            before = ledger.counts.events
+            await asyncio.sleep(5 * SCENARIO.seconds)  # in which some hundred are due
+            assert ledger.counts.events == before
+        await until_reported(ledger, before + 100)
     assert ledger.counts.acked == ledger.counts.events
 
 

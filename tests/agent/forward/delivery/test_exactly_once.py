@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
-STEPS_BEFORE_AND_AFTER = ("before_intent", "before_mark", "after_mark")
+FURTHER_STEPS = ("before_intent", "before_mark", "after_mark")
 
 MODE = "exactly-once"
 
@@ -79,7 +79,7 @@ def test_a_backlog_and_what_comes_meanwhile_is_there_once(kafka: KafkaTopic, gat
 
 @pytest.mark.parametrize(
     "step",
-    ["after_intent", *(pytest.param(step, marks=pytest.mark.heavy) for step in STEPS_BEFORE_AND_AFTER)],
+    ["after_intent", *(pytest.param(step, marks=pytest.mark.heavy) for step in FURTHER_STEPS)],
 )
 def test_a_death_at_any_step_repeats_and_loses_nothing(kafka: KafkaTopic, gateway: str, step: str) -> None:
     outbox = MortalOutbox()
