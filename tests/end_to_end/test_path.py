@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,15 @@ def _by_content(rows: list[Row]) -> list[Row]:
     return list({(row.device, row.type, canonical(row.data)): row for row in rows}.values())
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let what is started within react to SIGINT: a shell without job control has its background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "demo"

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ async def test_a_reader_that_ends_between_the_last_checkpoint_and_the_last_close
                 readers.pop().close()
             return cursor
 
-    monkeypatch.setattr(database, "_BUSY_MS", 50)
+    monkeypatch.setattr(database, "empty_log", partial(database.empty_log, wait_ms=50))
     async with make_store(tmp_path, clock, connect=lambda path: database.open_for_service(path, Outlived)) as store:
         await accept(store, clock, Event("d", id=0))
         readers.append(database.open_for_reading(tmp_path / FILE_NAME))
