@@ -123,6 +123,7 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     moments = random.Random(seed)
     acked: set[int] = set()
     following = 1
+    lives = 0  # with an ack: on a slow machine an agent may be killed before its first commit, which begins its epoch
     for _ in range(kills):
         client = connect(start(agent), following)
         last = following + moments.randrange(100, 1_500)
@@ -134,6 +135,7 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
         while client.receive():
             pass
         acked |= client.acked
+        lives += bool(client.acked)
         following = client.next
     ids = stored_ids(tmp_path)
     assert len(ids) == len(set(ids))
@@ -141,7 +143,7 @@ def test_sigkill_under_load_loses_no_acked_event_and_doubles_none(
     assert len(acked) > kills * 50
     labels = stored_labels(tmp_path)
     assert len(labels) == len(set(labels))
-    assert len({label.epoch for label in labels}) == kills
+    assert lives <= len({label.epoch for label in labels}) <= kills
 
 
 def test_sigterm_finishes_what_was_accepted(agent: Process, connect: Connect, tmp_path: Path) -> None:
