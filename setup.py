@@ -1,11 +1,11 @@
-"""Compile the modules on an event's path with mypyc where ONCEGATE_COMPILE is 1; otherwise nothing is added."""
+"""Compile the modules on an event's path, and our extensions, where ONCEGATE_COMPILE is 1; otherwise add nothing."""
 
 import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text())
@@ -29,12 +29,14 @@ class CompileModules(build_ext):
         from mypyc.build import mypycify  # a requirement of this build only
 
         modules = [f"{package}.{name}" for package, names in COMPILED["modules"].items() for name in names]
-        self.distribution.ext_modules = mypycify(
+        translated = mypycify(
             ["--follow-imports=silent", *(f"{module.replace('.', '/')}.py" for module in modules)],
             group_name=COMPILED["library"],
             target_dir=self.build_temp,
             debug_level="0",  # tracebacks need none
         )
+        written = [Extension(name, [f"{name.replace('.', '/')}.c"]) for name in COMPILED["extensions"]]
+        self.distribution.ext_modules = [*translated, *written]
         self.distribution.reinitialize_command(self).ensure_finalized()
         super().run()
 

@@ -11,7 +11,7 @@ trap 'exit 1' HUP INT TERM
 
 # A copy, since a build leaves files that the next one would pack.
 mkdir "$work/source" "$work/wheel"
-for part in agent cloud contract simulators pyproject.toml setup.py README.md LICENSE; do
+for part in agent cloud contract simulators pyproject.toml setup.py MANIFEST.in README.md LICENSE; do
   cp -r "$checkout/$part" "$work/source/"
 done
 PIP_CONSTRAINT=$checkout/constraints.txt ${PIP:-python3 -m pip} --quiet --disable-pip-version-check \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from agent.coap.answer import BODY_TOO_LARGE
 from agent.coap.counters import Counters
@@ -12,12 +13,9 @@ from agent.coap.fast_path import PLAIN_OPTIONS_BYTES_MAX, read_plain_post
 from agent.coap.message import ACKNOWLEDGEMENT, EMPTY, HEADER_BYTES, POST, VERSION_1, MessageFormatError, split
 from agent.coap.options import media_of
 from agent.coap.slow_path.requests import SlowPath
-from agent.coap.udp import UdpSocket
+from agent.coap.udp import Received, UdpSocket
 from agent.delivery import Delivery, Receive
 from agent.pace import TURN_SECONDS_MAX
-
-DATAGRAMS_PER_TURN = 64
-"""Read at most in one turn of the loop."""
 
 _VERSION_BITS = 0xC0
 
@@ -44,6 +42,7 @@ class Dispatcher:
         self._body_bytes_max = body_bytes_max
         self._fast = fast
         self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Received] = deque()
 
     def open(self) -> None:
         """Start reading."""
@@ -53,18 +52,31 @@ class Dispatcher:
         """Stop reading; later datagrams wait in the socket."""
         self._loop.remove_reader(self._udp.descriptor)
 
-    def _read(self) -> None:
-        """Read for one turn of the loop; the socket triggers another call for the rest."""
-        end = self._loop.time() + TURN_SECONDS_MAX
-        for _ in range(DATAGRAMS_PER_TURN):
-            received = self._udp.receive()
-            if received is None:
-                return
-            self._dispatch(*received)
-            if self._loop.time() >= end:
-                return
+    async def finished(self) -> None:
+        """Wait until all datagrams that have been read are dispatched."""
+        while self._waiting:  # noqa: ASYNC110  # bounded by one read; each turn of the loop dispatches some
+            await asyncio.sleep(0)
 
-    def _dispatch(self, datagram: bytes, endpoint: Endpoint, truncated: bool) -> None:
+    def _read(self) -> None:
+        if not self._waiting:  # else their turn follows
+            self._waiting.extend(self._udp.receive())
+            self._dispatch_waiting()
+
+    def _dispatch_waiting(self) -> None:
+        """Dispatch datagrams for one turn of the loop; the others follow in the next."""
+        waiting, clock = self._waiting, self._loop.time
+        now = clock()
+        end = now + TURN_SECONDS_MAX
+        while waiting:
+            datagram, endpoint, truncated = waiting.popleft()
+            self._dispatch(datagram, endpoint, truncated, now)
+            now = clock()
+            if now >= end:
+                break
+        if waiting:
+            self._loop.call_soon(self._dispatch_waiting)
+
+    def _dispatch(self, datagram: bytes, endpoint: Endpoint, truncated: bool, now: float) -> None:
         if len(datagram) < HEADER_BYTES or datagram[0] & _VERSION_BITS != VERSION_1:
             self._counters.malformed += 1
         elif endpoint.group:
@@ -73,10 +85,10 @@ class Dispatcher:
             self._slow_path.take_truncated(datagram, endpoint)
         elif datagram[1] == EMPTY and datagram[0] & ACKNOWLEDGEMENT:
             self._settle(datagram, endpoint)
-        elif datagram[1] != POST or not self._fast or not self._take(datagram, endpoint):
+        elif datagram[1] != POST or not self._fast or not self._take(datagram, endpoint, now):
             self._slow_path.take(datagram, endpoint)
 
-    def _take(self, datagram: bytes, endpoint: Endpoint) -> bool:
+    def _take(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
         """Serve a plain POST; return False for any other message."""
         if datagram[0] & ACKNOWLEDGEMENT:
             return False
@@ -88,7 +100,6 @@ class Dispatcher:
         if post is None:
             return False
         retransmission_key = endpoint.retransmission_key(datagram)
-        now = self._loop.time()
         if self._exchanges.answer_retransmission(retransmission_key, head, endpoint, now):
             return True
         exchange = self._exchanges.open(endpoint, head, retransmission_key, now)

@@ -6,6 +6,7 @@ import socket
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from struct import Struct
 from urllib.parse import quote
 
 RETRANSMISSION_KEY_BYTES = 16
@@ -19,6 +20,9 @@ Ancillary = tuple[tuple[int, int, bytes], ...]
 _KEYED_HASH = blake2b(digest_size=RETRANSMISSION_KEY_BYTES, person=b"oncegate-coap-1")
 """Copied for each datagram, which takes half the time of creating it."""
 _ADDRESS_BYTES = 16
+_SOCKADDR_IN6 = Struct("=H6s16sI")
+"""RFC 3493 section 3.3 as Linux has it: family, port and flow in network order, address, scope."""
+_PORT_FLOW = Struct("!HI")
 _ANY_INTERFACE = bytes(4)
 _MULTICAST, _MAPPED = 0xFF, b"\0" * 10 + b"\xff\xff"
 
@@ -35,6 +39,8 @@ class Endpoint:
     """Whether the datagram went to a multicast group."""
     key: bytes
     """The prefix of the input of `retransmission_key`."""
+    peer: bytes
+    """`address` and `ancillary` as the kernel's structures: sockaddr_in6, then in6_pktinfo where there is one."""
 
     def retransmission_key(self, datagram: bytes) -> bytes:
         """Return a digest of the endpoints and the datagram, which holds Message ID and Token."""
@@ -49,12 +55,28 @@ def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
     sender = f"coap://{_host(address)}"
     local = packet_info[:_ADDRESS_BYTES]
     ancillary: Ancillary = ()
+    source = b""
     if packet_info:
         # Only a link-local address needs its interface; for others the routing table decides.
-        interface = packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE
-        ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, local + interface),)
+        source = local + (packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE)
+        ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, source),)
     key = f"{sender} {address[1]} {local.hex()} ".encode()
-    return Endpoint(address, ancillary, sender, _is_group(local), key)
+    return Endpoint(address, ancillary, sender, _is_group(local), key, _packed(address) + source)
+
+
+@lru_cache(maxsize=ENDPOINTS_MAX)
+def endpoint_of_peer(peer: bytes) -> Endpoint:
+    """Return the endpoint of a received datagram's `peer`."""
+    family, port_flow, host, zone = _SOCKADDR_IN6.unpack_from(peer)
+    port, flow = _PORT_FLOW.unpack(port_flow)
+    address = (socket.inet_ntop(family, host), port, flow, zone)
+    return endpoint_of(address, peer[_SOCKADDR_IN6.size :])
+
+
+def _packed(address: Address) -> bytes:
+    host, port, flow, zone = address
+    numeric = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    return _SOCKADDR_IN6.pack(socket.AF_INET6, _PORT_FLOW.pack(port, flow), numeric, zone)
 
 
 def _host(address: Address) -> str:

@@ -114,6 +114,7 @@ class CoapServer:
     async def drain(self) -> None:
         """Stop reading, and wait until the requests in work have been answered."""
         self._dispatcher.close()
+        await self._dispatcher.finished()
         await self._exchanges.finished()
         if self._protected is not None:
             await self._protected.finished()

@@ -1,13 +1,19 @@
-"""The UDP socket of the CoAP server, for IPv6 and IPv4."""
+"""The UDP socket of the CoAP server, for IPv6 and IPv4.
+
+Datagrams are read and sent in batches: in one system call where the extension is built, else in one for each.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Sequence
+from importlib.util import find_spec
 from types import TracebackType
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 from agent.coap.counters import Counters
-from agent.coap.endpoint import Address, Endpoint, endpoint_of
+from agent.coap.endpoint import Address, Endpoint, endpoint_of, endpoint_of_peer
 from agent.coap.errors import CoapBindError
 
 RECEIVE_BUFFER_BYTES = 4 << 20
@@ -15,6 +21,7 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 DATAGRAM_BYTES_MAX = 65_535
 OPTIONS_BYTES_MAX = 1_024
 """Header, token and options beside the largest body."""
+DATAGRAMS_PER_READ = 64
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _TRUNCATED = int(socket.MSG_TRUNC)
 """An int: the enum's own `&` takes longer than reading the datagram."""
@@ -28,6 +35,79 @@ class Received(NamedTuple):
     truncated: bool
 
 
+Outgoing = tuple[bytes, Endpoint]
+
+
+class Datagrams(Protocol):
+    """Reads and sends the datagrams of a non-blocking AF_INET6 socket that reports the local address of each."""
+
+    def receive(self) -> Sequence[Received]:
+        """Return the datagrams that wait, up to a number; empty where none waits. Raises OSError."""
+
+    def send(self, outgoing: Sequence[Outgoing]) -> int:
+        """Send datagrams without waiting; return how many the kernel refused."""
+
+
+class BatchedDatagrams:
+    """One system call for many datagrams."""
+
+    def __init__(self, udp: socket.socket, datagram_bytes_max: int, count_max: int) -> None:
+        from agent.coap import _datagrams  # an extension, which a pure installation does not have
+
+        self._descriptor = udp.fileno()
+        self._receive = _datagrams.Receiver(datagram_bytes_max, count_max).receive
+        self._send = _datagrams.send
+
+    def receive(self) -> Sequence[Received]:
+        return [
+            Received(datagram, endpoint_of_peer(peer), truncated)
+            for datagram, peer, truncated in self._receive(self._descriptor)
+        ]
+
+    def send(self, outgoing: Sequence[Outgoing]) -> int:
+        return self._send(self._descriptor, [(datagram, endpoint.peer) for datagram, endpoint in outgoing])
+
+
+class SingleDatagrams:
+    """One system call for each datagram."""
+
+    def __init__(self, udp: socket.socket, datagram_bytes_max: int, count_max: int) -> None:
+        self._socket = udp
+        self._datagram_bytes_max = datagram_bytes_max
+        self._count_max = count_max
+
+    def receive(self) -> Sequence[Received]:
+        batch: list[Received] = []
+        while len(batch) < self._count_max:
+            try:
+                datagram, ancillary, flags, sender = self._socket.recvmsg(self._datagram_bytes_max, _ANCILLARY_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                if not batch:
+                    raise
+                break  # the next call reports it, if it lasts
+            address: Address = sender
+            packet_info = ancillary[0][2] if ancillary else b""
+            batch.append(Received(datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0))
+        return batch
+
+    def send(self, outgoing: Sequence[Outgoing]) -> int:
+        refused = 0
+        for datagram, endpoint in outgoing:
+            try:
+                self._socket.sendmsg((datagram,), endpoint.ancillary, 0, endpoint.address)
+            except OSError:
+                refused += 1
+        return refused
+
+
+def datagrams_of(udp: socket.socket, datagram_bytes_max: int, count_max: int) -> Datagrams:
+    """Return the batched form where its extension is installed."""
+    is_built = find_spec("agent.coap._datagrams") is not None
+    return (BatchedDatagrams if is_built else SingleDatagrams)(udp, datagram_bytes_max, count_max)
+
+
 class UdpSocket:
     """A bound, non-blocking socket that reports the local address of each datagram, and replies from it.
 
@@ -39,6 +119,7 @@ class UdpSocket:
         self._bind = bind
         self._size = min(body_bytes_max + OPTIONS_BYTES_MAX, DATAGRAM_BYTES_MAX)
         self._counters = counters
+        self._outgoing: list[Outgoing] = []
 
     def __enter__(self) -> Self:
         address = _resolve(self._bind)
@@ -48,11 +129,14 @@ class UdpSocket:
         except OSError as error:
             self._socket.close()
             raise CoapBindError(f"coap.bind: cannot listen on {self._bind}: {error.strerror}") from error
+        self._loop = asyncio.get_running_loop()
+        self._datagrams = datagrams_of(self._socket, self._size, DATAGRAMS_PER_READ)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._flush()
         self._socket.close()
 
     def _configure(self, address: Address) -> None:
@@ -77,24 +161,26 @@ class UdpSocket:
         """The size that the kernel granted (it doubles the requested size for its own overhead)."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
-    def receive(self) -> Received | None:
-        """Return the next datagram, None where there is none."""
+    def receive(self) -> Sequence[Received]:
+        """Return the datagrams that wait, at most DATAGRAMS_PER_READ; empty where none waits."""
         try:
-            datagram, ancillary, flags, address = self._socket.recvmsg(self._size, _ANCILLARY_BYTES)
-        except BlockingIOError:
-            return None
+            return self._datagrams.receive()
         except OSError:
             self._counters.receive_failed += 1
-            return None
-        packet_info = ancillary[0][2] if ancillary else b""
-        return Received(datagram, endpoint_of(address, packet_info), flags & _TRUNCATED != 0)
+            return ()
 
     def send(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Send one datagram; one that the kernel refuses is counted, and otherwise treated as lost."""
-        try:
-            self._socket.sendmsg((datagram,), endpoint.ancillary, 0, endpoint.address)
-        except OSError:
-            self._counters.send_failed += 1
+        """Send one datagram at the end of this turn of the loop, together with all others of the turn.
+
+        One that the kernel refuses is counted, and otherwise treated as lost.
+        """
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append((datagram, endpoint))
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        self._counters.send_failed += self._datagrams.send(outgoing)
 
 
 def _resolve(bind: str) -> Address:

@@ -53,7 +53,11 @@ def test_a_compiled_wheel_runs_from_a_clean_environment(compiled_wheel: Path, tm
     suffix = EXTENSION_SUFFIXES[0]
     objects = {name: len(data) for name, data in content(compiled_wheel).items() if name.endswith(suffix)}
     library = f"{COMPILED['library']}__mypyc"
-    assert {name.removesuffix(suffix).replace("/", ".") for name in objects} == {*MODULES, library}
+    assert {name.removesuffix(suffix).replace("/", ".") for name in objects} == {
+        *MODULES,
+        *COMPILED["extensions"],
+        library,
+    }
     assert sum(objects.values()) <= INSTALLED_MEGABYTES_MAX * 10**6
     python = make_clean(tmp_path / "gateway")
     pip(python, "install", "-c", str(ROOT / "constraints.txt"), str(compiled_wheel))

@@ -1,0 +1,178 @@
+"""The two ways to read and send datagrams do the same: a system call for many, and one for each."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+from agent.coap.counters import Counters
+from agent.coap.endpoint import endpoint_of, endpoint_of_peer
+from agent.coap.udp import (
+    DATAGRAMS_PER_READ,
+    BatchedDatagrams,
+    Datagrams,
+    Received,
+    SingleDatagrams,
+    UdpSocket,
+)
+from tests.support.waiting import wait_for_count
+
+IS_BUILT = find_spec("agent.coap._datagrams") is not None
+SIZE = 1_500
+WAYS = [
+    SingleDatagrams,
+    pytest.param(BatchedDatagrams, marks=pytest.mark.skipif(not IS_BUILT, reason="the extension is not built")),
+]
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp:
+        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        udp.setblocking(False)
+        udp.bind(("::", 0))
+        yield udp
+
+
+@contextlib.contextmanager
+def sensor(server: socket.socket, host: str) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as udp:
+        udp.settimeout(5)
+        udp.connect((host, server.getsockname()[1]))
+        yield udp
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1", "127.0.0.2"])
+def test_an_answer_leaves_from_the_address_that_received_the_request(
+    server: socket.socket, way: type[SingleDatagrams], host: str
+) -> None:
+    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    with sensor(server, host) as client:  # connected: it takes datagrams from that address only
+        client.send(b"request")
+        [received] = datagrams.receive()
+        assert received.datagram == b"request"
+        assert not received.truncated
+        assert received.endpoint.address[1] == client.getsockname()[1]
+        assert received.endpoint.sender == (f"coap://[{host}]" if ":" in host else "coap://127.0.0.1")
+        assert datagrams.send([(b"one", received.endpoint), (b"two", received.endpoint)]) == 0
+        assert [client.recv(SIZE), client.recv(SIZE)] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_read_takes_what_waits_up_to_its_number(server: socket.socket, way: type[SingleDatagrams]) -> None:
+    datagrams: Datagrams = way(server, SIZE, 5)
+    assert list(datagrams.receive()) == []
+    sent = [bytes(number) for number in (0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE, 3)]
+    with sensor(server, "::1") as client:
+        for datagram in sent:
+            client.send(datagram)
+        batches: list[list[Received]] = [list(datagrams.receive()) for _ in range(3)]
+    assert [len(batch) for batch in batches] == [5, 2, 0]
+    read = [received for batch in batches for received in batch]
+    assert [received.datagram for received in read] == [datagram[:SIZE] for datagram in sent]
+    assert [received.truncated for received in read] == [len(datagram) > SIZE for datagram in sent]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_kernel_refuses_is_counted_and_the_others_are_sent(
+    server: socket.socket, way: type[SingleDatagrams]
+) -> None:
+    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    with sensor(server, "::1") as client:
+        client.send(b"request")
+        [received] = datagrams.receive()
+        endpoint = received.endpoint
+        nowhere = endpoint_of(("::1", 0, 0, 0), b"")
+        outgoing = [(b"1", nowhere), (b"2", endpoint), (bytes(70_000), endpoint), (b"3", endpoint), (b"4", nowhere)]
+        assert datagrams.send(outgoing) == 3
+        assert [client.recv(SIZE), client.recv(SIZE)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_closed_socket_is_an_error(server: socket.socket, way: type[SingleDatagrams]) -> None:
+    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    server.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        datagrams.receive()
+
+
+@pytest.mark.parametrize("address", [("::1", 5683, 0, 0), ("fe80::1", 9, 7, 1), ("::ffff:10.0.0.7", 65535, 0, 0)])
+@pytest.mark.parametrize("packet_info", [b"", bytes(15) + b"\1" + b"\1\0\0\0", b"\xfe\x80" + bytes(14) + b"\2\0\0\0"])
+def test_an_endpoint_is_the_same_from_the_kernels_structures(
+    address: tuple[str, int, int, int], packet_info: bytes
+) -> None:
+    endpoint = endpoint_of(address, packet_info)
+    assert endpoint_of_peer(endpoint.peer[:28] + packet_info) == endpoint
+
+
+@pytest.mark.skipif(not IS_BUILT, reason="the extension is not built")
+def test_the_extension_refuses_what_is_no_datagram(server: socket.socket) -> None:
+    from agent.coap import _datagrams
+
+    peer = endpoint_of(("::1", 1, 0, 0), b"").peer
+    for wrong in ([()], [(b"x",)], [(b"x", b"")], [("x", peer)], [(b"x", peer[:-1])], [(b"x", peer, 1)], ["xy"]):
+        with pytest.raises(TypeError):
+            _datagrams.send(server.fileno(), wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        _datagrams.send(server.fileno(), ())  # type: ignore[arg-type]
+    for size, count in ((0, 1), (65_537, 1), (1, 0), (1, 1_025), (-1, -1)):
+        with pytest.raises(ValueError, match="possible"):
+            _datagrams.Receiver(size, count)
+    receiver = _datagrams.Receiver(1, 1)
+    with pytest.raises(RuntimeError):
+        receiver.__init__(1, 1)  # type: ignore[misc]
+    with pytest.raises(ValueError, match="negative"):
+        receiver.receive(-1)
+    with pytest.raises(OSError, match="non-socket"), open("/dev/null", "rb") as file:  # noqa: PTH123
+        receiver.receive(file.fileno())
+
+
+@pytest.mark.skipif(not IS_BUILT, reason="the extension is not built")
+def test_threads_share_the_extension(server: socket.socket) -> None:
+    datagrams = [BatchedDatagrams(server, SIZE, 8) for _ in range(4)]
+    read: list[bytes] = []
+    sent = [number.to_bytes(2, "big") for number in range(1_000)]
+    ended = threading.Event()
+
+    def take(way: Datagrams) -> None:
+        while not ended.is_set():
+            read.extend(received.datagram for received in way.receive())
+
+    threads = [threading.Thread(target=take, args=(way,)) for way in datagrams]
+    with sensor(server, "::1") as client:
+        for thread in threads:
+            thread.start()
+        for number, datagram in enumerate(sent):
+            if number % 100 == 0:
+                wait_for_count(lambda: len(read), number, "datagrams read")
+            client.send(datagram)
+        wait_for_count(lambda: len(read), len(sent), "datagrams read")
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert sorted(read) == sent
+
+
+async def test_answers_of_one_turn_leave_together_also_at_the_end() -> None:
+    counters = Counters()
+    with UdpSocket("[::1]:0", SIZE, counters) as udp, sensor(udp._socket, "::1") as client:
+        client.send(b"request")
+        [received] = udp.receive()
+        udp.send(b"first", received.endpoint)
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            client.recv(SIZE)
+        await asyncio.sleep(0)
+        assert client.recv(SIZE) == b"first"
+        udp.send(b"last", received.endpoint)
+        udp.__exit__(None, None, None)
+        assert client.recv(SIZE) == b"last"
+    assert counters.send_failed == 0
