@@ -16,8 +16,9 @@ from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.read.documents import read_events, read_trace
 from agent.store.schema import disk_space
-from agent.telemetry.activity import Activity, RecentErrors
+from agent.telemetry.activity import Activity
 from agent.telemetry.links import Links
+from agent.telemetry.recent_errors import RecentErrors
 
 SEARCHED_EVENTS_MAX = 20_000
 """How many of the latest events are searched for a device."""

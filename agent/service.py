@@ -26,8 +26,8 @@ from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.event_store import EventStore
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_room
-from agent.telemetry.activity import RecentErrors
 from agent.telemetry.links import Links
+from agent.telemetry.recent_errors import RecentErrors
 
 if TYPE_CHECKING:
     from agent.http.server import HttpServer

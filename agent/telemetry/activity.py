@@ -1,12 +1,10 @@
-"""The recent activity for the status page: devices, the latest outcomes, warnings and errors.
+"""The recent activity for the status page: devices and the latest outcomes.
 
 All of it is in memory, bounded, and lost with the process.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +17,6 @@ from agent.store.port import Candidate, Outcome, Reject
 DEVICES_MAX = 2_000
 """Devices kept; the least recently active one is evicted."""
 FEED_MAX = 200
-ERRORS_MAX = 50
 
 
 @dataclass(slots=True)
@@ -110,27 +107,3 @@ class Activity:
     def _add(self, received: int, outcome: str, device: str, via: str, fingerprint: bytes, reason: str) -> None:
         self._number += 1
         self._feed.append(FeedEntry(self._number, received, outcome, device, via, fingerprint, reason))
-
-
-class RecentErrors(logging.Handler):
-    """Keeps the latest warnings and errors of this process's log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
-        self._lock = threading.Lock()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Store a log record."""
-        entry = {
-            "time": int(record.created * 1000),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
-        with self._lock:
-            self._errors.append(entry)
-
-    def errors(self) -> list[dict[str, object]]:
-        """Return the latest warnings and errors, in order."""
-        with self._lock:
-            return list(self._errors)

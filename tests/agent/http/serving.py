@@ -18,8 +18,8 @@ from agent.observability import observe
 from agent.pipeline import Pipeline
 from agent.store.event_store import EventStore
 from agent.store.schema import database
-from agent.telemetry.activity import RecentErrors
 from agent.telemetry.links import Links
+from agent.telemetry.recent_errors import RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
 

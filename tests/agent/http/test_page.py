@@ -14,7 +14,8 @@ import pytest
 
 from agent.http.page import POLICY
 from agent.store.port import Candidate, Outcome
-from agent.telemetry.activity import DEVICES_MAX, ERRORS_MAX, FEED_MAX, Activity, RecentErrors
+from agent.telemetry.activity import DEVICES_MAX, FEED_MAX, Activity
+from agent.telemetry.recent_errors import ERRORS_MAX, RecentErrors
 from contract.event import Event
 from contract.record import ClockTrust, Shared
 from simulators.services import browser
