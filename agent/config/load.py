@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from agent.config.settings import (
     Settings,
     StoreSettings,
 )
+from agent.config.suggestion import suggestion
 
 DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
 PATH_VARIABLE = "ONCEGATE_CONFIG"
@@ -87,7 +87,7 @@ def parse(document: Mapping[str, object], source: Source, environment: Mapping[s
     for section in tables:
         if section not in SECTIONS:
             raise ConfigurationError(
-                f"{source.place(section)}: unknown section [{section}]{_nearest(section, SECTIONS)}"
+                f"{source.place(section)}: unknown section [{section}]{suggestion(section, SECTIONS)}"
             )
     given = overrides(environment)
     parts = {
@@ -123,7 +123,7 @@ def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
             continue
         section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
         if section not in SECTIONS:
-            raise ConfigurationError(f"environment: {name}: unknown section{_nearest(section, SECTIONS)}")
+            raise ConfigurationError(f"environment: {name}: unknown section{suggestion(section, SECTIONS)}")
         found.setdefault(section, {})[key.lower()] = value
     return found
 
@@ -142,7 +142,7 @@ def _section(section: str, kind: type[Any], table: object, given: Mapping[str, s
         for key, value in entries.items():
             place = f"{origin.place(section, key)}: [{section}] {key}"
             if key not in options:
-                raise ConfigurationError(f"{place}: unknown key{_nearest(key, options)}")
+                raise ConfigurationError(f"{place}: unknown key{suggestion(key, options)}")
             values[options[key].name] = _read(options[key], value, place)
     place = source.place(section)
     for key, option in options.items():
@@ -160,8 +160,3 @@ def _read(option: Field[Any], value: object, place: str) -> object:
     except ValueError as error:
         found = "" if option.metadata["read"] is readers.properties else f"; found {value!r}"  # some are secret
         raise ConfigurationError(f"{place}: {error}{found}") from error
-
-
-def _nearest(word: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import cbor2
 import pytest
 
-from agent.cli import fingerprint
+from agent.cli.sensor import fingerprint
 from contract.record import json_text
 from tests.contract.vectors import VECTORS, Vector
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from agent.cli import fingerprint as fingerprint_command
+from agent.cli.sensor import fingerprint as fingerprint_command
 from agent.decode import decode
 from agent.delivery import Delivery, Media
 from contract.fingerprint import fingerprint

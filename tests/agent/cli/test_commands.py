@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent import terminal
-from agent.cli import main
+from agent.cli import commands, main
 from agent.terminal import Colour, paint
 
 CONFIGURATION = """\
@@ -28,7 +28,6 @@ bind = "127.0.0.1:0"
 bootstrap_servers = "127.0.0.1:1"
 properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "ssl.key.pem" = "geheim" }}
 """
-COMMANDS = ("run", "check", "config", "status", "events", "trace", "verify", "fingerprint", "version", "doctor")
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -52,12 +51,60 @@ def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sorted(commands.COMMANDS))
 def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> None:
     status, out, _ = oncegate(command, "--help")
     assert status == 0
     assert re.search(rf"^examples?:\n  .*oncegate {command}", out, re.MULTILINE | re.DOTALL)
     assert command in oncegate("--help")[1]
+
+
+def test_the_version_is_an_option_too(oncegate: Run) -> None:
+    assert oncegate("--version") == oncegate("version")
+    assert oncegate("--version")[1].startswith("oncegate ")
+
+
+def test_without_a_command_the_help_is_shown_as_an_error(oncegate: Run) -> None:
+    status, out, message = oncegate()
+    assert (status, out) == (2, "")
+    assert message == oncegate("--help")[1] == oncegate("help")[1]
+    assert oncegate("help", "status") == oncegate("status", "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("statsu",), "unknown command 'statsu'; did you mean status?"),
+        (("xyzzy",), "unknown command 'xyzzy'; see oncegate --help"),
+        (("help", "evnts"), "unknown command 'evnts'; did you mean events?"),
+        (("status", "--jsno"), "unknown argument --jsno; did you mean --json?"),
+        (("events", "--limt=5"), "unknown argument --limt; did you mean --limit?"),
+        (("events", "extra"), "unknown argument extra\n"),
+        (("--json", "status"), "unknown option --json; the options of a command follow its name"),
+    ],
+)
+def test_wrong_words_are_named_with_the_nearest_right_one(words: tuple[str, ...], message: str, oncegate: Run) -> None:
+    status, _, error = oncegate(*words)
+    assert status == 2
+    assert message in error
+
+
+def test_the_configuration_may_be_named_before_the_command_or_after_it(file: Path, oncegate: Run) -> None:
+    after = oncegate("config", "--config", str(file), "--json")
+    assert after[0] == 0
+    assert oncegate("--config", str(file), "config", "--json") == after
+    assert oncegate(f"--config={file}", "config", "--json") == after
+    assert oncegate("--config", "/none", "config", "--config", str(file), "--json") == after
+    assert "/none: cannot be read" in oncegate("--config", "/none", "config")[2]
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    code = (
+        "import sys, agent.cli.main; from agent.cli import commands; commands.parse(['run']);"
+        "print(sorted(name for name in sys.modules if name.startswith('agent.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(["agent.cli.commands", "agent.cli.failures", "agent.cli.main", "agent.cli.run"])
 
 
 def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:

@@ -13,7 +13,7 @@ from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.types import CON  # type: ignore[import-untyped]
 from aiocoap.oscore import FilesystemSecurityContext  # type: ignore[import-untyped]
 
-from agent.cli.credentials import sensor_side
+from agent.cli.sensor.credentials import sensor_side
 from agent.coap.oscore.credentials import Credential
 from tests.agent.coap.sensor import BODY, Sensor
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
-from agent.coap.oscore.credentials import Credential, create_credential
 from agent.config import load
 from agent.config.load import ConfigurationError
+
+if TYPE_CHECKING:
+    from agent.coap.oscore.credentials import Credential
 
 EXAMPLES = """examples:
   oncegate credentials urn:dev:mac:00158d0001a2b3c4 > sensor.json
@@ -24,6 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the gateway's file, and print the sensor's side as JSON; the secret is stored nowhere else."""
+    from agent.coap.oscore.credentials import create_credential
+
     folder = load.load(arguments.config).coap_oscore.credentials_dir
     if folder is None:
         raise ConfigurationError("[coap.oscore] credentials_dir: missing; set it to the folder for the file")

@@ -1,0 +1,157 @@
+"""All commands by name, and their parsers; the module of a command is imported only when the command is used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.config.load import DEFAULT_PATH, PATH_VARIABLE
+from agent.config.suggestion import nearest
+
+USAGE = 2
+HELP = "help"
+
+
+class Command(NamedTuple):
+    """One command; its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
+
+    name: str
+    module: str
+    summary: str
+    configured: bool = True
+    """Whether it reads the configuration."""
+
+
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "the gateway": (
+        Command("run", "agent.cli.run", "run the agent until SIGTERM"),
+        Command("check", "agent.cli.check", "check the configuration: file, line, key"),
+        Command("config", "agent.cli.config", "print the effective configuration, with the origin of each value"),
+        Command("doctor", "agent.cli.doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
+        Command("status", "agent.cli.status", "show what the store holds"),
+    ),
+    "its events": (
+        Command("events", "agent.cli.events", "show the latest events, a JSON object a line"),
+        Command("trace", "agent.cli.trace", "show the trace of an event, by its fingerprint"),
+        Command("replay", "agent.cli.replay", "send the kept events of an epoch again"),
+        Command("verify", "agent.cli.verify", "check all of the store; exit 1: it is damaged"),
+    ),
+    "sensors": (
+        Command(
+            "fingerprint",
+            "agent.cli.sensor.fingerprint",
+            "compute the fingerprints of events, for firmware writers",
+            configured=False,
+        ),
+        Command(
+            "credentials",
+            "agent.cli.sensor.credentials",
+            "create the OSCORE credentials of a sensor, for both sides",
+        ),
+    ),
+    "this program": (Command("version", "agent.cli.version", "print version and form", configured=False),),
+}
+COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
+
+_DESCRIPTION = "Take events from sensors, each exactly once, and keep them until the cloud has them in its table."
+_EXAMPLES = """\
+examples:
+  oncegate check                       is the configuration right?
+  oncegate doctor                      is everything around the gateway right?
+  oncegate status                      what does the store hold?
+  oncegate events --limit 10           the latest events
+  oncegate trace 1876d2e5f34f91105e52555b000b5edc
+  oncegate COMMAND --help              options and examples of a command
+
+exit codes: 0 fine, 1 a failure, 2 wrong usage or configuration
+"""
+_CONFIG_HELP = f"configuration file (default: ${PATH_VARIABLE}, else {DEFAULT_PATH})"
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command line, with the command's function as `run`; exit where they are wrong."""
+    parser = main_parser()
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        parser.error(f"unknown option {unknown[0]}; the options of a command follow its name")
+    if given.version:
+        return argparse.Namespace(run=import_module(COMMANDS["version"].module).run)
+    if given.command == HELP:
+        _show_help(parser, given.rest)
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        sys.exit(USAGE)
+    command = _find(parser, given.command)
+    return _parse_options(command_parser(command, given.config), given.rest)
+
+
+def main_parser() -> argparse.ArgumentParser:
+    """Return the parser of what precedes a command's name; it passes on what follows it."""
+    lines = []
+    for group, commands in GROUPS.items():
+        lines += [f"commands for {group}:", *(f"  {command.name:15} {command.summary}" for command in commands), ""]
+    parser = argparse.ArgumentParser(
+        prog="oncegate",
+        usage="oncegate [--config FILE] COMMAND [OPTIONS]",
+        description=_DESCRIPTION,
+        epilog="\n".join([*lines, _EXAMPLES]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print version and form, and exit")
+    _add_config(parser, None)
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def command_parser(command: Command, config: Path | None = None) -> argparse.ArgumentParser:
+    """Return the parser of one command; `config` is the file that the words before its name have given."""
+    module = import_module(command.module)
+    summary = command.summary
+    parser = argparse.ArgumentParser(
+        prog=f"oncegate {command.name}",
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=module.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if command.configured:
+        _add_config(parser, config or Path(os.environ.get(PATH_VARIABLE, DEFAULT_PATH)))
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser, default: Path | None) -> None:
+    help_ = f"configuration file (default: ${PATH_VARIABLE}, else {DEFAULT_PATH})"
+    parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=help_)
+
+
+def _find(parser: argparse.ArgumentParser, name: str) -> Command:
+    if name not in COMMANDS:
+        near = nearest(name, COMMANDS)
+        parser.error(f"unknown command {name!r}; " + (f"did you mean {near}?" if near else "see oncegate --help"))
+    return COMMANDS[name]
+
+
+def _parse_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        option = unknown[0].partition("=")[0]
+        known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+        near = nearest(option, known) if option.startswith("-") else None
+        parser.error(f"unknown argument {option}" + (f"; did you mean {near}?" if near else ""))
+    return arguments
+
+
+def _show_help(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Print the help of a command, or of the program, and exit."""
+    shown = command_parser(_find(parser, names[0])) if names else parser
+    shown.print_help()
+    sys.exit(0)

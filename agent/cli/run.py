@@ -1,0 +1,56 @@
+"""`oncegate run`: run the agent until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from agent.cli.failures import FAILURE, USAGE, complain
+from agent.config import load
+
+EXAMPLES = """examples:
+  oncegate run
+  oncegate run --config ./oncegate.toml --log-level debug
+  ONCEGATE_COAP__BIND='[::]:15683' oncegate run
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="the least severe messages that are logged (default: info)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the agent; return the exit code."""
+    # The Kafka client is slow to load: imported only here.
+    from agent.coap.errors import CoapBindError, CredentialsError
+    from agent.forward.errors import KafkaSettingsError
+    from agent.http.errors import HttpBindError, HttpSettingsError
+    from agent.service import serve
+    from agent.store.errors import StoreError
+    from agent.systemd import journal
+
+    settings = load.load(arguments.config)
+    journal.configure(arguments.log_level.upper())
+    status = 0
+    try:
+        asyncio.run(serve(settings))
+    except* (KafkaSettingsError, HttpSettingsError, CredentialsError) as group:
+        status = _explain(group, USAGE)
+    except* (StoreError, CoapBindError, HttpBindError) as group:
+        status = _explain(group, FAILURE)
+    return status
+
+
+def _explain(group: BaseExceptionGroup[Exception], status: int) -> int:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            _explain(error, status)
+        else:
+            complain(str(error))
+    return status

@@ -1,0 +1,1 @@
+"""Commands for those who write a sensor's firmware or install sensors."""
