@@ -1,40 +1,140 @@
-"""`oncegate check`: check the configuration."""
+"""`oncegate check`: check the configuration, and name all its mistakes."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
 
+from agent.cli.failures import USAGE, complain
 from agent.config import load
+from agent.config.load import SECTIONS, Source, key_of
+from agent.config.mistakes import ConfigurationError, Mistake
+from agent.config.settings import CoapSettings, HttpSettings, KafkaSettings, OscoreSettings
+from agent.terminal import Colour, json_line, paint
 
 EXAMPLES = """examples:
   oncegate check
   oncegate check --config ./oncegate.toml && sudo systemctl restart oncegate
+  oncegate check --json | jq -r '.mistakes[] | "\\(.file):\\(.line): \\(.message)"'
 """
+_UNKNOWN_PROPERTY = re.compile(r'No such configuration property: "([^"]+)"')
+_KEY = re.compile(rf"({'|'.join(map(re.escape, sorted(SECTIONS, key=len, reverse=True)))})\.([a-z_]+)(: )?")
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """Declare no options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object, with all mistakes")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print that the configuration is right, or raise the error of what is wrong."""
+    """Print all mistakes; return 2 where there are any."""
+    sections: Mapping[str, Any] = {}
+    try:
+        document, source = load.read(arguments.config)
+        sections, mistakes = load.examine(document, source, os.environ)
+        mistakes += _mistakes_around(sections, source)
+        mistakes = ConfigurationError(*mistakes).mistakes
+    except ConfigurationError as error:
+        mistakes = error.mistakes
+    warnings = list(_warnings(sections))
+    if arguments.json:
+        listed = [asdict(mistake) for mistake in mistakes]
+        result = {"configuration": str(arguments.config), "fine": not mistakes}
+        print(json_line({**result, "mistakes": listed, "warnings": warnings}))
+    else:
+        for mistake in mistakes:
+            complain(str(mistake))
+        for warning in warnings:
+            print(f"{paint('warning:', Colour.WARNING)} {warning}")
+        if not mistakes:
+            print(f"{arguments.config}: fine")
+    return USAGE if mistakes else 0
+
+
+def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
+    """Yield the mistakes in what the sections without a mistake refer to: files, and properties of Kafka."""
+    if "http" in sections:
+        yield from _http_mistakes(sections["http"], source)
+    if "coap" in sections and "coap.oscore" in sections:
+        yield from _oscore_mistakes(sections["coap"], sections["coap.oscore"], source)
+    if "kafka" in sections:
+        gateway = sections.get("gateway")
+        yield from _kafka_mistakes(sections["kafka"], "gateway" if gateway is None else gateway.id, source)
+
+
+def _http_mistakes(settings: HttpSettings, source: Source) -> Iterator[Mistake]:
+    from agent.http.auth.access import open_access
+    from agent.http.auth.tls import open_tls
+    from agent.http.errors import HttpSettingsError
+
+    opens: tuple[Callable[[HttpSettings], object], ...] = (open_access, open_tls) if settings.enabled else ()
+    for open_ in opens:
+        try:
+            open_(settings)
+        except HttpSettingsError as error:
+            yield _placed(str(error), source)
+
+
+def _oscore_mistakes(coap: CoapSettings, settings: OscoreSettings, source: Source) -> Iterator[Mistake]:
     from agent.coap.errors import CredentialsError
     from agent.coap.oscore.credentials import read_credentials
     from agent.coap.oscore.serving import check_installed
+
+    if not coap.enabled or settings.credentials_dir is None:
+        return
+    try:
+        check_installed()
+        errors = read_credentials(settings.credentials_dir).errors
+    except CredentialsError as error:
+        errors = (str(error),)
+    for text in errors:
+        key = "coap.oscore.credentials_dir"
+        yield _placed(text if text.startswith(key) else f"{key}: {text}", source)
+
+
+def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> Iterator[Mistake]:
+    """Yield the mistakes that Kafka's client finds; it names one unknown property at a time."""
+    from agent.forward.errors import KafkaSettingsError
     from agent.forward.forwarder import mode_of
     from agent.forward.kafka.client import LastError, open_admin, producer_config
-    from agent.http.auth.access import open_access
-    from agent.http.auth.tls import open_tls
 
-    settings = load.load(arguments.config)
-    if settings.http.enabled:
-        open_access(settings.http)
-        open_tls(settings.http)
-    if settings.coap.enabled and settings.coap_oscore.credentials_dir is not None:
-        check_installed()
-        for error in read_credentials(settings.coap_oscore.credentials_dir).errors:
-            raise CredentialsError(error)
-    producer_config(settings.kafka, mode_of(settings.kafka, settings.gateway.id).fixed)
-    open_admin(settings.kafka, LastError())  # checks the properties and their values
-    print(f"{arguments.config}: fine")
-    return 0
+    try:
+        producer_config(settings, mode_of(settings, gateway).fixed)
+    except KafkaSettingsError as error:
+        yield _placed(str(error), source)
+        return
+    while True:
+        try:
+            open_admin(settings, LastError())
+            return
+        except KafkaSettingsError as error:
+            unknown = _UNKNOWN_PROPERTY.search(str(error))
+            if unknown is None or unknown[1] not in settings.properties:
+                yield _placed(str(error), source)
+                return
+        name = unknown[1]
+        line = source.line("kafka", "properties", name)
+        yield Mistake(source.name, line, "kafka", "properties", f"Kafka's client knows no property {name}")
+        others = {key: value for key, value in settings.properties.items() if key != name}
+        settings = replace(settings, properties=others)
+
+
+def _placed(text: str, source: Source) -> Mistake:
+    """Return the mistake that an error's text describes, which begins with section and key."""
+    match = _KEY.match(text)
+    if match is None:
+        return Mistake(source.name, None, "", "", text)
+    section, key, colon = match.groups()
+    known = {key_of(option) for option in SECTIONS[section].__dataclass_fields__.values()}
+    return source.mistake(section, key if key in known else "", text[match.end() :] if colon else text)
+
+
+def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is allowed, and probably not meant."""
+    ways = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
+    if len(ways) == 3 and not any(ways):
+        yield "coap, http and mqtt are all disabled: no event can arrive"

@@ -9,7 +9,7 @@ import sys
 from agent.cli import commands
 from agent.cli.failures import FAILURE, USAGE, complain
 from agent.coap.errors import CredentialsError
-from agent.config.load import ConfigurationError
+from agent.config.mistakes import ConfigurationError
 from agent.forward.errors import KafkaSettingsError
 from agent.http.errors import HttpSettingsError
 from agent.store.errors import DamagedEventError, StoreError, is_damage

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.config import readers
+from agent.config.mistakes import read_entries
 from contract.fingerprint import IDENTITY_FIELDS
 
 KEEP, DROP = "keep", "drop"
@@ -27,9 +28,7 @@ class IdentityRule:
 
 def read_rules(value: object) -> tuple[IdentityRule, ...]:
     """Read the tables of [[identity.rules]]; raise ValueError."""
-    if not isinstance(value, list):
-        raise ValueError(_EXPECTED)
-    return tuple(_read(table) for table in value)
+    return read_entries(value, _read, _EXPECTED)
 
 
 def _read(table: object) -> IdentityRule:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from agent.config import files, readers, toml_lines
+from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, texts
 from agent.config.settings import (
     CoapSettings,
     DevicesSettings,
@@ -29,6 +31,8 @@ DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
 PATH_VARIABLE = "ONCEGATE_CONFIG"
 OVERRIDE_PREFIX = "ONCEGATE_"
 OVERRIDE_SEPARATOR = "__"
+ENVIRONMENT = "environment"
+_TOML_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 
 SECTIONS: Mapping[str, type[Any]] = {
     "gateway": GatewaySettings,
@@ -44,10 +48,6 @@ SECTIONS: Mapping[str, type[Any]] = {
 }
 
 
-class ConfigurationError(Exception):
-    """The configuration is invalid: do not retry; the message has place, key, expected and actual value."""
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """The source of a configuration: its name, and the lines of its keys."""
@@ -55,10 +55,19 @@ class Source:
     name: str
     lines: Mapping[toml_lines.Path, int] = field(default_factory=dict)
 
+    def line(self, *path: str) -> int | None:
+        """Return the line of a section or its key, None where it is unknown."""
+        return toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:])) if path[0] else None
+
     def place(self, *path: str) -> str:
         """Return the place of a section or its key, as `FILE:LINE`."""
-        line = toml_lines.line_at(self.lines, (*path[0].split("."), *path[1:]))
+        line = self.line(*path)
         return self.name if line is None else f"{self.name}:{line}"
+
+    def mistake(self, section: str, key: str, message: str) -> Mistake:
+        """Return a mistake with its place."""
+        path = (section, key) if key else (section,)
+        return Mistake(self.name, self.line(*path), section, key, message)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -68,33 +77,49 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def read(path: Path) -> tuple[Mapping[str, object], Source]:
-    """Read a file as TOML."""
+    """Read a file as TOML; raise ConfigurationError."""
     try:
         text = files.read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigurationError(f"{path}: cannot be read: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(Mistake(str(path), None, "", "", "cannot be read: not UTF-8 text")) from error
+    except OSError as error:
+        hint = "; run it with sudo" if isinstance(error, PermissionError) else ""
+        reason = f"cannot be read: {error.strerror or error}{hint}"
+        raise ConfigurationError(Mistake(str(path), None, "", "", reason)) from error
     try:
         document = files.parse_toml(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path}: not TOML: {error}") from error
+        raise ConfigurationError(_syntax_mistake(path, text, str(error))) from error
     return document, Source(str(path), toml_lines.lines_of(text))
 
 
 def parse(document: Mapping[str, object], source: Source, environment: Mapping[str, str]) -> Settings:
-    """Check a configuration document; `source` names places in errors."""
+    """Check a configuration document; raise ConfigurationError with all mistakes, in the order of their lines."""
+    sections, mistakes = examine(document, source, environment)
+    if mistakes:
+        raise ConfigurationError(*mistakes)
+    return Settings(**{name.replace(".", "_"): part for name, part in sections.items()})
+
+
+def examine(
+    document: Mapping[str, object], source: Source, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Mistake]]:
+    """Return the settings of the sections without a mistake, and all mistakes."""
     tables = sections_of(document)
-    for section in tables:
-        if section not in SECTIONS:
-            raise ConfigurationError(
-                f"{source.place(section)}: unknown section [{section}]{suggestion(section, SECTIONS)}"
-            )
-    given = overrides(environment)
-    parts = {
-        section.replace(".", "_"): _section(section, kind, tables.get(section, {}), given.get(section, {}), source)
-        for section, kind in SECTIONS.items()
-    }
-    return Settings(**parts)
+    mistakes = [
+        Mistake(source.name, source.line(name), "", "", f"unknown section [{name}]{suggestion(name, SECTIONS)}")
+        for name in tables
+        if name not in SECTIONS
+    ]
+    given, unknown = _overrides(environment)
+    mistakes += unknown
+    parts = {}
+    for section, kind in SECTIONS.items():
+        part, found = _read_section(section, kind, tables.get(section, {}), given.get(section, {}), source)
+        mistakes += found
+        if part is not None:
+            parts[section] = part
+    return parts, mistakes
 
 
 def key_of(option: Field[Any]) -> str:
@@ -116,16 +141,24 @@ def sections_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def overrides(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return the environment's overrides, by section and key."""
+    return _overrides(environment)[0]
+
+
+def _overrides(environment: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], list[Mistake]]:
+    """Return the overrides of known sections, and the mistakes in the names of others."""
     found: dict[str, dict[str, str]] = {}
+    mistakes = []
     for name, value in environment.items():
         path, separator, key = name.removeprefix(OVERRIDE_PREFIX).rpartition(OVERRIDE_SEPARATOR)
         if not name.startswith(OVERRIDE_PREFIX) or not separator:
             continue
         section = path.replace(OVERRIDE_SEPARATOR, ".").lower()
-        if section not in SECTIONS:
-            raise ConfigurationError(f"environment: {name}: unknown section{suggestion(section, SECTIONS)}")
-        found.setdefault(section, {})[key.lower()] = value
-    return found
+        if section in SECTIONS:
+            found.setdefault(section, {})[key.lower()] = value
+        else:
+            message = f"{name}: unknown section{suggestion(section, SECTIONS)}"
+            mistakes.append(Mistake(ENVIRONMENT, None, "", "", message))
+    return found, mistakes
 
 
 def override_of(section: str, key: str) -> str:
@@ -133,30 +166,54 @@ def override_of(section: str, key: str) -> str:
     return f"{OVERRIDE_PREFIX}{section.replace('.', OVERRIDE_SEPARATOR)}{OVERRIDE_SEPARATOR}{key}".upper()
 
 
-def _section(section: str, kind: type[Any], table: object, given: Mapping[str, str], source: Source) -> Any:
+def _syntax_mistake(path: Path, text: str, error: str) -> Mistake:
+    """Return the mistake of a text that is no TOML; after it nothing else of the text can be read."""
+    if error.startswith(("Cannot overwrite", "Cannot declare")) and (repeated := toml_lines.first_repeated(text)):
+        key, first, line = repeated
+        return Mistake(str(path), line, "", "", f"{key} is already in line {first}: remove one of the two")
+    place = _TOML_PLACE.search(error)
+    line = int(place[1]) if place else 1 + text.rstrip("\n").count("\n")
+    return Mistake(str(path), line, "", "", f"not TOML: {error}")
+
+
+def _read_section(
+    section: str, kind: type[Any], table: object, given: Mapping[str, str], source: Source
+) -> tuple[Any, list[Mistake]]:
+    """Return the settings of a section, None where one of its values is wrong or missing; and all mistakes."""
     if not isinstance(table, dict):
-        raise ConfigurationError(f"{source.place(section)}: [{section}]: expected a table")
+        return None, [source.mistake(section, "", "expected a table")]
     options = {key_of(option): option for option in fields(kind)}
     values: dict[str, object] = {}
-    for origin, entries in ((source, table), (Source("environment"), given)):
+    unknown, mistakes = [], []
+    seen = set()
+    for origin, entries in ((source, table), (Source(ENVIRONMENT), given)):
         for key, value in entries.items():
-            place = f"{origin.place(section, key)}: [{section}] {key}"
+            seen.add(key)
             if key not in options:
-                raise ConfigurationError(f"{place}: unknown key{suggestion(key, options)}")
-            values[options[key].name] = _read(options[key], value, place)
-    place = source.place(section)
+                unknown.append(origin.mistake(section, key, f"unknown key{suggestion(key, options)}"))
+                continue
+            try:
+                values[options[key].name] = options[key].metadata["read"](value)
+            except ValueError as error:
+                mistakes += [origin.mistake(section, key, text) for text in _reasons(options[key], value, error)]
     for key, option in options.items():
-        if option.name not in values and option.default is MISSING and option.default_factory is MISSING:
-            raise ConfigurationError(f"{place}: [{section}] {key}: missing; {option.metadata['help']}")
+        if key not in seen and option.default is MISSING and option.default_factory is MISSING:
+            mistakes.append(source.mistake(section, key, f"missing; {option.metadata['help']}"))
+    if mistakes:
+        return None, [*unknown, *mistakes]
     try:
-        return kind(**values)
+        return kind(**values), unknown
     except ValueError as error:
-        raise ConfigurationError(f"{place}: [{section}] {error}") from error
+        return None, [*unknown, *(_section_mistake(source, section, options, text) for text in texts(error))]
 
 
-def _read(option: Field[Any], value: object, place: str) -> object:
-    try:
-        return option.metadata["read"](value)
-    except ValueError as error:
-        found = "" if option.metadata["read"] is readers.properties else f"; found {value!r}"  # some are secret
-        raise ConfigurationError(f"{place}: {error}{found}") from error
+def _section_mistake(source: Source, section: str, options: Mapping[str, object], text: str) -> Mistake:
+    key, colon, message = text.partition(": ")
+    return source.mistake(section, key, message) if colon and key in options else source.mistake(section, "", text)
+
+
+def _reasons(option: Field[Any], value: object, error: ValueError) -> Iterator[str]:
+    read = option.metadata["read"]
+    # Properties may be secret, and a list of tables is too long.
+    hidden = read is readers.properties or isinstance(error, SettingErrors)
+    yield from (text if hidden else f"{text}; found {value!r}" for text in texts(error))

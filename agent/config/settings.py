@@ -14,6 +14,7 @@ from typing import Any
 from agent.config import readers
 from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
+from agent.config.mistakes import raise_all
 
 DAY_SECONDS = 86_400.0
 
@@ -135,17 +136,26 @@ class MqttSettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where one option has no effect without another."""
-        if not self.tls and (self.tls_ca_file or self.tls_certificate_file or self.tls_key_file):
-            raise ValueError("tls_ca_file, tls_certificate_file and tls_key_file: expected only with tls = true")
-        if self.tls_key_file and not self.tls_certificate_file:
-            raise ValueError("tls_key_file: expected only with tls_certificate_file")
-        if self.password_file and self.username is None:
-            raise ValueError("password_file: expected only with username")
-        if self.session_expiry_seconds < 1:
-            raise ValueError("session_expiry: expected a second at least, or the broker keeps no messages")
-        if self.enabled and not self.base_topic and not self.subscriptions:
-            raise ValueError("enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]")
+        """Raise SettingErrors where one option has no effect without another."""
+        with_tls = "expected only with tls = true"
+        raise_all(
+            (not self.tls and self.tls_ca_file is not None, f"tls_ca_file: {with_tls}"),
+            (not self.tls and self.tls_certificate_file is not None, f"tls_certificate_file: {with_tls}"),
+            (not self.tls and self.tls_key_file is not None, f"tls_key_file: {with_tls}"),
+            (
+                self.tls_key_file is not None and self.tls_certificate_file is None,
+                "tls_key_file: expected only with tls_certificate_file",
+            ),
+            (self.password_file is not None and self.username is None, "password_file: expected only with username"),
+            (
+                self.session_expiry_seconds < 1,
+                "session_expiry: expected a second at least, or the broker keeps no messages",
+            ),
+            (
+                self.enabled and not self.base_topic and not self.subscriptions,
+                "enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]",
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +191,14 @@ class IdentitySettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError where a rule's window exceeds the retention, or the memory is too small."""
-        if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
-            raise ValueError("rules: expected a window no longer than retention")
-        if self.memory_bytes < 16 << 20:
-            raise ValueError("memory: expected 16 MiB at least, for the latest fingerprints")
+        """Raise SettingErrors where a rule's window exceeds the retention, or the memory is too small."""
+        raise_all(
+            (
+                any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules),
+                "rules: expected a window no longer than retention",
+            ),
+            (self.memory_bytes < 16 << 20, "memory: expected 16 MiB at least, for the latest fingerprints"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

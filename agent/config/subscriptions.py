@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.config.mistakes import read_entries
 from agent.delivery import Media
 
 FORMATS = {
@@ -53,9 +54,7 @@ class Subscription:
 
 def read_subscriptions(value: object) -> tuple[Subscription, ...]:
     """Read the tables of [[mqtt.subscriptions]]; raise ValueError."""
-    if not isinstance(value, list):
-        raise ValueError(_EXPECTED)
-    return tuple(_read(table) for table in value)
+    return read_entries(value, _read, _EXPECTED)
 
 
 def base_topic(value: object) -> str:

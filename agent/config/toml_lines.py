@@ -36,6 +36,27 @@ def lines_of(text: str) -> Mapping[Path, int]:
     return found
 
 
+def first_repeated(text: str) -> tuple[str, int, int] | None:
+    """Return the first table or key that occurs twice, with both lines; the text need not be valid TOML otherwise."""
+    seen: dict[Path, int] = {}
+    table: Path = ()
+    for line, statement in _statements(text):
+        if statement.lstrip().startswith("[["):
+            match = _TABLE.match(statement)
+            table = (*_parts(match[1]), f"\0{line}") if match else ()  # each entry has keys of its own
+            continue
+        if match := _TABLE.match(statement):
+            path = table = _parts(match[1])
+        elif match := _KEY.match(statement):
+            path = (*table, *_parts(match[1]))
+        else:
+            continue
+        if path in seen:
+            return path[-1], seen[path], line
+        seen[path] = line
+    return None
+
+
 def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
     """Return the line of a key, or of the innermost table around it that has one."""
     while path:

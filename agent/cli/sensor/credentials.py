@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from agent.config import load
-from agent.config.load import ConfigurationError
+from agent.config.mistakes import ConfigurationError, Mistake
 
 if TYPE_CHECKING:
     from agent.coap.oscore.credentials import Credential
@@ -31,7 +31,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = load.load(arguments.config).coap_oscore.credentials_dir
     if folder is None:
-        raise ConfigurationError("[coap.oscore] credentials_dir: missing; set it to the folder for the file")
+        raise ConfigurationError(
+            Mistake(
+                str(arguments.config), None, "coap.oscore", "credentials_dir", "missing; set it to the file's folder"
+            )
+        )
     file, credential = create_credential(folder, arguments.device, relay=arguments.relay)
     print(json.dumps(sensor_side(credential), indent=2))
     print(f"oncegate: wrote {file}; restart the agent, and configure the sensor with the output above", file=sys.stderr)

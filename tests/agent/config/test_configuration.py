@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.load import ConfigurationError, Source, load, parse
+from agent.config.load import Source, load, parse
+from agent.config.mistakes import ConfigurationError
 from agent.config.settings import MqttSettings, Settings
 from agent.config.subscriptions import Subscription
 from agent.delivery import Media

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.config import files, load
-from agent.config.load import ConfigurationError
+from agent.config.mistakes import ConfigurationError
 from agent.config.settings import HttpSettings, KafkaSettings, MqttSettings
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import given_properties

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.identity_rules import IdentityRule, read_rules
-from agent.config.load import ConfigurationError, Source, parse
+from agent.config.load import Source, parse
+from agent.config.mistakes import ConfigurationError
 from agent.identity.identify import rule_for
 from contract.fingerprint import IDENTITY_FIELDS
 from tests.agent.identity.gateway import DEVICE, gateway

@@ -1,0 +1,69 @@
+"""Mistakes in a configuration: where each one is, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake."""
+
+    file: str
+    """The file's path, or `environment`."""
+    line: int | None
+    section: str
+    """Empty where it concerns no known section."""
+    key: str
+    """Empty where it concerns no single key."""
+    message: str
+    """What is expected, or what to do; never a secret."""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        words = [f"[{self.section}]"] if self.section else []
+        words += [f"{self.key}:"] if self.key else []
+        return f"{place}: {' '.join([*words, self.message])}"
+
+
+class ConfigurationError(Exception):
+    """The configuration is invalid: do not retry."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        self.mistakes = sorted(mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0))
+        """In the order of their lines; those without a line at the end."""
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+class SettingErrors(ValueError):  # noqa: N818  # several
+    """Several mistakes in one setting or section; each is an argument."""
+
+
+def raise_all(*mistakes: tuple[bool, str]) -> None:
+    """Raise SettingErrors with each text whose condition holds."""
+    if found := [text for wrong, text in mistakes if wrong]:
+        raise SettingErrors(*found)
+
+
+def read_entries(value: object, read: Callable[[object], _Entry], expected: str) -> tuple[_Entry, ...]:
+    """Read a list of tables; raise SettingErrors with the mistakes of all entries."""
+    if not isinstance(value, list):
+        raise ValueError(expected)
+    entries, mistakes = [], []
+    for number, table in enumerate(value, 1):
+        try:
+            entries.append(read(table))
+        except ValueError as error:
+            mistakes.append(f"entry {number}: {error}")
+    if mistakes:
+        raise SettingErrors(*mistakes)
+    return tuple(entries)
+
+
+def texts(error: ValueError) -> Sequence[str]:
+    """Return the mistakes of a reader's error."""
+    return error.args if isinstance(error, SettingErrors) else (str(error),)
