@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("verify", "agent.cli.verify", "check all of the store; exit 1: it is damaged"),
     ),
     "sensors": (
+        Command("send", "agent.cli.sensor.send", "send an event as a sensor does, until it is answered"),
         Command(
             "fingerprint",
             "agent.cli.sensor.fingerprint",
@@ -141,7 +142,7 @@ def _find(parser: argparse.ArgumentParser, name: str) -> Command:
 
 
 def _parse_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    arguments, unknown = parser.parse_known_args(words)
+    arguments, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         option = unknown[0].partition("=")[0]
         known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]

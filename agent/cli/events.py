@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from agent.cli.arguments import positive
 from agent.config import load
 from agent.store.read.documents import read_duplicates, read_events
 from agent.terminal import json_line
@@ -18,7 +19,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="accepted for uniformity: the output is JSON anyway")
-    parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="how many at most (default: 20)")
+    parser.add_argument("--limit", type=positive, default=20, metavar="N", help="how many at most (default: 20)")
     parser.add_argument("--duplicates", action="store_true", help="show the latest duplicates, with their events")
 
 
@@ -32,10 +33,3 @@ def run(arguments: argparse.Namespace) -> int:
     for row in rows:
         print(json_line(row))
     return 0
-
-
-def _limit(text: str) -> int:
-    limit = int(text)
-    if limit < 1:
-        raise argparse.ArgumentTypeError("expected 1 or more")
-    return limit

@@ -39,13 +39,23 @@ def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Proces
     assert events.count(FINGERPRINT) == 1
 
 
+def test_the_command_of_the_readme_sends_the_event_and_then_a_copy(agent: Process, tmp_path: Path) -> None:
+    line = next(line for block in blocks(README, "sh") for line in block.splitlines() if "oncegate send" in line)
+    (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
+    (http,) = re.findall(r"http=127.0.0.1:(\d+)", agent.log())
+    addresses = {"ONCEGATE_COAP__BIND": f"[::1]:{port}", "ONCEGATE_HTTP__BIND": f"127.0.0.1:{http}"}
+    said = [oncegate(*shlex.split(line)[1:], folder=tmp_path, environment=addresses) for _ in range(2)]
+    assert [text.split()[0] for text in said] == ["accepted", "duplicate"]
+    assert all(FINGERPRINT in text for text in said)
+
+
 def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
     line = next(line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("echo"))
     event = shlex.split(line)[1]
     assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
 
 
-def oncegate(*arguments: str, folder: Path, given: str = "") -> str:
+def oncegate(*arguments: str, folder: Path, given: str = "", environment: dict[str, str] | None = None) -> str:
     return subprocess.run(
         [sys.executable, "-m", "agent.cli.main", *arguments],
         input=given,
@@ -53,5 +63,5 @@ def oncegate(*arguments: str, folder: Path, given: str = "") -> str:
         text=True,
         check=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
     ).stdout

@@ -1,0 +1,132 @@
+"""A client of the agent's HTTP interface."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent.config.settings import HttpSettings
+
+SECONDS_MAX = 15.0
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+"""Where to reach an agent that listens on all addresses."""
+
+
+class ApiError(Exception):
+    """The request had no result; the message says why, and never contains the token."""
+
+
+class UnreachableError(ApiError):
+    """Nobody has answered: try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response."""
+
+    code: int
+    body: bytes
+    retry_after: str = ""
+
+    @property
+    def document(self) -> Any:
+        """The body as JSON; raise ApiError where it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise ApiError("the answer is not that of an Oncegate agent") from None
+
+
+class Api:
+    """The interface at a URL such as `http://127.0.0.1:8580`."""
+
+    def __init__(self, url: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
+        parts = urlsplit(url)
+        try:
+            self._address = (parts.hostname or "", parts.port)
+        except ValueError:
+            self._address = ("", None)
+        if parts.scheme not in ("http", "https") or not self._address[0]:
+            raise ApiError(f"{url}: expected a URL such as http://127.0.0.1:8580")
+        self.url = url.rstrip("/")
+        self._path = parts.path.rstrip("/")
+        self._fields = {"Authorization": f"Bearer {token}"} if token else {}
+        self._tls = tls or (ssl.create_default_context() if parts.scheme == "https" else None)
+
+    def get(self, path: str) -> Reply:
+        """Return what a path has; raise ApiError where it refuses."""
+        reply = self._request("GET", path, None, {})
+        if reply.code == 200:
+            return reply
+        raise ApiError(f"{self.url}{path}: {reply.code}: {reason(reply)}")
+
+    def post(self, path: str, body: bytes, media_type: str) -> Reply:
+        """Post a body, and return the response whatever its code."""
+        return self._request("POST", path, body, {"Content-Type": media_type})
+
+    def _request(self, method: str, path: str, body: bytes | None, fields: dict[str, str]) -> Reply:
+        connection = (
+            http.client.HTTPConnection(*self._address, timeout=SECONDS_MAX)
+            if self._tls is None
+            else http.client.HTTPSConnection(*self._address, timeout=SECONDS_MAX, context=self._tls)
+        )
+        try:
+            connection.request(method, self._path + path, body, {**fields, **self._fields})
+            response = connection.getresponse()
+            return Reply(response.status, response.read(), response.headers.get("Retry-After", ""))
+        except ssl.SSLError as error:
+            raise ApiError(f"{self.url}: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+            raise UnreachableError(f"{self.url}: {text}") from error
+        finally:
+            connection.close()
+
+
+def reason(reply: Reply) -> str:
+    """Return the reason of a refusal."""
+    try:
+        return str(reply.document["message"])
+    except (ApiError, KeyError, TypeError):
+        return reply.body.decode("utf-8", "replace").strip() or "no reason given"
+
+
+def own_api(settings: HttpSettings, token: str = "") -> Api:
+    """Return the interface of the agent with these settings; raise ApiError where it has none."""
+    host, _, port = settings.bind.rpartition(":")
+    if not settings.enabled:
+        raise ApiError("http.enabled is false: the agent can be asked over HTTP only")
+    if port == "0":
+        raise ApiError(f"http.bind = {settings.bind}: the agent uses any free port; name its address: --url")
+    scheme, tls = "http", None
+    if settings.tls_certificate is not None:
+        scheme, tls = "https", _pinned(settings.tls_certificate)
+    return Api(f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}", token, tls)
+
+
+def read_token(file: Path | None) -> str:
+    """Return the token in a file's first line, empty where none is named; raise ApiError."""
+    if file is None:
+        return ""
+    from contract.files import PrivateFileError, read_private
+
+    try:
+        return (read_private(file).splitlines() or [""])[0].strip()
+    except PrivateFileError as error:
+        raise ApiError(f"{file}: {error}") from error
+
+
+def _pinned(certificate: Path) -> ssl.SSLContext:
+    """Return a context that trusts the agent's own certificate, under whatever name the agent is asked."""
+    try:
+        context = ssl.create_default_context(cafile=str(certificate))
+    except (OSError, ssl.SSLError) as error:
+        raise ApiError(f"http.tls_certificate {certificate}: {error}") from error
+    context.check_hostname = False
+    context.verify_flags = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags.VERIFY_X509_TRUSTED_FIRST
+    return context

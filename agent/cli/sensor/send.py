@@ -1,0 +1,157 @@
+"""`oncegate send`: send an event as a sensor does, and resend it until it is answered."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.cli import api
+from agent.cli import arguments as arguments_
+from agent.cli.failures import FAILURE, USAGE, complain
+from agent.cli.sensor import reading
+from agent.config import load
+from agent.config.mistakes import ConfigurationError
+from agent.config.settings import CoapSettings, HttpSettings
+from agent.terminal import Colour, count, json_line, paint, printable
+
+if TYPE_CHECKING:
+    from agent.cli.sensor.senders import Body, Result, Sender
+
+EXAMPLES = """examples:
+  oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17
+  oncegate send temperature=21.5 --device urn:dev:mac:00158d0001a2b3c4 --id 17 --repeat 3
+  oncegate send door=open battery=87 --unit battery=% --device door-2 --time now --coap gateway.local
+  oncegate send level=3 --device tank-1 --boot 4 --id 1 --http https://gateway:8580 --token-file tank-1.token
+
+An unanswered request is resent after 2 to 3 s, and each time after twice as long. With --repeat the same event is sent
+in new requests, as by a sensor that has lost the answer. A CoAP response does not tell a new event from a duplicate; on
+the gateway itself the agent's HTTP interface does.
+
+exit codes: 0 accepted, or a duplicate; 1 refused, or no answer; 2 wrong usage
+"""
+_FORMATS = {"json": (50, "application/json"), "cbor": (60, "application/cbor")}
+_HERE = "127.0.0.1"
+_LOOPBACK = (_HERE, "::1", "localhost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "values",
+        nargs="+",
+        type=reading.read_value,
+        metavar="NAME=VALUE",
+        help="a reading; numbers, true, false, null and JSON are read as such, anything else is text",
+    )
+    parser.add_argument("--device", required=True, metavar="URN", help="the device that the event is of")
+    parser.add_argument("--id", type=reading.read_number_or_text, metavar="ID", help="the sensor's own event id")
+    parser.add_argument(
+        "--boot", type=reading.read_number_or_text, metavar="BOOT", help="the sensor's boot count or id"
+    )
+    parser.add_argument(
+        "--time", type=reading.read_time, metavar="TIME", help="now, milliseconds, or a date and a time"
+    )
+    parser.add_argument("--type", metavar="TYPE", help="kind of event (default: reading)")
+    parser.add_argument(
+        "--unit", action="append", type=reading.read_unit, default=[], metavar="NAME=UNIT", help="the unit of a reading"
+    )
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--coap", metavar="HOST[:PORT]", help="the gateway (default: this machine)")
+    target.add_argument("--http", metavar="URL", help="send over HTTP, such as to http://127.0.0.1:8580")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the bearer token for HTTP, mode 600")
+    parser.add_argument("--format", choices=tuple(_FORMATS), default="json", help="format of the body (default: json)")
+    parser.add_argument(
+        "--repeat", type=arguments_.positive, default=1, metavar="N", help="send the same event in N requests"
+    )
+    parser.add_argument(
+        "--retransmits",
+        type=arguments_.not_negative,
+        default=4,
+        metavar="N",
+        help="how often an unanswered request is resent (default: 4)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object for each request")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the event, and print the outcome of each request; return 1 where one was not stored."""
+    try:
+        event = reading.event_of(arguments)
+        sender = _sender(arguments)
+    except (ValueError, api.ApiError) as error:
+        complain(str(error))
+        return USAGE
+    if arguments.id is None and arguments.time is None:
+        print("oncegate: without --id or --time, each request is an event of its own", file=sys.stderr)
+    body = _encode(event, arguments.format)
+    stored = True
+    for _ in range(arguments.repeat):
+        begun = time.monotonic()
+        try:
+            result = sender.send(body)
+        except (OSError, api.ApiError) as error:
+            complain(f"{arguments.coap or arguments.http}: {error}")
+            return FAILURE
+        result = replace(result, seconds=round(time.monotonic() - begun, 3))
+        stored &= result.stored
+        print(json_line(asdict(result)) if arguments.json else _line(result), flush=True)
+    return 0 if stored else FAILURE
+
+
+def _sender(arguments: argparse.Namespace) -> Sender:
+    """Return the sender for the target; raise TargetError or ApiError."""
+    from agent.cli.sensor.coap_client import Target, read_target
+    from agent.cli.sensor.senders import CoapSender, HttpSender
+
+    if arguments.http:
+        return HttpSender(api.Api(arguments.http, api.read_token(arguments.token_file)), arguments.retransmits)
+    coap, http = _own_settings(arguments.config, required=arguments.coap is None)
+    host, _, port = coap.bind.rpartition(":")
+    own = Target({"[::]": _HERE, "0.0.0.0": _HERE}.get(host, host.strip("[]")), int(port))
+    target = own if arguments.coap is None else read_target(arguments.coap)
+    try:
+        asked = api.own_api(http) if target == own or target.host in _LOOPBACK else None
+    except api.ApiError:
+        asked = None
+    return CoapSender(target, arguments.retransmits, asked)
+
+
+def _own_settings(file: Path, *, required: bool) -> tuple[CoapSettings, HttpSettings]:
+    """Return the settings of the gateway on this machine, the defaults where there is no configuration."""
+    try:
+        settings = load.load(file)
+    except ConfigurationError:
+        if required and file.exists():
+            raise
+        return CoapSettings(), HttpSettings()
+    return settings.coap, settings.http
+
+
+def _encode(event: dict[str, object], format_: str) -> Body:
+    from agent.cli.sensor.senders import Body
+    from agent.decode.error import InvalidEvent
+    from agent.decode.event_map import to_event
+    from agent.decode.query import NO_PARAMETERS
+    from contract import cbor
+    from contract.fingerprint import fingerprint, needs_label
+
+    content_format, media_type = _FORMATS[format_]
+    content = cbor.encode_map(event) if format_ == "cbor" else json.dumps(event, ensure_ascii=False).encode()
+    try:
+        read = to_event(event, NO_PARAMETERS, fallback="")
+        own = None if needs_label(read) else fingerprint(read).hex()
+    except InvalidEvent:  # the gateway says why
+        own = None
+    return Body(content, content_format, media_type, str(event["device"]), own)
+
+
+def _line(result: Result) -> str:
+    words = [paint(result.outcome, Colour.GOOD if result.stored else Colour.BAD), result.code, result.fingerprint or ""]
+    tries = count(result.transmissions, "transmission")
+    words.append(f"{tries}, {result.seconds:.3f} s" if result.stored else f"{printable(result.reason)} ({tries})")
+    return "  ".join(word for word in words if word)

@@ -1,0 +1,154 @@
+"""Send one event in a request of its own, over CoAP or HTTP, and tell what became of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import SystemRandom
+from typing import Any, Protocol
+
+from agent.cli import api
+from agent.cli.sensor.coap_client import CoapReply, Request, Target, waits
+from agent.coap.tuning import Tuning
+
+ACCEPTED, DUPLICATE, ACKNOWLEDGED = "accepted", "duplicate", "acknowledged"
+REFUSED, UNANSWERED = "refused", "unanswered"
+STORED = frozenset((ACCEPTED, DUPLICATE, ACKNOWLEDGED))
+EVENTS_PATH = "/api/v1/events"
+_CHANGED = "2.04"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The event in one format."""
+
+    content: bytes
+    content_format: int
+    media_type: str
+    device: str
+    fingerprint: str | None
+    """None where only the gateway can compute it, or where the event is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one request."""
+
+    outcome: str
+    """accepted, duplicate, acknowledged (one of these two), refused, unanswered."""
+    reason: str = ""
+    code: str = ""
+    transmissions: int = 1
+    seconds: float = 0.0
+    fingerprint: str | None = None
+
+    @property
+    def stored(self) -> bool:
+        """Whether the event is on the gateway's disk."""
+        return self.outcome in STORED
+
+
+class Sender(Protocol):
+    """Sends an event over one protocol."""
+
+    def send(self, body: Body) -> Result:
+        """Send it in a new request; raise OSError where the host has no address, or ApiError."""
+
+
+class CoapSender:
+    """Sends over CoAP.
+
+    `own` is the HTTP interface of a gateway on this machine, which tells a new event from a duplicate.
+    """
+
+    def __init__(self, target: Target, retransmits: int, own: api.Api | None) -> None:
+        self._target = target
+        self._retransmits = retransmits
+        self._own = own
+
+    def send(self, body: Body) -> Result:
+        """Send it in a new request; raise OSError where the host has no address."""
+        request = Request(body.content, body.content_format)
+        before = self._latest()
+        reply = request.exchange(self._target, _waits(self._retransmits), _report)
+        sent = Result(UNANSWERED, transmissions=request.transmissions, fingerprint=body.fingerprint)
+        if reply is None:
+            return replace(sent, reason=f"{self._target} does not answer")
+        if reply.code_text == _CHANGED:
+            outcome = ACKNOWLEDGED if before is None else self._outcome(before, body)
+            return replace(sent, outcome=outcome, code=_CHANGED)
+        return replace(sent, outcome=REFUSED, code=reply.code_text, reason=_coap_reason(reply))
+
+    def _latest(self) -> int | None:
+        """Return the number of the latest outcome, None where the agent cannot be asked."""
+        feed = self._feed(0)
+        return None if feed is None else max((entry["number"] for entry in feed), default=0)
+
+    def _outcome(self, before: int, body: Body) -> str:
+        entries = [entry for entry in self._feed(before) or [] if entry["device"] == body.device]
+        exact = [entry for entry in entries if entry["fingerprint"] == body.fingerprint]
+        outcomes = [entry["outcome"] for entry in exact or entries if entry["outcome"] in STORED]
+        return str(outcomes[-1]) if outcomes else ACKNOWLEDGED
+
+    def _feed(self, after: int) -> list[dict[str, Any]] | None:
+        if self._own is None:
+            return None
+        try:
+            feed: list[dict[str, Any]] = self._own.get(f"/api/v1/live?after={after}").document["feed"]
+        except (api.ApiError, KeyError, TypeError):
+            return None
+        return feed
+
+
+class HttpSender:
+    """Sends over HTTP."""
+
+    def __init__(self, target: api.Api, retransmits: int) -> None:
+        self._target = target
+        self._retransmits = retransmits
+
+    def send(self, body: Body) -> Result:
+        """Send it; raise ApiError."""
+        trouble = ""
+        for number, wait in enumerate(_waits(self._retransmits), 1):
+            deadline = time.monotonic() + wait
+            try:
+                return _http_result(self._target.post(EVENTS_PATH, body.content, body.media_type), number, body)
+            except api.UnreachableError as error:
+                trouble = str(error)
+            if number <= self._retransmits:
+                time.sleep(max(0.0, deadline - time.monotonic()))
+                _report(f"{trouble}: sending again")
+        return Result(UNANSWERED, trouble, transmissions=self._retransmits + 1, fingerprint=body.fingerprint)
+
+
+def _waits(retransmits: int) -> Iterator[float]:
+    return waits(SystemRandom(), retransmits, Tuning())
+
+
+def _http_result(reply: api.Reply, transmissions: int, body: Body) -> Result:
+    result = Result(REFUSED, code=str(reply.code), transmissions=transmissions, fingerprint=body.fingerprint)
+    if reply.code != 200:
+        wait = f"; send it again after {reply.retry_after} s" if reply.retry_after else ""
+        return replace(result, reason=api.reason(reply) + wait)
+    document = reply.document
+    fingerprint = next(iter(document["fingerprints"]), body.fingerprint)
+    return replace(result, outcome=ACCEPTED if document["accepted"] else DUPLICATE, fingerprint=fingerprint)
+
+
+def _coap_reason(reply: CoapReply) -> str:
+    text = reply.payload.decode("utf-8", "replace") or _MEANINGS.get(reply.code_text, "no reason given")
+    return text if reply.max_age is None else f"{text}; send it again after {reply.max_age} s"
+
+
+_MEANINGS = {
+    "4.01": "OSCORE is required: docs/oscore.md",
+    "4.03": "the device is not allowed",
+    "4.04": "no such path on this server",
+}
+
+
+def _report(text: str) -> None:
+    print(f"oncegate: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""`oncegate send` against a running agent."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.cli import commands
+from agent.cli.sensor import reading
+from tests.agent.cli.running import RunningAgent
+
+
+def send(agent: RunningAgent, *words: str) -> tuple[int, list[dict[str, Any]]]:
+    done = agent.oncegate("send", "--json", *words)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def stored(agent: RunningAgent, device: str) -> list[dict[str, Any]]:
+    lines = agent.oncegate("events", "--limit", "1000", "--json").stdout.splitlines()
+    return [event for event in map(json.loads, lines) if event["device"] == device]
+
+
+def test_an_event_is_accepted_once_and_its_copies_are_duplicates(running_agent: RunningAgent) -> None:
+    words = ("temperature=21.5", "--device", "urn:dev:mac:00158d0001a2b3c4", "--id", "17")
+    status, results = send(running_agent, *words, "--repeat", "3")
+    assert (status, [one["outcome"] for one in results]) == (0, ["accepted", "duplicate", "duplicate"])
+    assert {(one["code"], one["transmissions"], one["fingerprint"]) for one in results} == {
+        ("2.04", 1, "1876d2e5f34f91105e52555b000b5edc")
+    }
+    other_form = send(
+        running_agent, *words, "--format", "cbor", "--http", f"http://127.0.0.1:{running_agent.http_port}"
+    )
+    assert (other_form[0], other_form[1][0]["outcome"], other_form[1][0]["code"]) == (0, "duplicate", "200")
+
+
+def test_every_field_reaches_the_gateway_as_it_was_meant(running_agent: RunningAgent) -> None:
+    words = (
+        *("a=1", "open=true", "text=x y", 'digits="5"', "nan=NaN", 'nested={"x":[1,null]}', "empty="),
+        *("--device", "urn:fields", "--id", "007", "--boot", "3", "--type", "alarm"),
+        *("--time", "2026-01-01T00:00:00Z", "--unit", "a=Cel", "--coap", f"127.0.0.1:{running_agent.coap_port}"),
+    )
+    assert send(running_agent, *words)[0] == 0
+    (event,) = stored(running_agent, "urn:fields")
+    assert (event["id"], event["boot"], event["type"], event["time"]) == ("007", 3, "alarm", 1_767_225_600_000)
+    assert (event["via"], event["units"]) == ("coap", {"a": "Cel"})
+    assert event["data"] == {
+        "a": 1,
+        "open": True,
+        "text": "x y",
+        "digits": "5",
+        "nan": "NaN",
+        "empty": "",
+        "nested": {"x": [1, None]},
+    }
+
+
+def test_without_id_and_time_each_request_is_an_event_and_that_is_said(running_agent: RunningAgent) -> None:
+    done = running_agent.oncegate("send", "a=1", "--device", "urn:ambiguous", "--repeat", "2")
+    assert done.returncode == 0
+    assert "each request is an event of its own" in done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["accepted", "accepted"]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+@pytest.mark.parametrize(
+    ("device", "codes", "reason"),
+    [
+        ("urn:oncegate:x", ("4.00", "400"), "devices urn:oncegate:* are the gateways themselves"),
+        ("urn:denied:x", ("4.03", "403"), "is not allowed"),
+    ],
+)
+def test_a_refusal_has_its_reason(
+    device: str, codes: tuple[str, str], reason: str, over_http: bool, running_agent: RunningAgent
+) -> None:
+    target = ("--http", f"http://127.0.0.1:{running_agent.http_port}") if over_http else ()
+    status, (result,) = send(running_agent, "a=1", "--device", device, "--id", "1", *target)
+    assert (status, result["outcome"], result["code"]) == (1, "refused", codes[over_http])
+    assert reason in result["reason"]
+    shown = running_agent.oncegate("send", "a=1", "--device", device, "--id", "1", *target)
+    assert (shown.returncode, reason in shown.stdout) == (1, True)
+
+
+def test_wrong_words_are_wrong_usage(running_agent: RunningAgent) -> None:
+    for words, message in (
+        (("temperature", "--device", "x"), "expected NAME=VALUE"),
+        (("a=1", "a=2", "--device", "x"), "a name occurs twice"),
+        (("a=1",), "required: --device"),
+        (("a=1", "--device", "x", "--time", "soon"), "expected now, milliseconds since 1970, or a time such as"),
+        (("a=1", "--device", "x", "--repeat", "0"), "expected a whole number, 1 or more; found '0'"),
+        (("a=1", "--device", "x", "--coap", "http://x"), "expected HOST[:PORT]"),
+        (("a=1", "--device", "x", "--http", "gateway"), "expected a URL such as http://127.0.0.1:8580"),
+        (("a=1", "--device", "x", "--http", "http://x", "--token-file", "/none"), "/none: No such file"),
+    ):
+        done = running_agent.oncegate("send", *words)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_gateway_that_is_not_there_is_unanswered(running_agent: RunningAgent) -> None:
+    words = ("a=1", "--device", "x", "--id", "1", "--retransmits", "0", "--http", "http://127.0.0.1:1")
+    status, (result,) = send(running_agent, *words)
+    assert (status, result["outcome"], result["transmissions"]) == (1, "unanswered", 1)
+    assert "Connection refused" in result["reason"]
+
+
+def test_readings_may_stand_on_both_sides_of_the_options() -> None:
+    arguments = commands.parse(["send", "a=1", "--device", "x", "b=two", "--id", "0"])
+    assert reading.event_of(arguments) == {"device": "x", "id": 0, "data": {"a": 1, "b": "two"}}
