@@ -53,13 +53,18 @@ def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def table(rows: Sequence[Sequence[str]], headings: Sequence[str] = (), colours: Sequence[Colour | None] = ()) -> str:
+def table(
+    rows: Sequence[Sequence[str]],
+    headings: Sequence[str] = (),
+    colours: Sequence[Colour | None] = (),
+    widths_min: Sequence[int] = (),
+) -> str:
     """Return rows in columns; the last is wrapped to the terminal's width. `colours` are those of the first cells."""
     lines = [tuple(headings), *rows] if headings else list(rows)
     if not lines:
         return ""
     last = len(lines[0]) - 1
-    widths = [max(_width(line[column]) for line in lines) for column in range(last)]
+    widths = column_widths(lines, widths_min)
     indent = sum(widths) + len(_GAP) * last
     room = shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns - indent if sys.stdout.isatty() else 10**6
     written = []
@@ -73,6 +78,13 @@ def table(rows: Sequence[Sequence[str]], headings: Sequence[str] = (), colours: 
         text = ("\n" + " " * indent).join(wrapped)
         written.append(_GAP.join([*cells, text]).rstrip())
     return "\n".join(written)
+
+
+def column_widths(rows: Sequence[Sequence[str]], widths_min: Sequence[int] = ()) -> list[int]:
+    """Return the width of each column but the last."""
+    columns = range(len(rows[0]) - 1) if rows else range(len(widths_min))
+    least = widths_min or [0] * len(columns)
+    return [max(least[column], *(_width(row[column]) for row in rows), 0) for column in columns]
 
 
 def count(number: int, noun: str) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
+import time
+from datetime import datetime
+
+_AGO = re.compile(r"\d+(?:\.\d+)?\s*(?:s|m|h|d)")
 
 
 def positive(text: str) -> int:
@@ -13,6 +18,27 @@ def positive(text: str) -> int:
 def not_negative(text: str) -> int:
     """Read a whole number, 0 or more."""
     return _number(text, 0)
+
+
+def moment(text: str) -> int:
+    """Read milliseconds since 1970 UTC, or a date and a time, local without a zone."""
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"expected milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z; found {text!r}"
+        ) from None
+
+
+def past_moment(text: str) -> int:
+    """Read a moment, or how long ago it was, such as 10m; return milliseconds since 1970 UTC."""
+    if not _AGO.fullmatch(text):
+        return moment(text)
+    from agent.config.readers import duration
+
+    return time.time_ns() // 1_000_000 - int(duration(text) * 1000)
 
 
 def _number(text: str, least: int) -> int:

@@ -36,10 +36,10 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("status", "agent.cli.status", "show what the store holds"),
     ),
     "its events": (
-        Command("events", "agent.cli.events", "show the latest events, a JSON object a line"),
-        Command("trace", "agent.cli.trace", "show the trace of an event, by its fingerprint"),
-        Command("replay", "agent.cli.replay", "send the kept events of an epoch again"),
-        Command("verify", "agent.cli.verify", "check all of the store; exit 1: it is damaged"),
+        Command("events", "agent.cli.store.events", "show the latest events, or follow them: a table, or JSON lines"),
+        Command("trace", "agent.cli.store.trace", "show the trace of an event, by its fingerprint"),
+        Command("replay", "agent.cli.store.replay", "send the kept events of an epoch again"),
+        Command("verify", "agent.cli.store.verify", "check all of the store; exit 1: it is damaged"),
     ),
     "sensors": (
         Command("send", "agent.cli.sensor.send", "send an event as a sensor does, until it is answered"),

@@ -6,7 +6,8 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from datetime import datetime
+
+from agent.cli.arguments import moment
 
 NOW = "now"
 
@@ -38,17 +39,8 @@ def read_number_or_text(text: str) -> int | str:
 
 
 def read_time(text: str) -> int:
-    """Read `now`, milliseconds since 1970 UTC, or a date and a time; without a zone it is local."""
-    if text == NOW:
-        return time.time_ns() // 1_000_000
-    if text.removeprefix("-").isdecimal():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: expected now, milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
-        ) from None
+    """Read `now`, or a moment; return milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000 if text == NOW else moment(text)
 
 
 def event_of(arguments: argparse.Namespace) -> dict[str, object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,26 +15,45 @@ from agent.store.facts import RECEIPTS_TABLE
 from agent.store.fingerprints import fingerprint_rows
 from agent.store.layout import FILE_NAME
 from agent.store.read.events import Epochs
-from agent.store.read.kept import KeptEvent, read_all
+from agent.store.read.kept import KeptEvent
+from agent.store.read.selection import ALL, Entry, Selection, select_between, select_latest
 from agent.store.read.states import PROCESSED, States
 from agent.store.read.trace import Trace, fingerprint_at, trace
-from agent.store.schema import tables
+from agent.store.schema import database, tables
 from contract.moment import rfc3339
 from contract.record import encode_value
 
 
-def read_events(folder: Path, gateway: str, limit: int) -> Iterator[dict[str, object]]:
-    """Yield the latest stored events in order: the record's keys and `state`; hold no transaction between two."""
+def read_events(
+    folder: Path, gateway: str, limit: int, selection: Selection = ALL, last: int | None = None
+) -> Iterator[dict[str, object]]:
+    """Yield the latest wanted events, up to a position, in order; hold no transaction between two.
+
+    Each has the record's keys and `state`.
+    """
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:
-        end = tables.last_position(store)
-        first = max(tables.first_event(store) or 1, end - limit + 1)
-        for entry in read_all(store, range(first, end + 1)):
-            if isinstance(entry, KeptEvent):
-                yield _event_document(entry, gateway)
-            else:
-                yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
+        end = tables.last_position(store) if last is None else last
+        for entry in select_latest(store, end, limit, selection):
+            yield from _documents(entry, gateway)
+
+
+def read_events_between(
+    folder: Path, gateway: str, after: int, last: int, selection: Selection
+) -> Iterator[dict[str, object]]:
+    """Yield the wanted events after a position up to another, in order; hold no transaction between two."""
+    from agent.store.read.connection import read_only
+
+    with read_only(folder / FILE_NAME) as store:
+        for entry in select_between(store, after, last, selection):
+            yield from _documents(entry, gateway)
+
+
+def read_last_position(folder: Path) -> int:
+    """Return the position of the latest event."""
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        return tables.last_position(connection)
 
 
 def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
@@ -62,6 +82,13 @@ def read_trace(folder: Path, gateway: str, fingerprint: bytes) -> list[dict[str,
     with read_only(folder / FILE_NAME) as store:
         table = tables.read_fact(store, RECEIPTS_TABLE)
         return [_trace_document(one, gateway, table) for one in trace(store, fingerprint)]
+
+
+def _documents(entry: Entry, gateway: str) -> Iterator[dict[str, object]]:
+    if isinstance(entry, KeptEvent):
+        yield _event_document(entry, gateway)
+    else:
+        yield from ({"state": "damaged", **asdict(labels)} for labels in entry.labels)
 
 
 def _event_document(kept: KeptEvent, gateway: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.replay import ReplayResult
+from agent.cli.store.replay import ReplayResult
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
 from agent.store.read.kept import positions_of

@@ -1,0 +1,1 @@
+"""Commands that read the event store, beside the running agent or without it."""

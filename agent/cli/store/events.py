@@ -1,0 +1,117 @@
+"""`oncegate events`: the stored events, latest ones or as they arrive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+from agent.cli.arguments import past_moment, positive
+from agent.cli.store.lines import Document, Printer, add_form, local_time
+from agent.config import load
+from agent.config.settings import GatewaySettings
+from agent.terminal import Colour, printable
+
+EXAMPLES = """examples:
+  oncegate events --limit 3
+  oncegate events --follow --device 'urn:dev:mac:*'
+  oncegate events --since 2h --device door-2
+  oncegate events --since 2026-01-31T12:00:00Z --json > events.jsonl
+  oncegate events --limit 1000 --json | jq -r 'select(.state == "new").device' | sort | uniq -c
+  oncegate events --duplicates
+
+--since is the time of acceptance by the gateway's clock. All kept events are searched; events that are in the table are
+kept for store.keep_processed.
+"""
+LIMIT = 20
+FOLLOW_SECONDS = 0.5
+"""How often the store is looked at."""
+_COLOURS = {"new": Colour.WARNING, "forwarded": None, "processed": Colour.GOOD, "lost": Colour.BAD}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--follow", "-f", action="store_true", help="go on with new events, until Ctrl-C")
+    parser.add_argument(
+        "--device", metavar="PATTERN", default="*", help="only of these devices, such as 'urn:dev:mac:*'"
+    )
+    parser.add_argument(
+        "--since",
+        type=past_moment,
+        metavar="TIME",
+        help="only accepted since then: 10m, 2h, 7d ago, or date and time",
+    )
+    parser.add_argument(
+        "--limit", type=positive, metavar="N", help=f"how many at most (default: {LIMIT}, with --since all)"
+    )
+    parser.add_argument("--duplicates", action="store_true", help="show the latest duplicates, with their events")
+    add_form(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print events or duplicates."""
+    gateway = load.load(arguments.config).gateway
+    if arguments.duplicates:
+        return _show_duplicates(arguments, gateway)
+    from agent.store.read.documents import read_events, read_events_between, read_last_position
+    from agent.store.read.selection import Selection
+
+    selection = Selection(arguments.device, arguments.since)
+    printer = Printer(arguments, ("accepted", "state", "device", "event"), _event_row)
+    folder, limit = gateway.state_dir, arguments.limit
+    last = read_last_position(folder)
+    if arguments.since is not None and limit is None:
+        printer.print(read_events_between(folder, gateway.id, 0, last, selection))
+    else:
+        printer.print(read_events(folder, gateway.id, limit or LIMIT, selection, last))
+    try:
+        while arguments.follow:
+            time.sleep(FOLLOW_SECONDS)
+            before, last = last, read_last_position(folder)
+            if last != before:  # below it, where an older store has been put in place
+                printer.print(read_events_between(folder, gateway.id, min(before, last), last, selection))
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _show_duplicates(arguments: argparse.Namespace, gateway: GatewaySettings) -> int:
+    from agent.cli.failures import USAGE, complain
+    from agent.store.read.documents import read_duplicates
+
+    if arguments.follow or arguments.since is not None or arguments.device != "*":
+        complain("--duplicates lists the latest ones only: without --follow, --since and --device")
+        return USAGE
+    printer = Printer(arguments, ("received", "state", "sequence", "fingerprint"), _duplicate_row)
+    printer.print(read_duplicates(gateway.state_dir, arguments.limit or LIMIT))
+    return 0
+
+
+def _event_row(event: Document) -> tuple[Sequence[str], Colour | None]:
+    state = event["state"]
+    if "received" not in event:
+        labels = f"epoch {event['epoch']}, sequence {event['first']} to {event['last']}: see oncegate verify"
+        return ("", state, "", labels), Colour.BAD
+    return (local_time(event["received"]), state, printable(event["device"]), _summary(event)), _COLOURS.get(state)
+
+
+def _summary(event: Document) -> str:
+    """Return the fields of an event in one line."""
+    units = event.get("units", {})
+    readings = (
+        f"{name} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)} {units.get(name, '')}"
+        for name, value in event.get("data", {}).items()
+    )
+    identity = [f"{name} {event[name]}" for name in ("boot", "id") if name in event]
+    kind = [event["type"]] if event["type"] != "reading" else []
+    words = [" ".join([*kind, *identity]), ", ".join(map(str.strip, readings))]
+    if "possible_duplicate_of" in event:
+        words.append(f"(may repeat {event['possible_duplicate_of']})")
+    return printable(": ".join(filter(None, words[:2])) + " ".join(["", *words[2:]]))
+
+
+def _duplicate_row(duplicate: Document) -> tuple[Sequence[str], Colour | None]:
+    fingerprint = duplicate["fingerprint"] or "forgotten"
+    label = f"{duplicate['epoch']} {duplicate['sequence']}"
+    return (local_time(duplicate["received"]), duplicate["state"], label, fingerprint), None

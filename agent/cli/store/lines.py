@@ -1,0 +1,56 @@
+"""Prints a list: as a table on a terminal, otherwise one JSON object a line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from agent.terminal import Colour, column_widths, json_line, table
+
+ROWS_AT_ONCE = 200
+"""Rows of a table whose columns are aligned with one another; later ones may need wider columns."""
+
+Document = Mapping[str, Any]
+Row = Callable[[Document], tuple[Sequence[str], Colour | None]]
+"""Returns the cells of a row, and the colour of the first one."""
+
+
+def add_form(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that choose the form."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object a line (default: in pipes and files)")
+    form.add_argument("--table", action="store_true", help="a table (default: on a terminal)")
+
+
+class Printer:
+    """Prints documents in the chosen form."""
+
+    def __init__(self, arguments: argparse.Namespace, headings: Sequence[str], row: Row) -> None:
+        self._table = arguments.table or (sys.stdout.isatty() and not arguments.json)
+        self._headings = headings
+        self._row = row
+        self._widths: Sequence[int] = ()
+
+    def print(self, documents: Iterable[Document]) -> None:
+        """Print documents as they come."""
+        if not self._table:
+            for document in documents:
+                print(json_line(document), flush=True)
+            return
+        rest = iter(documents)
+        while rows := [self._row(document) for document in islice(rest, ROWS_AT_ONCE)]:
+            cells = [cells for cells, _ in rows]
+            headings = () if self._widths else self._headings
+            self._widths = column_widths([*([headings] if headings else []), *cells], self._widths)
+            print(table(cells, headings, [colour for _, colour in rows], self._widths), flush=True)
+
+
+def local_time(milliseconds: int) -> str:
+    """Return a moment by the local clock; without the date where it is of today."""
+    moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    today = moment.date() == datetime.now().astimezone().date()
+    return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

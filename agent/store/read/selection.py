@@ -1,0 +1,63 @@
+"""Selects kept events by device and time of acceptance, without decoding those that are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from agent.store.read.kept import PAGE_POSITIONS, DamagedEvents, KeptEvent, read_all
+from agent.store.schema import tables
+from agent.store.schema.database import Reads
+from contract.record import read_header_fields
+
+Entry = KeptEvent | DamagedEvents
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events are wanted; damaged ones always are, since they may be among them."""
+
+    device: str = "*"
+    """A glob pattern on the device."""
+    since: int | None = None
+    """The earliest acceptance by the gateway's clock, in milliseconds since 1970 UTC."""
+
+    def __contains__(self, entry: Entry) -> bool:
+        """Whether an entry is wanted."""
+        if isinstance(entry, DamagedEvents):
+            return True
+        if self == ALL:
+            return True
+        fields = read_header_fields(entry.event.tail)
+        return (self.since is None or fields.received >= self.since) and fnmatchcase(fields.device, self.device)
+
+
+ALL = Selection()
+
+
+def select_between(connection: Reads, after: int, last: int, selection: Selection) -> Iterator[Entry]:
+    """Yield the wanted events after a position up to another, in order."""
+    positions = range(max(tables.first_event(connection) or 1, after + 1), last + 1)
+    yield from (entry for entry in read_all(connection, positions) if entry in selection)
+
+
+def select_latest(connection: Reads, last: int, limit: int, selection: Selection) -> Iterator[Entry]:
+    """Yield the latest of the wanted events up to a position, in order.
+
+    The store is read backwards until there are enough.
+    """
+    start = tables.first_event(connection) or 1
+    if selection == ALL:
+        yield from read_all(connection, range(max(start, last - limit + 1), last + 1))
+        return
+    pages: list[list[Entry]] = []
+    missing = limit
+    while last >= start and missing > 0:
+        first = max(start, last - PAGE_POSITIONS + 1)
+        page = [entry for entry in read_all(connection, range(first, last + 1)) if entry in selection]
+        pages.append(page[-missing:])
+        missing -= len(page)
+        last = first - 1
+    for page in reversed(pages):
+        yield from page

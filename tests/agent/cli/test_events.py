@@ -1,0 +1,159 @@
+"""`oncegate events`: selected, followed, and in the form for whoever reads them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from agent.cli.api import Api
+from agent.cli.store import lines
+from agent.store.read import kept
+from tests.agent.cli.running import RunningAgent
+from tests.support.waiting import wait_until
+
+SECOND = 1_000
+
+
+def post(agent: RunningAgent, device: str, *ids: int) -> None:
+    api = Api(f"http://127.0.0.1:{agent.http_port}")
+    for number in ids:
+        event = {"device": device, "id": number, "data": {"value": 1}, "units": {"value": "Cel"}}
+        assert api.post("/api/v1/events", json.dumps(event).encode(), "application/json").code == 200
+
+
+def listed(agent: RunningAgent, *words: str) -> list[dict[str, Any]]:
+    done = agent.oncegate("events", *words)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_events_are_selected_by_device_and_the_latest_of_these_are_shown(running_agent: RunningAgent) -> None:
+    post(running_agent, "urn:selected:a", 1, 2, 3)
+    post(running_agent, "urn:selected:b", 4)
+    assert [event["id"] for event in listed(running_agent, "--device", "urn:selected:?")] == [1, 2, 3, 4]
+    assert [event["id"] for event in listed(running_agent, "--device", "urn:selected:a", "--limit", "2")] == [2, 3]
+    assert listed(running_agent, "--device", "selected") == []
+
+
+def test_events_are_selected_by_the_time_of_their_acceptance(running_agent: RunningAgent) -> None:
+    post(running_agent, "urn:since", *range(1, 23))
+    events = listed(running_agent, "--device", "urn:since", "--since", "1h")
+    assert [event["id"] for event in events] == list(range(1, 23))  # more than the default of --limit
+    moment = events[10]["received"]
+    later = listed(running_agent, "--device", "urn:since", "--since", str(moment))
+    assert later == [event for event in events if event["received"] >= moment]
+    assert listed(running_agent, "--device", "urn:since", "--since", "2999-01-01") == []
+    (last,) = listed(running_agent, "--device", "urn:since", "--since", "1h", "--limit", "1")
+    assert last["id"] == 22
+
+
+def test_a_selection_reads_back_over_as_many_pages_as_it_needs(
+    running_agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agent.store.layout import FILE_NAME
+    from agent.store.read import selection
+    from agent.store.schema import database, tables
+
+    post(running_agent, "urn:pages:x", 1)
+    post(running_agent, "urn:pages:y", *range(1, 6))
+    post(running_agent, "urn:pages:x", 2)
+    for module in (kept, selection):
+        monkeypatch.setattr(module, "PAGE_POSITIONS", 2)
+    wanted = selection.Selection("urn:pages:x")
+    with closing(database.open_for_reading(running_agent.configuration.parent / "state" / FILE_NAME)) as store:
+        last = tables.last_position(store)
+        found = [
+            [entry.event.position for entry in selection.select_latest(store, last, limit, wanted)]  # type: ignore[union-attr]
+            for limit in (1, 2, 9)
+        ]
+    assert found[1:] == [[last - 6, last]] * 2
+    assert found[0] == [last]
+
+
+def test_new_events_are_followed_each_once_until_the_interrupt(running_agent: RunningAgent) -> None:
+    post(running_agent, "urn:followed", 1)
+    command = running_agent.command("events", "--follow", "--device", "urn:followed", "--limit", "5")
+    ids: list[int] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        output = process.stdout
+
+        def read() -> None:
+            ids.extend(json.loads(line)["id"] for line in output)
+
+        reader = Thread(target=read)
+        reader.start()
+        wait_until(lambda: ids == [1], "the event from before is shown")
+        post(running_agent, "urn:followed", 2)
+        post(running_agent, "urn:other", 9)
+        wait_until(lambda: ids == [1, 2], "a new event is shown")
+        post(running_agent, "urn:followed", 3, 2)
+        wait_until(lambda: len(ids) > 2, "another event is shown")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        reader.join()
+    assert ids == [1, 2, 3]
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_gets_json(running_agent: RunningAgent) -> None:
+    post(running_agent, "urn:table", 1)
+    words = ("events", "--device", "urn:table")
+    heads = [
+        on_terminal(running_agent, *words),
+        on_terminal(running_agent, *words, "--json"),
+        running_agent.oncegate(*words, "--table").stdout,
+        running_agent.oncegate(*words).stdout,
+    ]
+    assert [text.split()[0] for text in heads] == ["accepted", '{"fingerprint":', "accepted", '{"fingerprint":']
+    assert heads[0].split()[5:] == ["new", "urn:table", "id", "1:", "value", "1", "Cel"]
+    assert running_agent.oncegate(*words, "--table", "--json").returncode == 2
+
+
+def on_terminal(agent: RunningAgent, *words: str) -> str:
+    """Return what a command prints on a terminal, without colours."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "NO_COLOR": "1"}
+    with subprocess.Popen(agent.command(*words), stdout=follower, env=environment) as process:
+        os.close(follower)
+        text = b""
+        try:
+            while piece := os.read(leader, 65_536):
+                text += piece
+        except OSError:  # Linux: the other side is closed
+            pass
+        os.close(leader)
+        assert process.wait(60) == 0
+    return text.decode()
+
+
+def test_duplicates_have_a_table_of_their_own_and_no_selection(running_agent: RunningAgent) -> None:
+    post(running_agent, "urn:copies", 1, 1)
+    assert running_agent.oncegate("events", "--duplicates", "--table").returncode == 0
+    done = running_agent.oncegate("events", "--duplicates", "--device", "x")
+    assert (done.returncode, "without --follow, --since and --device" in done.stderr) == (2, True)
+
+
+def test_a_moment_is_local_and_has_a_date_where_it_is_not_of_today() -> None:
+    now = time.time_ns() // 1_000_000
+    assert len(lines.local_time(now)) == len("12:00:00")
+    assert len(lines.local_time(now - 3 * 86_400 * SECOND)) == len("2026-01-31 12:00:00")
+
+
+def test_a_wrong_time_is_wrong_usage(running_agent: RunningAgent) -> None:
+    done = running_agent.oncegate("events", "--since", "yesterday")
+    assert (done.returncode, "a time such as 2026-01-31T12:00:00Z; found 'yesterday'" in done.stderr) == (2, True)
+
+
+def test_a_damaged_event_is_shown_whatever_is_selected(tmp_path: Path) -> None:
+    from agent.cli.store.events import _event_row
+
+    damaged = {"state": "damaged", "epoch": "ab", "first": 3, "last": 4}
+    assert _event_row(damaged)[0][1:] == ("damaged", "", "epoch ab, sequence 3 to 4: see oncegate verify")
