@@ -15,6 +15,7 @@ from agent.status import GatewayStatus, read_status
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.read.documents import read_events, read_trace
+from agent.store.read.rejected import read_rejected
 from agent.store.schema import disk_space
 from agent.telemetry.activity import Activity
 from agent.telemetry.links import Links
@@ -71,6 +72,7 @@ def observe(
         feed=live.feed,
         trace=lambda fingerprint: read_trace(folder, name, fingerprint),
         latest=latest,
+        rejected=lambda selection, limit: read_rejected(folder, selection, limit),
     )
     return Views(view_sources), responses
 

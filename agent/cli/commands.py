@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "its events": (
         Command("events", "agent.cli.store.events", "show the latest events, or follow them: a table, or JSON lines"),
+        Command("rejected", "agent.cli.store.rejected", "show rejected events, with the reason and the bytes of each"),
         Command("trace", "agent.cli.store.trace", "show the trace of an event, by its fingerprint"),
         Command("replay", "agent.cli.store.replay", "send the kept events of an epoch again"),
         Command("verify", "agent.cli.store.verify", "check all of the store; exit 1: it is damaged"),

@@ -13,11 +13,13 @@ from urllib.parse import parse_qsl
 from agent.http.auth.access import Access
 from agent.http.events import ReadBody
 from agent.http.head import Head
-from agent.http.page import page_resources
+from agent.http.page import public_resources
+from agent.http.rejected import read_selection
 from agent.http.response import Response, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
 from agent.store.errors import StoreError
+from agent.store.read.rejected import RejectSelection
 
 FRESH_SECONDS = 1.0
 """How old a view may be, which bounds the work that any number of readers causes."""
@@ -48,6 +50,8 @@ class ViewSources:
     """Returns the traces of the events with a fingerprint."""
     latest: Callable[[str], Sequence[Mapping[str, object]]]
     """Returns the latest events of the devices whose name contains a text."""
+    rejected: Callable[[RejectSelection, int], Sequence[Mapping[str, object]]]
+    """Returns the latest of the wanted rejected events, newest first."""
 
 
 class CachedView(Generic[T]):
@@ -131,8 +135,9 @@ class Views:
             "/api/v1/live": {"GET": readers_only(self._show_live)},
             "/api/v1/trace": {"GET": readers_only(self._show_trace)},
             "/api/v1/latest": {"GET": readers_only(self._show_latest)},
+            "/api/v1/rejected": {"GET": readers_only(self._show_rejected)},
             "/metrics": {"GET": readers_only(self._show_metrics)},
-            **page_resources(),
+            **public_resources(),
         }
 
     async def _show_readiness(self, _: Head, __: ReadBody) -> Response:
@@ -164,6 +169,10 @@ class Views:
 
     async def _show_latest(self, asked: Mapping[str, str]) -> Response:
         return document(200, await self._searches.get(lambda: self._sources.latest(asked.get("device", ""))))
+
+    async def _show_rejected(self, asked: Mapping[str, str]) -> Response:
+        selection, limit = read_selection(asked)
+        return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
 
 
 async def _alive(_: Head, __: ReadBody) -> Response:

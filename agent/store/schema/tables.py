@@ -240,6 +240,15 @@ def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
     connection.executemany(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
+def load_rejects(connection: Reads) -> list[tuple[int, Reject]]:
+    """Return the kept rejected events with their numbers, in order."""
+    rows = connection.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected ORDER BY number").fetchall()
+    return [
+        (number, Reject(device, via, received, reason, bytes(raw)))
+        for number, received, device, via, reason, raw in rows
+    ]
+
+
 def count_rejects(connection: Reads) -> int:
     """Count the rejected events in all the store's life."""
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM rejected").fetchone()[0]

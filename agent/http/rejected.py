@@ -1,0 +1,34 @@
+"""The resource of the rejected events: reads its query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.delivery import VIAS
+from agent.http.response import refusal
+from agent.store.read.rejected import RejectSelection
+
+LIMIT = 100
+LIMIT_MAX = 1_000
+_WORDS = ("via", "device", "reason", "before", "limit")
+_DIGITS_MAX = 19
+
+
+def read_selection(asked: Mapping[str, str]) -> tuple[RejectSelection, int]:
+    """Return which rejected events a query selects, and how many at most; raise Refusal."""
+    for word in asked:
+        if word not in _WORDS:
+            raise refusal(400, "bad request", f"{word[:16]}: known are {', '.join(_WORDS)}")
+    via = asked.get("via", "")
+    if via and via not in VIAS:
+        raise refusal(400, "bad request", f"via: expected one of {', '.join(VIAS)}")
+    before = _number("before", asked["before"], None) if "before" in asked else None
+    limit = _number("limit", asked["limit"], LIMIT_MAX) if "limit" in asked else LIMIT
+    return RejectSelection(via, asked.get("device", "*"), asked.get("reason", ""), None, before), limit
+
+
+def _number(word: str, text: str, most: int | None) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else 0
+    if number < 1 or (most is not None and number > most):
+        raise refusal(400, "bad request", f"{word}: expected a number from 1" + (f" to {most}" if most else ""))
+    return number

@@ -1,0 +1,54 @@
+"""The kept rejected events, selected, as JSON documents."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from agent.store.layout import FILE_NAME
+from agent.store.port import Reject
+from agent.store.schema import database, tables
+
+
+@dataclass(frozen=True, slots=True)
+class RejectSelection:
+    """Which rejected events are wanted; what is empty or None selects all."""
+
+    via: str = ""
+    device: str = "*"
+    """A glob pattern."""
+    reason: str = ""
+    """A part of the reason, in any case."""
+    number: int | None = None
+    before: int | None = None
+    """Only those with a lower number."""
+
+    def wants(self, number: int, reject: Reject) -> bool:
+        """Whether an event is wanted."""
+        return (
+            (not self.via or reject.via == self.via)
+            and fnmatchcase(reject.device, self.device)
+            and self.reason.lower() in reject.reason.lower()
+            and self.number in (None, number)
+            and (self.before is None or number < self.before)
+        )
+
+
+def read_rejected(folder: Path, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
+    """Return the latest wanted ones, newest first; `raw` holds the first bytes of each as hex digits."""
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        rejects = tables.load_rejects(connection)
+    wanted = [(number, reject) for number, reject in rejects if selection.wants(number, reject)]
+    return [
+        {
+            "number": number,
+            "received": reject.received,
+            "device": reject.device,
+            "via": reject.via,
+            "reason": reject.reason,
+            "raw": reject.raw.hex(),
+        }
+        for number, reject in reversed(wanted[-limit:])
+    ]

@@ -1,0 +1,91 @@
+"""The description of the interface (OpenAPI) agrees with the server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from tests.agent.http.client import Response
+from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
+
+DESCRIPTION = json.loads(files("agent.http").joinpath("openapi.json").read_text())
+PATH = "/api/v1/openapi.json"
+OF_THE_PAGE = {"/", "/page.css", "/page.js", "/icon.svg"}
+PACK = b'[{"device":"urn:b","id":1,"data":3},{"device":"urn:b","id":2,"data":{"x":1}}]'
+READER = "r" * 40
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in DESCRIPTION["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def check(path: str, response: Response, method: str = "get") -> None:
+    """Fail where a response is not as described."""
+    described = DESCRIPTION["paths"][path.partition("?")[0]][method]["responses"][str(response.code)]
+    if "$ref" in described:
+        described = DESCRIPTION["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    media_type = response.fields["Content-Type"].partition(";")[0]
+    schema = {**described["content"][media_type].get("schema", {}), "components": DESCRIPTION["components"]}
+    if media_type == "application/json":
+        Draft202012Validator(schema).validate(response.document)
+
+
+async def test_the_description_is_served_to_everybody_and_names_every_path(tmp_path: Path) -> None:
+    tokens = token_file(tmp_path, {"reader x": READER})
+    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
+        response = await served.client.get(PATH)
+        paths = (await served.client.get("/none")).document["message"].removeprefix("there are ").split(", ")
+        open_paths = {path for path, method, _ in operations() if (await served.client.get(path)).code == 200}
+    assert (response.code, response.document, response.fields["Content-Type"]) == (200, DESCRIPTION, "application/json")
+    assert set(DESCRIPTION["paths"]) == set(paths) - OF_THE_PAGE
+    assert {path for path, _, operation in operations() if operation.get("security") == []} == open_paths
+
+
+def test_every_schema_is_valid_and_every_reference_leads_somewhere() -> None:
+    def references(node: object) -> Iterator[str]:
+        if isinstance(node, dict):
+            yield from ([node["$ref"]] if "$ref" in node else [])
+            node = list(node.values())
+        if isinstance(node, list):
+            for item in node:
+                yield from references(item)
+
+    for reference in references(DESCRIPTION):
+        place = DESCRIPTION
+        for name in reference.removeprefix("#/").split("/"):
+            place = place[name]
+    for schema in DESCRIPTION["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    ids = [operation["operationId"] for _, _, operation in operations()]
+    assert len(ids) == len(set(ids))
+
+
+async def test_every_answer_is_as_described(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        for body in (EVENT, EVENT, PACK, b"{"):
+            check("/api/v1/events", await served.client.post(body), "post")
+        check("/api/v1/events", await served.client.post(EVENT, media="text/plain"), "post")
+        for path, method, operation in operations():
+            required = "?fingerprint=" + FINGERPRINT if operation["operationId"] == "getTrace" else ""
+            if method == "get":
+                response = await served.client.get(path + required)
+                assert response.code == 200
+                check(path, response)
+        for path in ("/api/v1/rejected?limit=0", "/api/v1/trace?fingerprint=x", "/api/v1/live?after=x"):
+            response = await served.client.get(path)
+            assert response.code == 400
+            check(path, response)
+
+
+async def test_the_described_parameters_of_rejected_events_are_the_known_ones(tmp_path: Path) -> None:
+    described = DESCRIPTION["paths"]["/api/v1/rejected"]["get"]["parameters"]
+    async with serving(tmp_path) as served:
+        response = await served.client.get("/api/v1/rejected?number=1")
+    assert response.document["message"] == "number: known are " + ", ".join(one["name"] for one in described)

@@ -1,0 +1,64 @@
+"""Rejected events over HTTP: for readers only, selected, newest first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.settings import DevicesSettings
+from tests.agent.http.serving import Served, serving, token_file
+
+BEFORE, AFTER = b'[{"device":"urn:good","id":1},', b"]"
+NOT_A_MAP, UNKNOWN_FIELD = b'{"device":"urn:a","id":1,"data":3}', b'{"device":"urn:b","id":1,"colour":"red"}'
+DENIED = b'{"device":"urn:denied","id":1}'
+PATH = "/api/v1/rejected"
+READER, DEVICE = "r" * 40, "d" * 40
+
+
+async def fill(served: Served) -> None:
+    for event in (NOT_A_MAP, UNKNOWN_FIELD, DENIED):
+        assert (await served.client.post(BEFORE + event + AFTER)).document["rejected"] == 1
+
+
+async def ask(served: Served, query: str) -> list[dict[str, Any]]:
+    response = await served.client.get(f"{PATH}?{query}")
+    assert response.code == 200, response.body
+    found: list[dict[str, Any]] = response.document
+    return found
+
+
+async def test_they_have_reason_and_bytes_and_are_selected(tmp_path: Path) -> None:
+    async with serving(tmp_path, devices=DevicesSettings(deny=("urn:denied",))) as served:
+        await fill(served)
+        everything = await ask(served, "")
+        assert [one["number"] for one in everything] == [3, 2, 1]
+        assert [bytes.fromhex(one["raw"]) for one in everything] == [b"", UNKNOWN_FIELD, NOT_A_MAP]
+        assert everything[1]["reason"] == "unknown field 'colour'"
+        assert (everything[2]["device"], everything[2]["via"]) == ("urn:a", "http")
+        for query, numbers in (
+            ("via=http&limit=2", [3, 2]),
+            ("via=coap", []),
+            ("device=urn:%3F", [2, 1]),
+            ("reason=UNKNOWN%20field", [2]),
+            ("reason=allow", [3]),
+            ("before=3", [2, 1]),
+            ("before=3&limit=1", [2]),
+        ):
+            assert [one["number"] for one in await ask(served, query)] == numbers, query
+
+
+@pytest.mark.parametrize("query", ["via=smoke", "limit=0", "limit=1001", "limit=x", "before=-1", "limt=3"])
+async def test_a_wrong_query_is_refused_and_names_the_word(query: str, tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        response = await served.client.get(f"{PATH}?{query}")
+    assert response.code == 400
+    assert response.document["message"].startswith(query.partition("=")[0] + ": ")
+
+
+async def test_they_are_for_readers_only(tmp_path: Path) -> None:
+    tokens = token_file(tmp_path, {"reader browser": READER, "device urn:a": DEVICE})
+    async with serving(tmp_path, bind="0.0.0.0:0", token_file=tokens) as served:
+        codes = [(await served.client.get(PATH, token=token)).code for token in ("", DEVICE, READER)]
+    assert codes == [401, 403, 200]
