@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "sensors": (
         Command("send", "agent.cli.sensor.send", "send an event as a sensor does, until it is answered"),
+        Command("decode", "agent.cli.sensor.decode", "show the events in a body as the gateway sees them"),
         Command(
             "fingerprint",
             "agent.cli.sensor.fingerprint",

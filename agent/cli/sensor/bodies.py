@@ -1,0 +1,104 @@
+"""Reads the words of `oncegate decode` as the delivery that a protocol would hand to the pipeline."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from agent.coap.options import QueryError, media_of, read_query
+from agent.config.settings import MqttSettings
+from agent.config.subscriptions import FORMATS
+from agent.delivery import Delivery, Media
+
+STANDARD_INPUT = "-"
+ZIGBEE2MQTT = "zigbee2mqtt"
+MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
+_SENDER = "coap://[::1]"
+
+
+class NotADelivery(Exception):  # noqa: N818  # the message says why
+    """The words describe nothing that the gateway would take for events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the command line says of a body."""
+
+    format: str | None
+    topic: str | None
+    devices: Path | None
+    """A file with Zigbee2MQTT's list of devices."""
+    query: Sequence[str]
+    device: str | None
+    """The device that the transport has authenticated."""
+
+
+def read_body(name: str, *, hexadecimal: bool) -> bytes:
+    """Return the bytes of a file or of the standard input; raise OSError, or NotADelivery."""
+    content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    if not hexadecimal:
+        return content
+    try:
+        return bytes.fromhex(content.decode())
+    except ValueError:
+        raise NotADelivery("--hex: expected hex digits") from None
+
+
+def delivery_of(body: bytes, words: Words, mqtt: MqttSettings) -> Delivery:
+    """Return the delivery; raise OSError, or NotADelivery."""
+    if words.topic is not None:
+        return _published(body, words.topic, words, mqtt)
+    texts = [unquote(text) for word in words.query for text in word.removeprefix("?").split("&")]
+    try:
+        query = read_query(texts).words
+    except QueryError as error:
+        raise NotADelivery(str(error)) from None
+    media = media_of(None, body) if words.format is None else MEDIA[words.format]
+    return Delivery(body, media, "coap", _SENDER, words.device, query)
+
+
+def _published(body: bytes, topic: str, words: Words, mqtt: MqttSettings) -> Delivery:
+    """Return the delivery of a message from an MQTT broker."""
+    from agent.mqtt.device_list import DeviceListReader
+    from agent.mqtt.routes import Routes
+    from agent.mqtt.zigbee_names import DEVICES, Kind, ZigbeeNames
+
+    names = ZigbeeNames()
+    if words.devices is not None:
+        reader = DeviceListReader(names.update, DEVICES, words.devices.read_bytes())
+        if not reader.read(lambda: False):
+            raise NotADelivery(f"{words.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
+    else:
+        names.mark_list_missing()
+    routes = Routes(mqtt, names)
+    delivery = routes.subscribed_delivery(topic, body)
+    if delivery is not None:
+        return delivery if words.format is None else delivery._replace(media=MEDIA[words.format])
+    name = routes.zigbee_name(topic)
+    if name is None:
+        raise NotADelivery(f"no subscription matches the topic {topic}: the gateway does not receive it")
+    kind, delivery = routes.zigbee_delivery(name, body)
+    if kind is Kind.STATE:
+        raise NotADelivery(f"a message under {topic} is state, and no event")
+    if kind is Kind.UNKNOWN and words.devices is None:
+        hint = f"mosquitto_sub -C 1 -t {routes.devices_topic} > devices.json, then --devices devices.json"
+        raise NotADelivery(f"the name {name} is known from Zigbee2MQTT's list of devices only: {hint}")
+    if kind is Kind.UNKNOWN:
+        raise NotADelivery(f"{name}: {routes.unknown_reason}")
+    return delivery
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that describe a body."""
+    parser.add_argument(
+        "--format", choices=tuple(MEDIA), help="format of the body (default: JSON or CBOR, by its first byte)"
+    )
+    parser.add_argument("--topic", metavar="TOPIC", help="the MQTT topic on which it was published")
+    parser.add_argument("--devices", type=Path, metavar="FILE", help="Zigbee2MQTT's list: its message bridge/devices")
+    parser.add_argument("--query", action="append", default=[], metavar="WORDS", help="CoAP's Uri-Query: 'd=x&id=17'")
+    parser.add_argument("--device", metavar="URN", help="the device that OSCORE or an HTTP token has authenticated")
+    parser.add_argument("--hex", action="store_true", help="the body is written as hex digits")

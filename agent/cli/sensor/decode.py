@@ -1,0 +1,124 @@
+"""`oncegate decode`: the events in a body as the gateway sees them, or why it refuses them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from agent.cli.failures import FAILURE, complain
+from agent.config import load
+from agent.config.mistakes import ConfigurationError
+from agent.config.settings import DevicesSettings, IdentitySettings, MqttSettings
+from agent.terminal import Colour, json_line, paint, printable
+
+if TYPE_CHECKING:
+    from agent.delivery import Delivery
+
+EXAMPLES = """examples:
+  echo '{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}' | oncegate decode
+  oncegate decode --format senml-json --query d=urn:example:tank-1 pack.json
+  echo a26664657669636561786269640a | oncegate decode --hex
+  oncegate decode --topic zigbee2mqtt/kitchen --devices devices.json message.json
+  oncegate rejected --number 17 --raw | oncegate decode
+
+The rules and lists of the configuration apply where there is one. Nothing is sent or stored. `-` stands for the
+fingerprint of an event with neither id nor time: the gateway makes it with the number that it assigns to the event.
+
+exit codes: 0 every event is valid; 1 something is refused or rejected; 2 wrong usage or configuration
+"""
+_CODES = {"UnknownFormat": ("4.15", 415), "Undecodable": ("4.00", 400), "ForbiddenError": ("4.03", 403)}
+
+_NOT_FIELDS = frozenset(("outcome", "fingerprint", "identity", "via"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    from agent.cli.sensor import bodies
+
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="the body; - is the standard input (default)"
+    )
+    bodies.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print events, rejected events, or the refusal."""
+    from agent.cli.sensor import bodies
+
+    devices, identity, mqtt = _settings(arguments)
+    words = bodies.Words(arguments.format, arguments.topic, arguments.devices, arguments.query, arguments.device)
+    try:
+        body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
+        delivery = bodies.delivery_of(body, words, mqtt)
+    except (OSError, bodies.NotADelivery) as error:
+        complain(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        return FAILURE
+    outcomes = list(_outcomes(delivery, devices, identity))
+    for outcome in outcomes:
+        print(json_line(outcome) if arguments.json else _text(outcome))
+    return 0 if all(outcome["outcome"] == "event" for outcome in outcomes) else FAILURE
+
+
+def _settings(arguments: argparse.Namespace) -> tuple[DevicesSettings, IdentitySettings, MqttSettings]:
+    """Return the settings that concern events, the defaults where there is no configuration."""
+    try:
+        settings = load.load(arguments.config)
+    except ConfigurationError:
+        if arguments.config.exists():
+            raise
+        return DevicesSettings(), IdentitySettings(), MqttSettings()
+    return settings.devices, settings.identity, settings.mqtt
+
+
+def _outcomes(delivery: Delivery, devices: DevicesSettings, identity: IdentitySettings) -> Iterator[dict[str, object]]:
+    """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
+    from agent.admission import Admission, ForbiddenError
+    from agent.decode import Undecodable, UnknownFormat, decode
+    from agent.identity.identify import identify
+    from contract.record import ClockTrust
+
+    try:
+        decoded = Admission(devices).screen(delivery, decode(delivery))
+        if not decoded.events:
+            raise Undecodable(decoded.rejected[0].reason if decoded.rejected else "the body holds no event")
+    except (UnknownFormat, Undecodable, ForbiddenError) as error:
+        yield _refusal(delivery, error)
+        return
+    for event in decoded.events:
+        candidate = identify(event, delivery.via, 0, ClockTrust.TRUSTED, identity)
+        fingerprint = None if candidate.fingerprint is None else candidate.fingerprint.hex()
+        value = json.loads(b"{" + candidate.tail + b"}")
+        del value["received"]
+        yield {"outcome": "event", "fingerprint": fingerprint, "identity": list(candidate.fields), **value}
+    for one in decoded.rejected:
+        yield {"outcome": "rejected", "device": one.device, "reason": one.reason, "raw": one.raw.hex()}
+
+
+def _refusal(delivery: Delivery, error: Exception) -> dict[str, object]:
+    """Return the refusal of a whole body; a publisher has no answer, so that the gateway records its message."""
+    if delivery.via != "coap":
+        return {"outcome": "rejected", "device": delivery.sender, "reason": str(error), "raw": delivery.body.hex()}
+    coap, http = _CODES[type(error).__name__]
+    return {"outcome": "refused", "coap": coap, "http": http, "reason": str(error)}
+
+
+def _text(outcome: dict[str, object]) -> str:
+    if outcome["outcome"] == "refused":
+        codes = f"CoAP {outcome['coap']}, HTTP {outcome['http']}"
+        return f"{paint('refused', Colour.BAD)}  {codes}: {_plain(outcome, 'reason')}"
+    if outcome["outcome"] == "rejected":
+        return f"{paint('rejected', Colour.BAD)}  {_plain(outcome, 'device')}: {_plain(outcome, 'reason')}"
+    fields = {
+        name: value for name, value in outcome.items() if name not in ("outcome", "fingerprint", "identity", "via")
+    }
+    lines = [paint(str(outcome["fingerprint"] or "-"), Colour.GOOD)]
+    for name, value in fields.items():
+        lines.append(f"  {name:9}  {printable(value) if isinstance(value, str) else json_line(value)}")
+    return "\n".join(lines)
+
+
+def _plain(outcome: dict[str, object], name: str) -> str:
+    return printable(str(outcome[name]))
