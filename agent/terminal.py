@@ -87,6 +87,18 @@ def column_widths(rows: Sequence[Sequence[str]], widths_min: Sequence[int] = ())
     return [max(least[column], *(_width(row[column]) for row in rows), 0) for column in columns]
 
 
+def fitted(text: str, columns: int) -> str:
+    """Return a text cut or padded to a number of columns."""
+    if _width(text) <= columns:
+        return _padded(text, columns)
+    kept = ""
+    for sign in text:
+        if _width(kept + sign) > columns:
+            break
+        kept += sign
+    return _padded(kept, columns)
+
+
 def count(number: int, noun: str) -> str:
     """Return a number of things: 1 event, 2 events, 12,000 events."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"

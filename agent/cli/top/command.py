@@ -1,0 +1,135 @@
+"""`oncegate top`: the running agent, live in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.cli.api import Api, ApiError, UnreachableError, own_api, read_token
+from agent.cli.arguments import seconds
+from agent.cli.failures import FAILURE, complain
+from agent.config import load
+from agent.terminal import json_line, paint
+
+if TYPE_CHECKING:
+    from agent.cli.top.figures import Figures, Sample
+
+EXAMPLES = """examples:
+  oncegate top
+  oncegate top --interval 10
+  oncegate top --once
+  oncegate top --json | jq '{accepted, new, forwarded}'
+  oncegate top --url https://gateway.local:8580 --token-file reader.token
+
+The figures are those of the agent's own metrics and status page, asked for over HTTP on this machine. q or Ctrl-C ends
+the view. Into a pipe, one frame is written.
+"""
+INTERVAL_SECONDS = 2.0
+_QUIT = ("q", "Q", "\x03", "\x1b")
+_COLUMNS, _ROWS = 80, 24
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "--interval", type=seconds, default=INTERVAL_SECONDS, metavar="SECONDS", help="between two frames (default: 2)"
+    )
+    parser.add_argument("--once", action="store_true", help="write one frame, of one interval, and end")
+    parser.add_argument("--url", metavar="URL", help="another agent (default: that of the configuration)")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token of a reader, mode 600")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each interval")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the figures until the end is asked for."""
+    from agent.cli.top.figures import take
+
+    try:
+        api = _api(arguments)
+        first = take(api)
+    except UnreachableError as error:
+        complain(f"the agent does not answer: {error}; see systemctl status oncegate")
+        return FAILURE
+    except ApiError as error:
+        complain(str(error))
+        return FAILURE
+    try:
+        if arguments.json or arguments.once or not sys.stdout.isatty():
+            return _write(arguments, api, first)
+        _show(arguments.interval, api, first)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _api(arguments: argparse.Namespace) -> Api:
+    token = read_token(arguments.token_file)
+    return Api(arguments.url, token) if arguments.url else own_api(load.load(arguments.config).http, token)
+
+
+def _write(arguments: argparse.Namespace, api: Api, before: Sample) -> int:
+    """Write frames or JSON objects, without a screen."""
+    from agent.cli.top.figures import between, take
+    from agent.cli.top.frame import frame
+
+    while True:
+        time.sleep(arguments.interval)
+        try:
+            after = take(api)
+        except ApiError as error:
+            complain(str(error))
+            return FAILURE
+        figures = between(before, after)
+        if arguments.json:
+            print(json_line(asdict(figures)), flush=True)
+        else:
+            lines = frame(figures, _COLUMNS, _ROWS, api.url)
+            print("\n".join(paint(text, colour).rstrip() if colour else text.rstrip() for text, colour in lines))
+        if arguments.once or not arguments.json:
+            return 0
+        before = after
+
+
+def _show(interval: float, api: Api, first: Sample) -> None:
+    """Draw frames until q is pressed."""
+    from agent.cli.top.figures import between, take
+    from agent.cli.top.frame import frame
+    from agent.cli.top.screen import Screen
+
+    with Screen() as screen:
+        view = _View(first, between(first, first))
+        note = f"q quits  every {interval:g} s  {api.url}"
+        while True:
+            screen.draw(frame(view.figures, *screen.size, note, view.trouble))
+            due = view.before.at + interval if not view.trouble else time.monotonic() + interval
+            if screen.wait(due - time.monotonic()) in _QUIT:
+                return
+            if time.monotonic() < due:
+                continue
+            try:
+                view.update(take(api))
+            except ApiError as error:
+                view.fail(str(error))
+
+
+class _View:
+    """What is shown: the latest figures, and since when there are no newer ones."""
+
+    def __init__(self, before: Sample, figures: Figures) -> None:
+        self.before = before
+        self.figures = figures
+        self.trouble = ""
+
+    def update(self, after: Sample) -> None:
+        """Show the figures since the sample before."""
+        from agent.cli.top.figures import between
+
+        self.figures, self.before, self.trouble = between(self.before, after), after, ""
+
+    def fail(self, reason: str) -> None:
+        """Show why there are no figures, and since when."""
+        self.trouble = self.trouble or f"agent not responding since {time.strftime('%H:%M:%S')}: {reason}"

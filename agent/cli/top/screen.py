@@ -1,0 +1,97 @@
+"""The whole terminal as a screen, given back as it was however the command ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Self
+
+from agent.cli.top.frame import Line
+from agent.terminal import paint
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""The alternate screen, without a cursor (xterm's control sequences; the Linux console has the cursor only)."""
+_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_TERMINATED = 143
+_CONTROL_CHARACTERS = 6
+"""The place of the control characters in what tcgetattr returns."""
+
+
+class Screen:
+    """A context: within it, keys are read at once and without an echo."""
+
+    def __enter__(self) -> Self:
+        self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
+        if self._keys is not None:
+            self._saved = termios.tcgetattr(self._keys)
+            tty.setcbreak(self._keys)
+            changed = termios.tcgetattr(self._keys)
+            changed[_CONTROL_CHARACTERS][termios.VSUSP] = b"\0"  # Ctrl-Z would leave the shell without a cursor
+            termios.tcsetattr(self._keys, termios.TCSANOW, changed)
+        self._signals, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._handlers = {
+            number: signal.signal(number, handler)
+            for number, handler in (
+                (signal.SIGTERM, _terminate),
+                (signal.SIGHUP, _terminate),
+                (signal.SIGWINCH, _ignore),
+            )
+        }
+        self._write(_ENTER)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            self._write(_LEAVE)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
+        os.close(self._signals)
+        os.close(self._wake)
+        if self._keys is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self._keys, termios.TCSADRAIN, self._saved)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return shutil.get_terminal_size((80, 24))
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Draw a frame over the one before."""
+        painted = [paint(text, colour) if colour and text else text for text, colour in lines]
+        self._write(_HOME + f"{_END_OF_LINE}\r\n".join(painted) + _END_OF_LINE + _BELOW)
+
+    def wait(self, seconds: float) -> str:
+        """Wait for a key, for a change of the screen's size, or for some time; return the key, empty where none is."""
+        sources = [self._signals, *([] if self._keys is None else [self._keys])]
+        ready, _, _ = select.select(sources, (), (), max(0.0, seconds))
+        if self._signals in ready:
+            os.read(self._signals, 64)
+        if self._keys in ready and self._keys is not None:
+            return os.read(self._keys, 64).decode("utf-8", "replace")
+        return ""
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _terminate(_: int, __: FrameType | None) -> None:
+    raise SystemExit(_TERMINATED)
+
+
+def _ignore(_: int, __: FrameType | None) -> None:
+    """Let the wakeup descriptor end the wait."""

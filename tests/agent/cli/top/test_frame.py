@@ -1,0 +1,96 @@
+"""The layout of the live view, and the figures in it."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.cli.top.figures import Figures, Sample, between
+from agent.cli.top.frame import frame
+from agent.terminal import Colour
+
+STARTED = 1_767_225_600_000
+LINKS = {"kafka": {"state": "unreachable", "up": False, "since": STARTED, "reason": "kafka-1:9092:\x1b[31m refused"}}
+DEVICE = {"device": "urn:dev:mac:00158d0001a2b3c4", "events": 3, "duplicates": 2, "rejected": 1, "last_seen": STARTED}
+ENTRY = {"outcome": "refused", "via": "coap", "device": "x" * 99, "reason": "why", "fingerprint": ""}
+
+
+def sample(at: float, now: int = STARTED + 60_000, **metrics: float) -> Sample:
+    status = {"gateway": "gw1", "oldest_unprocessed": STARTED}
+    live = {"status": status, "version": "1", "form": "pure", "now": now, "started": STARTED, "clock": "trusted"}
+    live |= {"trouble": "", "links": LINKS, "devices": [DEVICE] * 40, "feed": [ENTRY] * 40}
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float]
+    found = {("oncegate_commit_seconds_bucket", (("le", bound),)): 0.0 for bound in ("0.005", "0.01", "+Inf")}
+    for name, value in metrics.items():
+        metric, _, label = name.partition("__")
+        key, _, word = label.partition("_")
+        labels = ((key, {"5ms": "0.005", "10ms": "0.01", "all": "+Inf"}.get(word, word)),) if label else ()
+        found[f"oncegate_{metric}", labels] = value
+    return Sample(at, live, found)
+
+
+BEFORE = sample(
+    10.0, events_accepted_total__via_coap=100, outbox_events__state_new=5, outbox_events__state_forwarded=50
+)
+AFTER = sample(
+    12.0,
+    events_accepted_total__via_coap=140,
+    events_accepted_total__via_http=2,
+    outbox_events__state_new=7,
+    outbox_events__state_forwarded=40,
+    commit_seconds_count=20,
+    commit_seconds_sum=0.06,
+    commit_seconds_bucket__le_5ms=18,
+    commit_seconds_bucket__le_10ms=20,
+    commit_seconds_bucket__le_all=20,
+)
+
+
+def test_the_figures_are_those_of_the_interval() -> None:
+    figures = between(BEFORE, AFTER)
+    assert (figures.accepted, figures.accepted_by_via["coap"], figures.accepted_by_via["http"]) == (21, 20, 1)
+    assert (figures.sent, figures.confirmed) == (20, 25)
+    assert (figures.new, figures.forwarded, figures.oldest_seconds, figures.uptime_seconds) == (7, 40, 60, 60)
+    assert (figures.commits, figures.commit_seconds_95) == (10, 0.01)
+    assert figures.commit_seconds_mean == pytest.approx(0.003)
+
+
+def test_after_a_restart_of_the_agent_no_rate_is_below_zero() -> None:
+    figures = between(AFTER, sample(14.0))
+    assert (figures.accepted, figures.commits, figures.commit_seconds_mean) == (0, 0, None)
+    assert min(figures.sent, figures.confirmed) >= 0
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60), (40, 12), (1, 1)])
+def test_a_frame_is_as_large_as_the_screen_and_holds_no_control_character(columns: int, rows: int) -> None:
+    lines = frame(between(BEFORE, AFTER), columns, rows, "q quits")
+    assert [len(text) for text, _ in lines] == [columns] * rows
+    assert all(text.isprintable() for text, _ in lines)
+
+
+def test_everything_that_matters_fits_on_80_columns_and_24_rows() -> None:
+    lines = [text.rstrip() for text, _ in frame(between(BEFORE, AFTER), 80, 24, "q quits")]
+    text = "\n".join(lines)
+    for words in (
+        "accepted          21.0 /s   coap 20.0  http 1.0",
+        "sent              20.0 /s   confirmed 25.0",
+        "backlog             47      not sent 7, awaiting receipt 40; oldest 1 min",
+        "ack latency     3.0 ms      95 % within 10 ms; 10.0 commits/s",
+        "kafka       unreachable since",
+        "urn:dev:mac:00158d0001a2b3c4             3          2        1",
+        "refused    coap        xxxxxxxx",
+    ):
+        assert words in text
+    assert lines[-1] == "q quits"
+    assert sum(line.startswith("urn:dev") for line in lines) >= 3
+    assert sum(line.startswith("refused  ") for line in lines) >= 3
+
+
+def test_old_figures_are_faint_below_the_reason() -> None:
+    lines = frame(between(BEFORE, AFTER), 80, 24, "q quits", "agent not responding since 12:00:00: refused")
+    assert lines[1][0].rstrip() == "agent not responding since 12:00:00: refused"
+    assert (lines[1][1], lines[2][1]) == (Colour.BAD, Colour.FAINT)
+
+
+def test_a_store_that_cannot_store_says_so() -> None:
+    figures: Figures = replace(between(BEFORE, AFTER), trouble="the store is full")
+    assert frame(figures, 80, 24, "")[1] == ("nothing can be stored: the store is full".ljust(80), Colour.BAD)

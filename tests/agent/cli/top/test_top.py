@@ -1,0 +1,160 @@
+"""`oncegate top` in a terminal beside a running agent."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from agent.cli.api import Api
+from simulators.services import ports
+from simulators.services.process import Process
+from tests.agent.cli.running import RunningAgent
+from tests.support.agent_process import agent_process
+from tests.support.waiting import wait_until
+
+ENTER, LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l"
+
+
+@dataclass
+class Terminal:
+    """A terminal of 80 x 24 in which a command runs."""
+
+    leader: int
+    process: subprocess.Popen[bytes]
+    output: bytearray = field(default_factory=bytearray)
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.leader, keys)
+
+    def modes(self) -> list[object]:
+        return termios.tcgetattr(self.leader)
+
+    def frames(self) -> list[list[str]]:
+        """Return the lines of each frame, without control sequences."""
+        text = bytes(self.output).decode("utf-8", "replace").partition(LEAVE.decode())[0]
+        frames = [re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", frame) for frame in text.split("\x1b[H")[1:]]
+        return [[line.rstrip() for line in frame.split("\r\n")] for frame in frames]
+
+    def shows(self, words: str) -> bool:
+        return any(words in line for frame in self.frames()[-1:] for line in frame)
+
+
+@contextmanager
+def terminal(*command: str, rows: int = 24, columns: int = 80) -> Iterator[Terminal]:
+    """Run a command in a session of its own, whose controlling terminal is the new one."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    setsid = shutil.which("setsid")
+    assert setsid is not None
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": ""}
+    process = subprocess.Popen(
+        (setsid, "--ctty", *command), stdin=follower, stdout=follower, stderr=follower, env=environment
+    )
+    shown = Terminal(leader, process)
+
+    def read() -> None:
+        while True:
+            try:
+                shown.output.extend(os.read(leader, 65_536))
+            except OSError:  # Linux: the other side is closed
+                return
+
+    reader = Thread(target=read)
+    reader.start()
+    try:
+        yield shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(follower)
+        reader.join()
+        os.close(leader)
+
+
+@pytest.mark.parametrize(("end", "status"), [(b"q", 0), (b"\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+def test_the_terminal_is_given_back_as_it_was(
+    end: bytes | signal.Signals, status: int, running_agent: RunningAgent
+) -> None:
+    with terminal(*running_agent.command("top", "--interval", "0.2")) as shown:
+        before = shown.modes()
+        wait_until(lambda: len(shown.frames()) > 1 and shown.shows("q quits"), "a frame is drawn")
+        assert shown.modes() != before
+        if isinstance(end, bytes):
+            shown.type(end)
+        else:
+            shown.process.send_signal(end)
+        assert shown.process.wait(60) == status
+        wait_until(lambda: shown.output.endswith(LEAVE), "the screen is left")
+        assert shown.modes() == before
+    assert shown.output.startswith(ENTER)
+    assert all(len(frame) == 24 and max(map(len, frame)) <= 80 for frame in shown.frames())
+
+
+def test_a_frame_follows_the_size_of_the_terminal_and_shows_new_events(running_agent: RunningAgent) -> None:
+    with terminal(*running_agent.command("top", "--interval", "0.2")) as shown:
+        wait_until(lambda: bool(shown.frames()), "a frame is drawn")
+        event = b'{"device":"urn:top","id":1}'
+        Api(f"http://127.0.0.1:{running_agent.http_port}").post("/api/v1/events", event, "application/json")
+        wait_until(lambda: shown.shows("urn:top"), "the event is shown")
+        fcntl.ioctl(shown.leader, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        os.kill(shown.process.pid, signal.SIGWINCH)
+        wait_until(lambda: len(shown.frames()[-1]) == 40, "the frame is as high as the terminal")
+        shown.type(b"q")
+        assert shown.process.wait(60) == 0
+
+
+@pytest.fixture
+def mortal_agent(tmp_path: Path, running_agent: RunningAgent) -> Iterator[tuple[RunningAgent, Process]]:
+    """Start an agent of the test's own."""
+    configuration = tmp_path / "oncegate.toml"
+    text = running_agent.configuration.read_text()
+    text = text.replace(str(running_agent.configuration.parent), str(tmp_path))
+    (port,) = ports.free(1)
+    text = text.replace("[coap]", "[coap]\nenabled = false")
+    configuration.write_text(text.replace(str(running_agent.http_port), str(port)))
+    with agent_process(configuration) as agent:
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        yield RunningAgent(configuration, 0, port), agent
+
+
+def test_an_agent_that_dies_is_said_to_be_gone_and_seen_again_when_it_is_back(
+    mortal_agent: tuple[RunningAgent, Process],
+) -> None:
+    running, agent = mortal_agent
+    with terminal(*running.command("top", "--interval", "0.1")) as shown:
+        wait_until(lambda: bool(shown.frames()), "a frame is drawn")
+        agent.kill()
+        wait_until(lambda: shown.shows("agent not responding since"), "the end is noticed")
+        agent.start()
+        agent.wait_for_log("agent=ready")
+        wait_until(lambda: not shown.shows("agent not responding"), "the agent is seen again")
+        shown.type(b"q")
+        assert shown.process.wait(60) == 0
+
+
+def test_a_pipe_gets_one_frame_or_json(running_agent: RunningAgent) -> None:
+    done = running_agent.oncegate("top", "--interval", "0.1")
+    assert (done.returncode, len(done.stdout.splitlines()), "\x1b" in done.stdout) == (0, 24, False)
+    figures = json.loads(running_agent.oncegate("top", "--json", "--once", "--interval", "0.1").stdout)
+    assert (figures["gateway"], figures["accepted"] >= 0) == ("gw1", True)
+
+
+def test_without_an_agent_there_is_a_sentence_and_no_screen(running_agent: RunningAgent) -> None:
+    done = running_agent.oncegate("top", "--url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "the agent does not answer: http://127.0.0.1:1: Connection refused; see systemctl status" in done.stderr
+    assert running_agent.oncegate("top", "--interval", "0").returncode == 2
