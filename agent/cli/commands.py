@@ -34,6 +34,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("config", "agent.cli.config", "print the effective configuration, with the origin of each value"),
         Command("doctor", "agent.cli.doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
         Command("status", "agent.cli.status", "show what the store holds"),
+        Command("support-bundle", "agent.cli.bundle.command", "write versions, status, findings and log into one file"),
         Command("top", "agent.cli.top.command", "show the running agent, live: rates, backlog, latency, links"),
     ),
     "its events": (

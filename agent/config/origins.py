@@ -31,6 +31,11 @@ class Setting:
     """`default`, `FILE:LINE`, or the environment variable's name."""
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a property of librdkafka is a secret."""
+    return _SECRET.search(name) is not None
+
+
 def read(path: Path, environment: Mapping[str, str]) -> tuple[Settings, list[Setting]]:
     """Read a configuration with the origins of its values; raise ConfigurationError."""
     document, source = load.read(path)
@@ -65,7 +70,7 @@ def _plain(value: object, *, hide: bool = False) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value), hide=hide)
     if isinstance(value, Mapping):
-        return {key: HIDDEN if hide and _SECRET.search(key) else _plain(item, hide=hide) for key, item in value.items()}
+        return {key: HIDDEN if hide and is_secret(key) else _plain(item, hide=hide) for key, item in value.items()}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Enum):

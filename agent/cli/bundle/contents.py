@@ -1,0 +1,134 @@
+"""Collects the members of a support bundle; what cannot be collected says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from agent import release
+from agent.cli.bundle.redaction import Redaction
+from agent.config.settings import Settings
+
+JOURNAL_LINES = 2_000
+JOURNAL_SECONDS_MAX = 30.0
+UNIT = "oncegate.service"
+_PACKAGES = ("aiocoap", "cbor2", "confluent-kafka", "h11", "paho-mqtt", "prometheus-client", "sqlite-utils", "uvicorn")
+_MODEL = Path("/proc/device-tree/model")
+_OS_RELEASE = Path("/etc/os-release")
+_LIVE = ("now", "started", "clock", "trouble", "links", "errors", "store_bytes_max", "written_bytes")
+"""Of the status page's data: neither devices nor events."""
+
+Collect = Callable[[], object]
+"""Returns a text, or a document for JSON."""
+
+
+def members(settings: Settings | None, configuration: object) -> Iterator[tuple[str, Collect]]:
+    """Yield the names of the members, each with the function that collects it.
+
+    Without settings the log is left out, since it is not known which secrets to look for in it.
+    """
+    yield "versions.json", _versions
+    yield "configuration.json", lambda: configuration
+    if settings is None:
+        return
+    yield "status.json", lambda: _status(settings)
+    yield "live.json", lambda: _live(settings)
+    yield "metrics.txt", lambda: _metrics(settings)
+    yield "rejected.json", lambda: _rejected(settings)
+    yield "doctor.json", lambda: _doctor(settings)
+    yield "journal.txt", _journal
+
+
+def encoded(collect: Collect, redaction: Redaction) -> bytes:
+    """Return what a function collects, without secrets; or the error that prevents it."""
+    try:
+        content = collect()
+    except Exception as error:  # noqa: BLE001  # what is broken is what the bundle is made for
+        content = f"not collected: {type(error).__name__}: {error}\n"
+    if isinstance(content, str):
+        return redaction.clean_text(content).encode("utf-8", "replace")
+    return json.dumps(redaction.clean(content), indent=1, ensure_ascii=False, default=str).encode("utf-8", "replace")
+
+
+def _versions() -> object:
+    from confluent_kafka import libversion
+
+    packages = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "missing"
+    system = dict(line.split("=", 1) for line in _read(_OS_RELEASE).splitlines() if "=" in line)
+    return {
+        "oncegate": release.version(),
+        "form": release.form(),
+        "python": platform.python_version(),
+        "packages": packages,
+        "librdkafka": libversion()[0],
+        "sqlite": sqlite3.sqlite_version,
+        "system": system.get("PRETTY_NAME", "").strip('"'),
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "model": _read(_MODEL).strip("\0\n"),
+        "processors": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def _status(settings: Settings) -> object:
+    from agent.status import read_status
+
+    return read_status(settings.gateway.state_dir, settings.gateway.id).document()
+
+
+def _live(settings: Settings) -> object:
+    from agent.cli.api import own_api
+
+    live = own_api(settings.http).get("/api/v1/live?after=0").document
+    return {name: live[name] for name in _LIVE}
+
+
+def _metrics(settings: Settings) -> str:
+    from agent.cli.api import own_api
+
+    return own_api(settings.http).get("/metrics").body.decode()
+
+
+def _rejected(settings: Settings) -> object:
+    """Return the latest rejections without the bytes, which belong to the sensors."""
+    from agent.store.read.rejected import RejectSelection, read_rejected
+
+    found = read_rejected(settings.gateway.state_dir, RejectSelection(), 100)
+    return [{name: one[name] for name in ("number", "received", "via", "reason")} for one in found]
+
+
+def _doctor(settings: Settings) -> object:
+    from agent.cli.doctor.examination import examine
+
+    return [{**asdict(finding), "condition": finding.condition.value} for finding in examine(settings)]
+
+
+def _journal() -> str:
+    program = shutil.which("journalctl")
+    if program is None:
+        return "not collected: this machine has no journal\n"
+    command = (program, "--unit", UNIT, "--lines", str(JOURNAL_LINES), "--no-pager", "--output", "short-iso")
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, timeout=JOURNAL_SECONDS_MAX
+    )
+    return done.stdout + done.stderr
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,191 @@
+"""`oncegate support-bundle`: it helps, and holds no secret."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from agent.cli.bundle.redaction import Redaction
+from tests.agent.cli.running import RunningAgent
+from tests.docs.pages import ROOT
+
+MEMBERS = {"versions.json", "configuration.json", "status.json", "live.json", "metrics.txt", "rejected.json"}
+MEMBERS |= {"doctor.json", "journal.txt"}
+CERTIFICATE = ROOT / "tests" / "agent" / "http" / "localhost.crt"
+KEY = ROOT / "tests" / "agent" / "http" / "localhost.key"
+IN_PLACES = (
+    *("geheim-property", 'geheim "quoted" ü', "geheim-jaas-inline", "geheim-pem", "geheim-file", "geheim-jaas"),
+    *("geheim-mqtt", "geheim-token", "geheim-environment", "geheim-misplaced", "geheim-bearer", "geheim-url"),
+    *("geheim-logged", "geheim-unnamed"),
+)
+
+
+def members(file: Path) -> dict[str, str]:
+    with tarfile.open(file) as archive:
+        return {
+            Path(member.name).name: archive.extractfile(member).read().decode()  # type: ignore[union-attr]
+            for member in archive.getmembers()
+        }
+
+
+def bundle(configuration: Path, file: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    command = (sys.executable, "-m", "agent.cli.main", "support-bundle", str(file), "--config", str(configuration))
+    done = subprocess.run(
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "geheim" not in done.stdout + done.stderr
+    return members(file)
+
+
+@pytest.fixture
+def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]:
+    """Put a secret into each place that can hold one; return configuration, environment, and further secrets."""
+    (tmp_path / "kafka").write_text(
+        "# geheim-file in a comment\nsasl.password=geheim-file\n"
+        'sasl.jaas.config=org.x.PlainLoginModule required username="u" password="geheim-jaas";\n'
+    )
+    (tmp_path / "mqtt").write_text("geheim-mqtt\n")
+    token_hash = sha256(b"geheim-token").hexdigest()
+    (tmp_path / "tokens").touch(0o640)
+    (tmp_path / "tokens").write_text(f"reader prometheus sha256:{token_hash}\n")
+    shutil.copy(KEY, tmp_path / "http.key")
+    shutil.copy(KEY, tmp_path / "kafka.key")
+    (tmp_path / "oscore").mkdir()
+    properties = {
+        "sasl.username": "u",
+        "sasl.password": IN_PLACES[0],
+        "ssl.key.password": IN_PLACES[1],
+        "sasl.jaas.config": 'x required password="geheim-jaas-inline";',
+        "ssl.key.pem": IN_PLACES[3],
+        "ssl.key.location": str(tmp_path / "kafka.key"),
+    }
+    quote = json.JSONEncoder(ensure_ascii=False).encode
+    written = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in properties.items())
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n'
+        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{tmp_path}/kafka"\n'
+        f"properties = {{ {written} }}\n"
+        f'[mqtt]\nusername = "u"\npassword_file = "{tmp_path}/mqtt"\ntls = true\n'
+        'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'
+        f'[coap.oscore]\ncredentials_dir = "{tmp_path}/oscore"\n'
+        f'[http]\nbind = "127.0.0.1:1"\ntoken_file = "{tmp_path}/tokens"\n'
+        f'tls_certificate = "{CERTIFICATE}"\ntls_key = "{tmp_path}/http.key"\n'
+    )
+    made = subprocess.run(
+        (sys.executable, "-m", "agent.cli.main", "credentials", "urn:x", "--config", str(configuration)),
+        capture_output=True,
+        check=True,
+    )
+    oscore = json.loads(made.stdout)
+    key_lines = [line for line in KEY.read_text().splitlines() if not line.startswith("-----")]
+    further = [oscore["secret_hex"], oscore["salt_hex"], token_hash, *key_lines]
+    logged = [
+        *(secret for secret in (*IN_PLACES[:10], *further) if secret != "geheim-token"),  # only its hash is known
+        *(
+            "bearer geheim-token",
+            "Authorization: Bearer geheim-bearer",
+            "kafka://u:geheim-url@host",
+            "ssl.key.password = 'geheim-logged'",
+        ),
+        "-----BEGIN PRIVATE KEY-----",
+        "geheim-unnamed",
+    ]
+    (tmp_path / "bin").mkdir()
+    journalctl = tmp_path / "bin" / "journalctl"
+    journalctl.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(["agent=ready", *logged]) + "\nEND\n")
+    journalctl.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "MY_TOKEN": "geheim-environment"}
+    with journalctl.open("a") as script:
+        script.write("echo geheim-environment\n")
+    return configuration, environment, further
+
+
+def test_no_secret_is_in_the_bundle_wherever_it_may_have_been(
+    secrets_everywhere: tuple[Path, dict[str, str], list[str]], tmp_path: Path
+) -> None:
+    configuration, environment, further = secrets_everywhere
+    found = bundle(configuration, tmp_path / "bundle.tar.gz", environment)
+    assert set(found) == MEMBERS
+    text = "\n".join(found.values())
+    for secret in (*IN_PLACES, *further):
+        for form in (secret, json.dumps(secret)[1:-1], secret.encode().hex()):
+            assert form not in text, secret
+    assert "geheim" not in text
+    assert "agent=ready" in found["journal.txt"]
+    assert found["journal.txt"].count("(hidden)") >= len(IN_PLACES)
+    values = {f"{one['section']}.{one['key']}": one["value"] for one in json.loads(found["configuration.json"])}
+    assert (values["kafka.bootstrap_servers"], values["mqtt.tls_key_file"]) == ("127.0.0.1:1", "(hidden)")
+    assert values["kafka.properties"]["sasl.username"] == "u"
+    assert values["kafka.properties_file"] == str(tmp_path / "kafka")
+
+
+def test_a_configuration_with_mistakes_is_described_without_what_stands_in_it(
+    secrets_everywhere: tuple[Path, dict[str, str], list[str]], tmp_path: Path
+) -> None:
+    configuration, environment, _ = secrets_everywhere
+    text = configuration.read_text().replace("[mqtt]\n", '[mqtt]\npassword = "geheim-typed"\nport = "geheim"\n')
+    configuration.write_text(text.replace('port = "geheim"', "port = 0"))
+    found = bundle(configuration, tmp_path / "bundle.tar.gz", environment)
+    assert set(found) == {"versions.json", "configuration.json"}
+    assert [one["key"] for one in json.loads(found["configuration.json"])["mistakes"]] == ["password", "port"]
+    assert "geheim" not in "".join(found.values())
+
+
+def test_it_holds_what_helps_and_no_event(running_agent: RunningAgent, tmp_path: Path) -> None:
+    event = ("send", "temperature=21.5", "--device", "urn:bundle:private", "--id", "1")
+    assert running_agent.oncegate(*event).returncode == 0
+    found = bundle(running_agent.configuration, tmp_path / "bundle.tar.gz")
+    assert set(found) == MEMBERS
+    assert json.loads(found["versions.json"])["librdkafka"]
+    assert json.loads(found["status.json"])["accepted"] >= 1
+    assert json.loads(found["live.json"])["links"]["kafka"]["state"] == "unreachable"
+    assert "oncegate_outbox_events" in found["metrics.txt"]
+    assert {"clock", "broker", "space"} <= {finding["check"] for finding in json.loads(found["doctor.json"])}
+    assert "urn:bundle:private" not in "".join(found.values())
+
+
+def test_what_cannot_be_collected_says_why_and_the_rest_is_there(tmp_path: Path) -> None:
+    configuration = tmp_path / "oncegate.toml"
+    configuration.write_text(
+        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/none"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[http]\nbind = "127.0.0.1:1"\n'
+    )
+    found = bundle(configuration, tmp_path / "bundle.tar.gz")
+    assert re.match("not collected: StoreError: .*there is no store yet", found["status.json"])
+    assert re.match("not collected: UnreachableError: .*refused", found["live.json"])
+    assert json.loads(found["doctor.json"])
+
+
+def test_the_file_is_new_and_for_its_owner_only(tmp_path: Path, running_agent: RunningAgent) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    done = running_agent.oncegate("support-bundle", str(file), "--json")
+    assert (done.returncode, stat.S_IMODE(file.stat().st_mode)) == (0, 0o600)
+    result = json.loads(done.stdout)
+    assert (result["file"], set(result["members"])) == (str(file), MEMBERS)
+    again = running_agent.oncegate("support-bundle", str(file))
+    assert (again.returncode, "File exists" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer (hidden)"),
+        ("http://user:pw@host/x", "http://user:(hidden)@host/x"),
+        ("sasl.password=x y", "sasl.password=(hidden) y"),
+        ('"client_secret": "a b"', '"client_secret": (hidden)'),
+        ("the password was wrong", "the password was wrong"),
+        ("known", "(hidden)"),
+    ],
+)
+def test_what_looks_like_a_secret_is_removed(text: str, cleaned: str) -> None:
+    assert Redaction(["known", "a"]).clean_text(text) == cleaned
