@@ -16,6 +16,7 @@ WRONG = 1
 EXAMPLES = """examples:
   oncegate doctor
   oncegate doctor --json | jq 'select(.condition != "fine")'
+  sudo oncegate doctor --measure
   sudo systemctl stop oncegate && sudo oncegate doctor --repin && sudo systemctl start oncegate
 """
 _COLOURS = {Condition.FINE: Colour.GOOD, Condition.WARNING: Colour.WARNING, Condition.WRONG: Colour.BAD}
@@ -24,6 +25,11 @@ _COLOURS = {Condition.FINE: Colour.GOOD, Condition.WARNING: Colour.WARNING, Cond
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure this disk instead, for some seconds: flush latency, events/s, years; prints a line to share",
+    )
     parser.add_argument(
         "--repin",
         action="store_true",
@@ -36,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.doctor.examination import examine
 
     settings = load.load(arguments.config)
+    if arguments.measure:
+        return _measure(settings, as_json=arguments.json)
     if arguments.repin:
         return _repin(settings)
     findings = []
@@ -61,6 +69,33 @@ def _show(findings: list[Finding]) -> None:
     wrong, warnings = count(number[Condition.WRONG], "thing"), count(number[Condition.WARNING], "warning")
     colour = Colour.BAD if number[Condition.WRONG] else Colour.GOOD
     print(paint(f"\n{wrong} wrong, {warnings}, {number[Condition.FINE]} fine", colour))
+
+
+def _measure(settings: Settings, *, as_json: bool) -> int:
+    from agent.cli.doctor.measure import PACK, MeasureError, measure
+    from agent.store.layout import FILE_NAME
+    from agent.store.schema import database
+
+    folder = settings.gateway.state_dir
+    if database.in_use(folder / FILE_NAME):
+        print("oncegate: the agent runs and uses the same disk: its events slow the measurement down", file=sys.stderr)
+    try:
+        found = measure(folder)
+    except MeasureError as error:
+        print(f"oncegate: {printable(str(error))}", file=sys.stderr)
+        return WRONG
+    if as_json:
+        years = {"single": found.years(found.single), "pack": found.years(found.pack)}
+        print(json_line({**asdict(found), "pack_events": PACK, "years_at_1_event_per_second": years}))
+        return 0
+    print(printable(found.line()))
+    if found.doubtful:
+        print(
+            paint(
+                "a flush this fast reaches no flash: this disk, or its host, may lose it in a power cut", Colour.WARNING
+            )
+        )
+    return 0
 
 
 def _repin(settings: Settings) -> int:

@@ -26,9 +26,9 @@ def check_wear(folder: Path) -> Iterator[Finding]:
     """Check how much the agent has written, and the card's own health report."""
     path = folder / FILE_NAME
     mount = mount_of(existing(folder), MOUNTS.read_text())
-    device = None if mount is None else _disk(mount.device)
+    device = None if mount is None else disk_of(mount.device)
     if path.exists():
-        yield years_left(read_written(path), None if device is None else _capacity(device))
+        yield years_left(read_written(path), None if device is None else capacity_of(device))
     if device is not None:
         yield from card_health(device)
 
@@ -60,7 +60,7 @@ def card_health(device: Path) -> Iterator[Finding]:
         yield fine("card", text)
 
 
-def _disk(numbers: str) -> Path | None:
+def disk_of(numbers: str) -> Path | None:
     """Return the disk of a partition, None where it is unknown."""
     device = SYS_BLOCK / numbers
     if not device.exists():
@@ -69,7 +69,8 @@ def _disk(numbers: str) -> Path | None:
     return device.parent if (device / "partition").exists() else device
 
 
-def _capacity(device: Path) -> int | None:
+def capacity_of(device: Path) -> int | None:
+    """Return a disk's size in bytes, None where it is unknown."""
     sectors = _read(device / "size").strip()
     return int(sectors) * SECTOR_BYTES if sectors else None
 
