@@ -28,7 +28,8 @@ trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 
 DESTDIR=$root LIBRARY=/usr/lib/oncegate BIN=/usr/bin UNITS=$units DOCUMENTS=/usr/share/doc/oncegate \
-  MACHINE=$machine PYTHON_VERSION=$python_version "$checkout/packaging/install.sh"
+  PAGES=/usr/share/man/man1 BASH_COMPLETIONS=/usr/share/bash-completion/completions \
+  ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions MACHINE=$machine PYTHON_VERSION=$python_version "$checkout/packaging/install.sh"
 rm -rf "$root/etc/oncegate/secrets"
 
 documents=$root/usr/share/doc/oncegate
@@ -38,8 +39,7 @@ install -m 644 "$checkout/packaging/copyright" "$documents/copyright"
   printf ' -- %s  %s\n' "$maintainer" "$(date -R -u -d "@$date")"
 } | gzip -9n > "$documents/changelog.gz"
 install -D -m 644 "$checkout/packaging/lintian-overrides" "$root/usr/share/lintian/overrides/oncegate"
-install -D -m 644 "$checkout/packaging/oncegate.1" "$root/usr/share/man/man1/oncegate.1"
-gzip -9n "$root/usr/share/man/man1/oncegate.1"
+gzip -9n "$root"/usr/share/man/man1/oncegate*.1
 
 # Wheels may contain shared objects with unusual modes.
 find "$root" -type d -exec chmod 755 {} +

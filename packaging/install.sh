@@ -1,14 +1,18 @@
 #!/bin/sh
 # Install everything that a gateway needs.
 #
-# DESTDIR is prepended to every path. LIBRARY, BIN, UNITS and DOCUMENTS set the paths; `make deb` uses others.
+# DESTDIR is prepended to every path. LIBRARY, BIN, UNITS, DOCUMENTS, PAGES, BASH_COMPLETIONS and ZSH_COMPLETIONS set the
+# paths; `make deb` uses others.
 # An existing configuration is not changed.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 destination=${DESTDIR:-}
 library=${LIBRARY:-/opt/oncegate} bin=${BIN:-/usr/local/bin} units=${UNITS:-/etc/systemd/system}
-documents=${DOCUMENTS:-/usr/local/share/doc/oncegate} machine=${MACHINE:-$(uname -m)}
+documents=${DOCUMENTS:-/usr/local/share/doc/oncegate} pages=${PAGES:-/usr/local/share/man/man1}
+bash_completions=${BASH_COMPLETIONS:-/usr/local/share/bash-completion/completions}
+zsh_completions=${ZSH_COMPLETIONS:-/usr/local/share/zsh/site-functions}
+machine=${MACHINE:-$(uname -m)}
 configuration=$destination/etc/oncegate
 
 "$checkout/packaging/environment.sh" "$destination$library" "$library" "$machine"
@@ -29,6 +33,13 @@ from agent.config.example import example
 print(example(), end="")' "$(echo "$destination$library"/lib/python3*/site-packages)") > "$configuration/oncegate.toml"
   chmod 644 "$configuration/oncegate.toml"
 fi
+# The manual pages and the completion of bash and zsh, of the commands that were installed.
+(cd "$checkout" && "${PYTHON:-/usr/bin/python3}" -c '
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from agent.cli.manual.__main__ import main
+main()' "$(echo "$destination$library"/lib/python3*/site-packages)" \
+  "$destination$pages" "$destination$bash_completions/oncegate" "$destination$zsh_completions/_oncegate")
 (cd "$checkout/docs" && find . -name '*.md' -o -name '*.svg' -o -name '*.yml' -o -path './monitoring/*.json') |
   while read -r page; do install -D -m 644 "$checkout/docs/$page" "$destination$documents/docs/$page"; done
 install -m 644 "$checkout/README.md" "$destination$documents/README.md"

@@ -59,7 +59,10 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "create the OSCORE credentials of a sensor, for both sides",
         ),
     ),
-    "this program": (Command("version", "agent.cli.version", "print version and form", configured=False),),
+    "this program": (
+        Command("completion", "agent.cli.manual.command", "print the completion script of a shell", configured=False),
+        Command("version", "agent.cli.version", "print version and form", configured=False),
+    ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
 

@@ -6,9 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from agent.decode import DecodeError, InvalidEvent, Undecodable, cbor, json
-from agent.decode.event_map import to_event
-from agent.decode.query import NO_PARAMETERS
 from agent.terminal import printable
 from contract.event import Label
 from contract.fingerprint import IDENTITY_FIELDS, fingerprint, needs_label
@@ -47,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each event: 32 hex digits, or - where its identity needs a label."""
+    from agent.decode.error import DecodeError
+
     try:
         lines = _fingerprint_lines(_read_file(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
@@ -72,6 +71,8 @@ def _read_file(name: str) -> bytes:
 
 
 def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
+    from agent.decode import InvalidEvent, Undecodable, cbor, json
+
     document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
     if not isinstance(document, list | dict | Invalid):
         raise Undecodable("the input is neither a map nor an array of maps")
@@ -87,6 +88,10 @@ def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
 
 
 def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
+    from agent.decode.error import InvalidEvent
+    from agent.decode.event_map import to_event
+    from agent.decode.query import NO_PARAMETERS
+
     label = None
     if isinstance(entries, dict):
         label = _label(entries)
@@ -104,6 +109,8 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
 
 def _label(entries: dict[str, object]) -> Label | None:
     """Return the label in the event, as a record has it; None where there is none."""
+    from agent.decode.error import InvalidEvent
+
     epoch, sequence = (entries.get(name) for name in LABEL_FIELDS)
     if epoch is None and sequence is None:
         return None

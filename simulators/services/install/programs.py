@@ -20,6 +20,8 @@ PACKAGES = {
     "initdb": "postgresql",
     "postgres": "postgresql",
     "systemd-analyze": "systemd",
+    "groff": "groff-base",
+    "zsh": "zsh",
 }
 HEAVY_PACKAGES = {
     "mmdebstrap": "mmdebstrap",

@@ -1,0 +1,1 @@
+"""Manual pages and completion scripts, generated from the parsers of the commands."""

@@ -1,0 +1,116 @@
+"""Completion in real shells."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.cli.commands import COMMANDS, command_parser
+from agent.cli.manual import bash, zsh
+from simulators.services.install import programs
+from tests.agent.cli.running import RunningAgent
+
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_oncegate
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def bash_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("completion") / "oncegate"
+    file.write_text(bash.script())
+    return file
+
+
+def offered(script: Path, *words: str, folder: Path | None = None) -> list[str]:
+    command = ["bash", "--norc", "-c", ASK, "bash", str(script), "oncegate", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    assert done.stderr == ""
+    return sorted(filter(None, done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("ver",), ["verify", "version"]),
+        (("--config", "x", "sup"), ["support-bundle"]),
+        (("--con",), ["--config"]),
+        (("help", "tr"), ["trace"]),
+        (("events", "--f"), ["--follow"]),
+        (("--config", "x", "events", "--dev"), ["--device"]),
+        (("rejected", "--via", "z"), ["zigbee2mqtt"]),
+        (("completion", ""), ["bash", "zsh"]),
+        (("run", "--log-level", "w"), ["warning"]),
+        (("events", "--device", ""), []),
+        (("nonsense", ""), []),
+    ],
+)
+def test_bash_offers_what_fits(words: tuple[str, ...], found: list[str], bash_script: Path) -> None:
+    assert offered(bash_script, *words) == found
+
+
+def test_bash_offers_every_command_and_every_option(bash_script: Path) -> None:
+    assert offered(bash_script, "") == sorted([*COMMANDS, "help"])
+    for name, command in COMMANDS.items():
+        assert offered(bash_script, name, "-") == sorted(command_parser(command)._option_string_actions)
+
+
+def test_bash_offers_files_where_a_file_is_expected(bash_script: Path, tmp_path: Path) -> None:
+    (tmp_path / "my event.json").touch()
+    for words in (("--config", "my"), ("decode", "my"), ("rejected", "--download", "my")):
+        assert offered(bash_script, *words, folder=tmp_path) == ["my event.json"]
+
+
+def type_into_zsh(folder: Path, typed: str) -> str:
+    """Type a line that ends in a tab, and run it: `oncegate` prints its words."""
+    leader, follower = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb", "ZDOTDIR": str(folder)}
+    (folder / ".zshrc").write_text(
+        f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -d {folder}/dump\n"
+        "unsetopt zle_bracketed_paste 2> /dev/null; PS1='ready>'; oncegate() { print -r -- \"<$*>\" }\n"
+    )
+    shell = subprocess.Popen(
+        [programs.require("zsh"), "-i"], stdin=follower, stdout=follower, stderr=follower, env=environment, cwd=folder
+    )
+    os.close(follower)
+    text = ""
+    try:
+        for words, end in (("", "ready>"), (f"{typed}\t\n", ">\r\n")):
+            os.write(leader, words.encode())
+            seen = len(text)
+            while end not in text[seen:]:
+                text += os.read(leader, 4_096).decode("utf-8", "replace")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(leader)
+    return text[text.rindex("<") + 1 :].partition(">")[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("oncegate supp", "support-bundle"),
+        ("oncegate --config x ev", "--config x events"),
+        ("oncegate events --foll", "events --follow"),
+        ("oncegate rejected --via zig", "rejected --via zigbee2mqtt"),
+        ("oncegate completion z", "completion zsh"),
+        ("oncegate help repl", "help replay"),
+        ("oncegate decode eve", "decode event.json"),
+    ],
+)
+def test_zsh_completes_what_is_unambiguous(typed: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / "_oncegate").write_text(zsh.script())
+    (tmp_path / "event.json").touch()
+    assert type_into_zsh(tmp_path, typed).strip() == line
+
+
+def test_the_command_prints_the_scripts(running_agent: RunningAgent) -> None:
+    assert running_agent.oncegate("completion", "bash").stdout == bash.script()
+    assert running_agent.oncegate("completion", "zsh").stdout == zsh.script()
+    assert running_agent.oncegate("completion", "fish").returncode == 2
