@@ -88,7 +88,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"unknown option {unknown[0]}; the options of a command follow its name")
     if given.version:
-        return argparse.Namespace(run=import_module(COMMANDS["version"].module).run)
+        return _parse_options(command_parser(COMMANDS["version"]), [])
     if given.command == HELP:
         _show_help(parser, given.rest)
     if given.command is None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import argparse
 
 from agent import release
+from agent.terminal import json_line
 
-EXAMPLES = """example:
+EXAMPLES = """examples:
   oncegate version
+  oncegate version --json | jq -r .version
 """
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """Declare no options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def run(_: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print both in one line."""
-    print(f"oncegate {release.version()} {release.form()}")
+    if arguments.json:
+        print(json_line({"version": release.version(), "form": release.form()}))
+    else:
+        print(f"oncegate {release.version()} {release.form()}")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.manual.pages import pages as manual_pages
 from contract.event import Event
 from simulators.services.install import programs
 from tests.agent.store.stores import HandClock, accept, batch, make_store
@@ -71,6 +72,10 @@ def test_it_installs_and_asks_for_what_has_no_default(package: Path, root: Root)
     state, secrets = root.path(STATE).stat(), root.path("/etc/oncegate/secrets").stat()
     assert (oct(state.st_mode)[-3:], oct(secrets.st_mode)[-3:], secrets.st_uid) == ("750", "700", 0)
     assert state.st_uid != 0
+    pages = root.path("/usr/share/man/man1").glob("oncegate*.1.gz")
+    assert {page.name for page in pages} == {f"{name}.gz" for name in manual_pages()}
+    assert root.path("/usr/share/bash-completion/completions/oncegate").is_file()
+    assert root.path("/usr/share/zsh/vendor-completions/_oncegate").is_file()
     size = sum(os.lstat(file).st_size for file in root.path("/usr/lib/oncegate").rglob("*"))
     assert size <= INSTALLED_MEGABYTES_MAX * 10**6
 

@@ -16,7 +16,7 @@ from agent.store.port import StoredEvent
 from agent.store.read.kept import positions_of, read_kept
 from agent.store.read.states import FORWARDED, LOST, NEW, PROCESSED
 from agent.store.schema import database
-from agent.terminal import Colour, count, paint, printable
+from agent.terminal import Colour, count, json_line, paint, printable
 
 EXAMPLES = """examples:
   oncegate status                                        names the latest epoch
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epoch", required=True, metavar="E", help="the epoch, as events and status name it")
     parser.add_argument("--from", dest="first", type=_sequence, default=1, metavar="N", help="first sequence (1)")
     parser.add_argument("--to", dest="last", type=_sequence, metavar="M", help="last sequence (the epoch's last)")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except SessionError as error:
             return _fail(f"Kafka at {settings.kafka.bootstrap_servers}: {error}")
+    if arguments.json:
+        print(json_line({"epoch": arguments.epoch, "sent": sent, **result.document()}))
+        return INCOMPLETE if result.incomplete else 0
     print(f"{count(sent, 'event')} of epoch {arguments.epoch} sent again")
     for line in result.report_lines():
         print(line)
@@ -91,6 +95,11 @@ class ReplayResult:
     def incomplete(self) -> bool:
         """Whether some events can no longer be sent."""
         return bool(self._missing or self._states[LOST])
+
+    def document(self) -> dict[str, object]:
+        """Return what was not sent, and why, in JSON's types."""
+        missing = [[first - self._epoch_first + 1, end - self._epoch_first] for first, end in self._missing]
+        return {"not_yet_sent": self._states[NEW], "lost": self._states[LOST], "no_longer_kept": missing}
 
     def report_lines(self) -> Iterator[str]:
         """Yield a line for each reason why events were not sent."""

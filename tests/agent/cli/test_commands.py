@@ -62,6 +62,8 @@ def test_every_command_has_help_with_examples(command: str, oncegate: Run) -> No
 def test_the_version_is_an_option_too(oncegate: Run) -> None:
     assert oncegate("--version") == oncegate("version")
     assert oncegate("--version")[1].startswith("oncegate ")
+    found = json.loads(oncegate("version", "--json")[1])
+    assert oncegate("version")[1] == f"oncegate {found['version']} {found['form']}\n"
 
 
 def test_without_a_command_the_help_is_shown_as_an_error(oncegate: Run) -> None:

@@ -50,8 +50,9 @@ def test_they_are_listed_in_order_with_reason_and_bytes(running_agent: RunningAg
 def test_they_are_selected(
     words: tuple[str, ...], places: list[int], running_agent: RunningAgent, numbers: list[int]
 ) -> None:
-    found = running_agent.oncegate("rejected", *words).stdout.splitlines()
-    assert [json.loads(line)["number"] for line in found] == [numbers[place] for place in places]
+    lines = running_agent.oncegate("rejected", *words).stdout.splitlines()
+    found = [json.loads(line)["number"] for line in lines]  # other tests have had events rejected, too
+    assert [number for number in found if number in numbers] == [numbers[place] for place in places]
 
 
 def test_the_bytes_of_one_are_written_as_they_arrived(running_agent: RunningAgent, numbers: list[int]) -> None:
