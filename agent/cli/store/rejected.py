@@ -63,6 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_raw(found: Sequence[Document]) -> int:
+    if sys.stdout.isatty():
+        complain("these bytes could control this terminal: write them to a file or a pipe")
+        return USAGE
     if not found:
         complain("there is no such rejected event, or it is no longer kept")
         return FAILURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -58,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         complain(str(error))
         return FAILURE
     try:
-        if arguments.json or arguments.once or not sys.stdout.isatty():
+        screen = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if arguments.json or arguments.once or not screen:
             return _write(arguments, api, first)
         _show(arguments.interval, api, first)
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import shutil
@@ -47,6 +48,8 @@ class Screen:
                 (signal.SIGWINCH, _ignore),
             )
         }
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a name may hold characters that the terminal's encoding lacks
+            sys.stdout.reconfigure(errors="replace")
         self._write(_ENTER)
         return self
 

@@ -1,5 +1,7 @@
 """A running agent, and commands beside it."""
 
+import os
+import pty
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,3 +26,18 @@ class RunningAgent:
         """Run a command to its end."""
         command = self.command(*arguments)
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+
+    def on_terminal(self, *arguments: str) -> str:
+        """Return what a command prints on a terminal, without colours."""
+        leader, follower = pty.openpty()
+        environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
+        with subprocess.Popen(self.command(*arguments), stdout=follower, stderr=follower, env=environment):
+            os.close(follower)
+            text = b""
+            try:
+                while piece := os.read(leader, 65_536):
+                    text += piece
+            except OSError:  # Linux: the other side is closed
+                pass
+            os.close(leader)
+        return text.decode()

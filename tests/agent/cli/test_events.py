@@ -1,8 +1,6 @@
 """`oncegate events`: selected, followed, and in the form for whoever reads them."""
 
 import json
-import os
-import pty
 import signal
 import subprocess
 import time
@@ -107,31 +105,14 @@ def test_a_terminal_gets_a_table_and_a_pipe_gets_json(running_agent: RunningAgen
     post(running_agent, "urn:table", 1)
     words = ("events", "--device", "urn:table")
     heads = [
-        on_terminal(running_agent, *words),
-        on_terminal(running_agent, *words, "--json"),
+        running_agent.on_terminal(*words),
+        running_agent.on_terminal(*words, "--json"),
         running_agent.oncegate(*words, "--table").stdout,
         running_agent.oncegate(*words).stdout,
     ]
     assert [text.split()[0] for text in heads] == ["accepted", '{"fingerprint":', "accepted", '{"fingerprint":']
     assert heads[0].split()[5:] == ["new", "urn:table", "id", "1:", "value", "1", "Cel"]
     assert running_agent.oncegate(*words, "--table", "--json").returncode == 2
-
-
-def on_terminal(agent: RunningAgent, *words: str) -> str:
-    """Return what a command prints on a terminal, without colours."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "NO_COLOR": "1"}
-    with subprocess.Popen(agent.command(*words), stdout=follower, env=environment) as process:
-        os.close(follower)
-        text = b""
-        try:
-            while piece := os.read(leader, 65_536):
-                text += piece
-        except OSError:  # Linux: the other side is closed
-            pass
-        os.close(leader)
-        assert process.wait(60) == 0
-    return text.decode()
 
 
 def test_duplicates_have_a_table_of_their_own_and_no_selection(running_agent: RunningAgent) -> None:

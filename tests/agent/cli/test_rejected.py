@@ -59,6 +59,9 @@ def test_the_bytes_of_one_are_written_as_they_arrived(running_agent: RunningAgen
     command = running_agent.command("rejected", "--raw", "--number", str(numbers[0]))
     assert subprocess.run(command, capture_output=True, check=True).stdout == INVALID
     assert running_agent.oncegate("rejected", "--raw").returncode == 2
+    shown = running_agent.on_terminal("rejected", "--raw", "--number", str(numbers[0]))
+    assert "these bytes could control this terminal" in shown
+    assert "colour" not in shown
     assert running_agent.oncegate("rejected", "--raw", "--number", "999999").returncode == 1
 
 

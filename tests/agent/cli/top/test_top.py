@@ -149,6 +149,7 @@ def test_an_agent_that_dies_is_said_to_be_gone_and_seen_again_when_it_is_back(
 def test_a_pipe_gets_one_frame_or_json(running_agent: RunningAgent) -> None:
     done = running_agent.oncegate("top", "--interval", "0.1")
     assert (done.returncode, len(done.stdout.splitlines()), "\x1b" in done.stdout) == (0, 24, False)
+    assert "\x1b" not in running_agent.on_terminal("top", "--interval", "0.1")  # which is a dumb one
     figures = json.loads(running_agent.oncegate("top", "--json", "--once", "--interval", "0.1").stdout)
     assert (figures["gateway"], figures["accepted"] >= 0) == ("gw1", True)
 
