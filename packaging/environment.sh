@@ -5,7 +5,8 @@
 #
 # MACHINE is the architecture of the wheels: x86_64 or aarch64; the default is this machine's. PYTHON_VERSION is the
 # version of the Python that will run them, such as 3.13; the default is that of the building one. The environment
-# contains no interpreter (it names the system's), no pip, and no compiled sources: they are compiled where it is installed.
+# contains no interpreter (it names the system's), no compiled sources (they are compiled where it is installed), and none
+# of the packages that others require, and that no program of a gateway imports: pip above all.
 #
 # An existing environment is replaced only when the new one is complete, and only if it contains nothing else.
 set -eu
@@ -61,9 +62,12 @@ $pip install --target "$packages" --no-compile --only-binary :all: --python-vers
   --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" \
   --platform "manylinux2014_$machine" -c "$checkout/constraints.txt" "$(echo "$work"/wheels/oncegate-*.whl)[oscore]"
 
-# Remove what only developers need, and everything that names the path of the build.
-rm -rf "$packages/bin" "$packages/cloud" "$packages/simulators"
+# Remove what nothing here imports (a test imports all modules), what only developers need, and what names the path of
+# the build. sqlite-utils requires pip, dateutil tzdata, and cryptography cffi, of which it uses the compiled part alone.
+for unused in pip tzdata pycparser; do rm -rf "$packages/$unused" "$packages/$unused"-*.dist-info; done
+rm -rf "$packages/bin" "$packages/cffi" "$packages/cloud" "$packages/simulators"
 find "$packages" -name direct_url.json -delete
+find "$packages" -name RECORD -exec sed -i '/direct_url[.]json,/d; /^[.][.][/]/d' {} +
 find "$packages" -name '*.pyi' -delete
 find "$new" -name __pycache__ -prune -exec rm -rf {} +
 printf '#!%s/bin/python3 -I\nimport sys\n\nfrom agent.cli.main import main\n\nsys.exit(main())\n' "$place" \

@@ -15,10 +15,23 @@ from tests.agent.store.stores import HandClock, accept, batch, make_store
 from tests.packaging.roots import CHECKOUT, Root
 
 pytestmark = pytest.mark.heavy
-INSTALLED_MEGABYTES_MAX = 120
+INSTALLED_MEGABYTES_MAX = 60
 STATE = "/var/lib/oncegate"
 AARCH64 = 183
 """A value of ELF's e_machine."""
+UNUSED = """
+import importlib, pathlib, pkgutil, sys, sysconfig
+import agent, contract, aiocoap.oscore, sqlite_utils.cli
+for package in (agent, contract):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+used = {name.partition(".")[0] for name in sys.modules} | {"confluent_kafka.libs"}
+for entry in pathlib.Path(sysconfig.get_path("purelib")).iterdir():
+    name = entry.name.partition(".")[0] if entry.is_file() else entry.name
+    if name not in used and name != "__pycache__" and entry.suffix != ".dist-info":
+        print(name)
+"""
+"""Imports all modules of the agent, and prints what is installed beside them and was not imported."""
 
 
 def fill(root: Root, *, processed: bool) -> None:
@@ -78,6 +91,12 @@ def test_it_installs_and_asks_for_what_has_no_default(package: Path, root: Root)
     assert root.path("/usr/share/zsh/vendor-completions/_oncegate").is_file()
     size = sum(os.lstat(file).st_size for file in root.path("/usr/lib/oncegate").rglob("*"))
     assert size <= INSTALLED_MEGABYTES_MAX * 10**6
+
+
+def test_everything_in_the_environment_is_used_and_pip_is_not_there(package: Path, root: Root) -> None:
+    root.install(package)
+    assert root.run("/usr/lib/oncegate/bin/python3", "-I", "-c", UNUSED).stdout == ""
+    assert root.run("/usr/lib/oncegate/bin/python3", "-I", "-m", "pip", check=False).returncode != 0
 
 
 def test_an_upgrade_keeps_the_store_and_the_configuration(package: Path, root: Root, tmp_path: Path) -> None:
