@@ -90,6 +90,11 @@ wheel: setup ## Build the compiled wheel for this processor and this Python into
 deb: ## Build the Debian package into dist/; ARCH=arm64 RELEASE=13 for today's Raspberry Pi OS
 	@DIST=$(DIST) packaging/deb.sh "$(ARCH)" "$(RELEASE)"
 
+.PHONY: release
+release: setup ## Build a release of the last commit into dist/VERSION; TAG=v1.2.3 checks the version, COMPILED=1 adds its wheel
+	@$(BIN)/python -m release $(if $(DIST),--folder "$(DIST)") $(if $(TAG),--tag "$(TAG)") $(if $(COMPILED),--compiled) \
+	  $(if $(RELEASE),--debian $(RELEASE)) $(if $(ARCH),--architectures $(ARCH))
+
 .PHONY: lint
 lint: setup ## Check style (ruff), types (mypy strict) and the rules between the packages (import-linter)
 	@$(BIN)/ruff check
@@ -105,7 +110,7 @@ format: setup ## Format the sources and apply automatic fixes
 .PHONY: lock
 lock: setup ## Update the pins: constraints.txt from .venv, the jars from simulators/services/install/jars.toml
 	@{ echo '# Every package of the development environment; regenerate with: make lock'
-	$(BIN)/pip freeze --exclude-editable; } > constraints.txt
+	$(BIN)/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 	$(BIN)/python -m simulators.services.install.lock
 
 .PHONY: clean

@@ -21,7 +21,8 @@ case $release in
 esac
 # A package for a later release counts as newer, so that an upgrade of Debian replaces the package, too.
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$checkout/pyproject.toml")+deb$release
-date=$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)
+date=${SOURCE_DATE_EPOCH:-$(cd "$checkout" && git log -1 --format=%ct 2> /dev/null || date +%s)}
+export SOURCE_DATE_EPOCH="$date"
 maintainer=${MAINTAINER:-'Oncegate maintainers <oncegate@packages.invalid>'}
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

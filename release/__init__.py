@@ -1,0 +1,1 @@
+"""Builds a release: sdist, wheels, Debian packages, bill of materials, checksums and notes."""

@@ -1,0 +1,5 @@
+"""Why no release can be built."""
+
+
+class ReleaseError(Exception):
+    """The release is not built; the message says what to do."""

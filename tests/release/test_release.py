@@ -1,0 +1,109 @@
+"""A release as people get it: built twice with equal bytes, and installed from its files into a clean environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from simulators import wire
+from simulators.services.process import Command, Process
+from tests.docs.pages import ROOT, blocks
+from tests.support.udp import ask
+
+pytestmark = pytest.mark.heavy
+BUILD_SECONDS_MAX = 1_800
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
+PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
+DEBIAN = "12"
+
+
+def build(folder: Path, work: Path, mask: int) -> Path:
+    """Build a release with one Debian package, in this work folder and with this umask."""
+    work.mkdir()
+    done = subprocess.run(
+        ["make", "--no-print-directory", "release", f"DIST={folder}", f"RELEASE={DEBIAN}", "ARCH=amd64"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(work)},
+        umask=mask,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    return build(folder / "dist", folder / "work", 0o022)
+
+
+def test_two_builds_have_equal_bytes(release: Path, tmp_path: Path) -> None:
+    other = build(tmp_path / "again", tmp_path / "another-work-folder", 0o077)
+    names = sorted(file.name for file in release.iterdir())
+    assert names == [
+        "SHA256SUMS",
+        f"oncegate-{VERSION}-gateway.cdx.json",
+        f"oncegate-{VERSION}-notes.md",
+        f"oncegate-{VERSION}-py3-none-any.whl",
+        f"oncegate-{VERSION}.tar.gz",
+        f"oncegate_{VERSION}+deb{DEBIAN}_amd64.deb",
+    ]
+    assert [name for name in names if (release / name).read_bytes() != (other / name).read_bytes()] == []
+
+
+def test_the_checksums_are_those_of_the_files(release: Path) -> None:
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.count(": OK\n") == len(list(release.iterdir())) - 1
+
+
+def test_the_bill_of_materials_names_what_a_gateway_installs(release: Path) -> None:
+    bill = json.loads((release / f"oncegate-{VERSION}-gateway.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "oncegate")
+    assert bill["metadata"]["component"]["version"] == VERSION
+    versions = {component["name"].lower(): component["version"] for component in bill["components"]}
+    needed = [re.split(r"[<>=]", name)[0] for name in (*PROJECT["dependencies"], "cryptography")]
+    pins = {name.replace("_", "-"): version for name, version in PINS.items()}
+    assert {name: versions[name] for name in needed} == {name: pins[name] for name in needed}
+    assert "pyspark" not in versions
+
+
+@pytest.mark.parametrize("suffix", ["-py3-none-any.whl", ".tar.gz"])
+def test_what_was_built_is_installed_and_accepts_an_event(release: Path, tmp_path: Path, suffix: str) -> None:
+    environment = tmp_path / "gateway"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    pip = (environment / "bin" / "python", "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt")
+    subprocess.run([*pip, release / f"oncegate-{VERSION}{suffix}"], check=True, cwd=tmp_path)
+    program = str(environment / "bin" / "oncegate")
+    said = subprocess.run([program, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    assert said == f"oncegate {VERSION} pure\n"
+
+    (tmp_path / "oncegate.toml").write_text(blocks(ROOT / "README.md", "toml")[0])
+    given = {"ONCEGATE_COAP__BIND": "127.0.0.1:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0"}
+    command = (program, "run", "--config", "oncegate.toml")
+    agent = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, given))
+    agent.start()
+    try:
+        agent.wait_for_log("agent=ready")
+        port = int(re.findall(r"coap=127\.0\.0\.1:(\d+)", agent.log())[0])
+        assert [ask("127.0.0.1", port, wire.Request(EVENT, 50), number) for number in (1, 2)] == ["2.04", "2.04"]
+        assert agent.terminate() == 0
+    finally:
+        agent.kill()
+    listed = subprocess.run(
+        [program, "events", "--config", "oncegate.toml"], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert listed.stdout.count("00158d0001a2b3c4") == 1
