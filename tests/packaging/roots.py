@@ -18,7 +18,7 @@ INCLUDED = "python3,python3-venv,systemd,systemd-sysv,dbus,adduser,libcoap3-bin"
 BUILD_SECONDS_MAX = 1_800
 COMMAND_SECONDS_MAX = 1_200
 _SOURCES = Path("/etc/apt")
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of root on Debian."""
 
 
@@ -32,7 +32,7 @@ class Root:
         self, *command: str, environment: dict[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the system."""
-        given = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
+        given = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         done = subprocess.run(
             ["chroot", str(self.folder), *command],
             capture_output=True,
@@ -62,9 +62,9 @@ class Root:
         file.write_text(written.replace("# bootstrap_servers =", "bootstrap_servers =") + text)
 
 
-def build(archive: Path, suite: str) -> None:
+def build(archive: Path, suite: str, included: str = INCLUDED) -> None:
     """Create an archive of a clean system of a release from this machine's package sources."""
-    command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={INCLUDED}"]
+    command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={included}"]
     done = subprocess.run(
         [*command, suite, str(archive), "-"],
         input=_sources(suite),

@@ -74,7 +74,7 @@ def test_the_bill_of_materials_names_what_a_gateway_installs(release: Path) -> N
     bill = json.loads((release / f"oncegate-{VERSION}-gateway.cdx.json").read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "oncegate")
     assert bill["metadata"]["component"]["version"] == VERSION
-    versions = {component["name"].lower(): component["version"] for component in bill["components"]}
+    versions = {component["name"].lower().replace("_", "-"): component["version"] for component in bill["components"]}
     needed = [re.split(r"[<>=]", name)[0] for name in (*PROJECT["dependencies"], "cryptography")]
     pins = {name.replace("_", "-"): version for name, version in PINS.items()}
     assert {name: versions[name] for name in needed} == {name: pins[name] for name in needed}
