@@ -96,18 +96,26 @@ def _execute(step: Instruction, image: Image, stages: Mapping[str, Image]) -> Im
             _run(step, image)
         case "COPY":
             _copy(step, image, stages)
-        case "ENV":
-            given = dict(word.partition("=")[::2] for word in shlex.split(step.value))
-            return replace(image, environment={**image.environment, **given})
         case "WORKDIR":
             image.root.path(step.value).mkdir(parents=True, exist_ok=True)
             return replace(image, folder=step.value)
+        case "EXPOSE":
+            pass  # it only documents
+        case _:
+            return _record(step, image)
+    return image
+
+
+def _record(step: Instruction, image: Image) -> Image:
+    """Record how containers are started."""
+    match step.name:
+        case "ENV":
+            given = dict(word.partition("=")[::2] for word in shlex.split(step.value))
+            return replace(image, environment={**image.environment, **given})
         case "USER":
             return replace(image, user=step.value)
         case "VOLUME":
             return replace(image, volumes=(*image.volumes, step.value))
-        case "EXPOSE":
-            pass  # it only documents
         case "STOPSIGNAL":
             return replace(image, stop_signal=step.value)
         case "HEALTHCHECK":
@@ -118,19 +126,16 @@ def _execute(step: Instruction, image: Image, stages: Mapping[str, Image]) -> Im
             return replace(image, command=_list(step.value))
         case _:
             raise AssertionError(f"line {step.line}: {step.name} is not supported here")
-    return image
 
 
 def _run(step: Instruction, image: Image) -> None:
     fetching = {name: value for name, value in os.environ.items() if name.startswith(_FETCHING)}
     script = f"cd {shlex.quote(image.folder)} && {step.value}"
+    root = image.root.folder
     # Programs such as Java need /proc, which a build by a container engine has as well.
-    command = (
-        f"mount -t proc proc {image.root.folder}/proc && mount --rbind /dev {image.root.folder}/dev && exec chroot"
-    )
+    mounts = f'mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && exec chroot {root} /bin/sh -c "$1"'
     done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{command} "$@"', "sh"]
-        + [str(image.root.folder), "/bin/sh", "-c", script],
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", mounts, "sh", script],
         env={**fetching, **image.environment, "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
