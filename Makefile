@@ -70,6 +70,18 @@ test-ci: programs ## Run the heavy tests that CI runs, 45 minutes at most; LIST=
 test-compiled: setup ## Compile into build/compiled, and run the quick tests of agent and contract on that; KEEP=1 uses the last build
 	@KEEP=$(KEEP) $(BIN)/python -m tests.compiled
 
+.PHONY: test-python
+test-python: ## Run the quick tests of agent and contract on another Python: PYTHON=python3.13; TESTS=tests/cloud for others
+	@version=$$($(PYTHON) -c 'import sys; print(f"{sys.version_info[0]}.{sys.version_info[1]}")')
+	folder=build/python-$$version
+	if [ ! -x $$folder/bin/pip ]; then mkdir -p build; $(PYTHON) -m venv $$folder; fi
+	echo "test-python: installing the packages into $$folder"
+	$$folder/bin/pip install --quiet --disable-pip-version-check --use-pep517 -c constraints.txt \
+	  -e '.[cloud,oscore,sim,dev]'
+	$$folder/bin/python -m simulators.services
+	$$folder/bin/python -m simulators.services programs
+	$$folder/bin/python -m pytest -m 'not heavy' $(IN_PROCESSES) $(or $(TESTS),tests/agent tests/contract)
+
 .PHONY: bench
 bench: bench-agent bench-decode bench-store bench-simulators bench-gateway bench-cloud ## Measure everything, beside alternatives
 

@@ -90,9 +90,7 @@ def test_a_container_without_its_two_settings_ends_and_says_which(agent_image: I
     assert "[gateway] id: missing" in container.process.log()
 
 
-def test_a_container_whose_agent_does_not_answer_is_not_healthy(
-    agent_image: Image, tmp_path: Path
-) -> None:
+def test_a_container_whose_agent_does_not_answer_is_not_healthy(agent_image: Image, tmp_path: Path) -> None:
     container = Container(agent_image, tmp_path, {**GATEWAY, "ONCEGATE_HTTP__ENABLED": "false"})
     with container.process:
         container.process.wait_for_log("agent=ready")

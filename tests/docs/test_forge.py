@@ -1,0 +1,120 @@
+"""The files for a public forge: valid, and naming only commands, files and pages that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.pages import PAGES, ROOT
+
+FORGE = ROOT / ".github"
+WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
+FORMS = sorted(file for file in (FORGE / "ISSUE_TEMPLATE").glob("*.yml") if file.stem != "config")
+TARGETS = set(re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+PROGRAMS = {"apt-get", "cd", "gh", "git", "bash", "make", "sha256sum"}
+"""What the steps of the workflows may call, beside files of the checkout."""
+ASKED_BY_NAME = re.compile(r"pip3? install[^\n`]*?[ '\"](oncegate(?:\[[a-z,]+\])?)(?=[ '\"=`\n]|$)", re.MULTILINE)
+INSTALLED = re.compile(
+    r"(?:pipx install|uvx?|uv pip install|uv tool install|docker pull|docker run|npm install) (?:oncegate)"
+)
+
+
+def steps(file: Path) -> Iterator[dict[str, Any]]:
+    for job in yaml.safe_load(file.read_text())["jobs"].values():
+        yield from job["steps"]
+
+
+def commands() -> Iterator[str]:
+    """Yield each command line of all workflows."""
+    for file in WORKFLOWS:
+        for step in steps(file):
+            for line in step.get("run", "").splitlines():
+                yield from (part.strip() for part in line.split("&&"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("github-workflows", WORKFLOWS),
+        ("github-issue-forms", FORMS),
+        ("compose-spec", [ROOT / "packaging" / "container" / "compose.yaml"]),
+    ],
+)
+def test_each_file_has_the_form_that_its_reader_expects(schema: str, files: list[Path]) -> None:
+    assert files
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_command_of_a_workflow_exists() -> None:
+    said = list(commands())
+    assert said
+    for command in said:
+        program, *words = command.split()
+        assert program in PROGRAMS, command
+        if program == "make":
+            target = next(word for word in words if "=" not in word)
+            assert target in TARGETS, command
+        if program == "bash":
+            assert (ROOT / words[0]).is_file(), command
+
+
+def test_ci_runs_the_script_that_everybody_can_run_and_keeps_what_it_left_when_it_fails() -> None:
+    [file] = [file for file in WORKFLOWS if file.stem == "ci"]
+    assert "bash .ci/run" in list(commands())
+    [upload] = [step for step in steps(file) if "upload-artifact" in step.get("uses", "")]
+    assert (upload["if"], upload["with"]["path"]) == ("failure()", "build/")
+
+
+def test_no_value_of_an_event_is_part_of_a_script() -> None:
+    """A tag or a branch may have any characters; as a variable it can run nothing."""
+    assert [command for command in commands() if "${{ github" in command] == []
+
+
+def test_the_release_is_built_from_the_tag_that_its_changelog_dates() -> None:
+    assert 'make release TAG="$TAG" DIST=dist/release' in list(commands())
+
+
+def test_each_version_of_python_in_ci_is_a_classifier() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    job = yaml.safe_load((FORGE / "workflows" / "ci.yml").read_text())["jobs"]["python"]
+    for version in job["strategy"]["matrix"]["python"]:
+        assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+
+
+def test_nothing_says_to_install_a_name_from_a_registry_where_the_project_is_not() -> None:
+    texts = [*PAGES, *FORGE.rglob("*.*"), *(ROOT / "packaging").rglob("*"), ROOT / "Makefile"]
+    for package in ("agent", "cloud", "contract", "simulators", "systemd"):
+        texts += [file for file in (ROOT / package).rglob("*") if file.suffix in (".py", ".html", ".js", ".example")]
+    found = {}
+    for file in texts:
+        if file.is_file():
+            text = file.read_text(errors="replace")
+            if names := [*ASKED_BY_NAME.findall(text), *INSTALLED.findall(text)]:
+                found[str(file.relative_to(ROOT))] = names
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pip install oncegate\n", True),
+        ("`pip install 'oncegate[oscore]'`", True),
+        ("pip install --upgrade oncegate==0.1.0", True),
+        ("pip install .", False),
+        ("pip install '.[oscore]'", False),
+        ("sudo apt install ./dist/oncegate_0.1.0+deb13_arm64.deb", False),
+        ("pip install oncegate-0.1.0-py3-none-any.whl", False),
+    ],
+)
+def test_the_search_finds_names_and_leaves_files(text: str, *, found: bool) -> None:
+    assert bool(ASKED_BY_NAME.search(text)) is found
