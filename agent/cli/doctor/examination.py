@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.cli.doctor.finding import Finding, fine, warning, wrong
-from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite
+from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_python, check_space, check_sqlite
 from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.threads import check_threads
 from agent.cli.doctor.wear import check_wear
@@ -26,6 +26,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     clock = SystemClock()
     folder = settings.gateway.state_dir
     yield from check_clock(clock, settings.gateway)
+    yield from check_python()
     yield from check_sqlite()
     yield from check_mount(folder)
     yield from check_space(folder, settings.store)

@@ -1,9 +1,10 @@
-"""Checks the machine: clock, SQLite's release, file system, space, memory."""
+"""Checks the machine: clock, Python's and SQLite's releases, file system, space, memory."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ AGENT_BYTES = 100 << 20
 """Memory of the agent under load, without fingerprints and the page cache of its files."""
 STORE_BYTES_MIN = 1 << 20
 """A smaller store is full after a few hundred events."""
+PYTHONS = ((3, 11), (3, 13))
+"""The oldest and the newest release of Python with which the agent's tests pass."""
 _ONE_WRITER_UNTIL = (3, 51, 3)
 """Older releases may damage a log that two connections reset at once (https://www.sqlite.org/wal.html#walresetbug)."""
 _VOLATILE = {"tmpfs", "ramfs"}
@@ -49,6 +52,16 @@ def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
             f"{now}; not synchronised: events are marked untrusted, and each costs a look-up in the cloud",
             'timedatectl set-ntp true, timedatectl timesync-status; or gateway.clock = "trusted" with a good RTC',
         )
+
+
+def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+    """Report the release of Python; warn where the agent's tests have not been run on it."""
+    text = ".".join(map(str, version))
+    oldest, newest = (".".join(map(str, each)) for each in PYTHONS)
+    if PYTHONS[0] <= version[:2] <= PYTHONS[1]:
+        yield fine("python", text)
+    else:
+        yield warning("python", f"{text}; the agent is tested with {oldest} to {newest}", f"use Python {newest}")
 
 
 def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iterator[Finding]:

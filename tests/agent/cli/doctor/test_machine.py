@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+import tomllib
 from itertools import takewhile
 from pathlib import Path
 
@@ -10,7 +11,16 @@ import pytest
 
 from agent.cli.doctor.examination import examine
 from agent.cli.doctor.finding import Condition
-from agent.cli.doctor.machine import check_clock, check_memory, check_mount, check_space, check_sqlite, mount_of
+from agent.cli.doctor.machine import (
+    PYTHONS,
+    check_clock,
+    check_memory,
+    check_mount,
+    check_python,
+    check_space,
+    check_sqlite,
+    mount_of,
+)
 from agent.cli.doctor.ports import check_ports
 from agent.cli.doctor.wear import FULL_WRITES, card_health, check_wear, years_left
 from agent.clock import SystemClock
@@ -29,6 +39,7 @@ from agent.store.wear import BytesWritten, process_bytes
 from contract.event import Event
 from contract.record import ClockTrust
 from tests.agent.store.stores import HandClock, accept, make_store
+from tests.support.collected import ROOT
 
 MOUNTS = """\
 22 1 179:2 / / rw,noatime shared:1 - ext4 /dev/mmcblk0p2 rw
@@ -84,6 +95,31 @@ def test_the_clock_is_the_kernels_word_or_the_settings() -> None:
     (free,) = check_clock(clock, GatewaySettings("gw1"))
     assert (synchronised.condition, free.condition) == (Condition.FINE, Condition.WARNING)
     assert "timedatectl" in free.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "condition"),
+    [
+        ((3, 10, 19), Condition.WARNING),
+        ((3, 11, 2), Condition.FINE),
+        ((3, 13, 5), Condition.FINE),
+        ((3, 14, 0), Condition.WARNING),
+    ],
+)
+def test_a_python_that_the_agent_is_not_tested_with_is_a_warning(
+    version: tuple[int, ...], condition: Condition
+) -> None:
+    [finding] = check_python(version)
+    assert finding.condition is condition
+    assert finding.text.startswith(".".join(map(str, version)))
+    assert ("use Python 3.13" in finding.hint) is (condition is Condition.WARNING)
+
+
+def test_the_pythons_that_the_agent_is_tested_with_are_the_classifiers() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    minors = [int(text.rpartition(".")[2]) for text in classifiers if "Python :: 3." in text]
+    oldest, newest = PYTHONS
+    assert minors == list(range(oldest[1], newest[1] + 1))
 
 
 def test_an_older_sqlite_is_fine_with_one_writer() -> None:
