@@ -23,6 +23,8 @@ from tests.packaging.roots import CHECKOUT, PATH, Root, unpack
 _FETCHING = ("PIP_", "SSL_CERT", "REQUESTS_CA", "HTTP", "http", "no_proxy")
 """Variables by which this machine reaches its package index; no part of an image."""
 _NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
+_AUTHORITIES = Path("/usr/local/share/ca-certificates")
+"""This machine's own authorities, which Debian's ca-certificates adds to its own, for Java as well."""
 _BASE = re.compile(r"debian:(?P<suite>[a-z]+)-slim")
 
 
@@ -83,7 +85,7 @@ def build(file: Path, archive_of: Callable[[str], Path], folder: Path) -> Image:
 
 
 def _prepare(root: Root) -> None:
-    for place in _NETWORK:
+    for place in (*_NETWORK, *map(str, sorted(_AUTHORITIES.glob("*.crt")))):
         if Path(place).exists():
             root.path(place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(place, root.path(place))

@@ -37,7 +37,7 @@ def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not roots.may_build():
         pytest.skip("only root can make systems")
     file = tmp_path_factory.mktemp("slim") / "trixie.tar"
-    roots.build(file, "trixie", included="ca-certificates")
+    roots.build(file, "trixie", included="apt")
     return file
 
 
