@@ -177,9 +177,12 @@ def _list(value: str) -> tuple[str, ...]:
 
 
 class Container:
-    """A process of an image: read-only root, own processes, own network, its user, without rights to more."""
+    """A process of an image: read-only root, own processes, own network, its user, without rights to more.
 
-    def __init__(self, image: Image, folder: Path, environment: Mapping[str, str], *, network: bool = True) -> None:
+    With `tmp`, /tmp is a writable file system of its own; otherwise only the volumes are writable.
+    """
+
+    def __init__(self, image: Image, folder: Path, environment: Mapping[str, str], *, tmp: bool = False) -> None:
         self.image = image
         self._environment = {**image.environment, **environment}
         root = image.root.folder
@@ -188,15 +191,15 @@ class Container:
             f"chmod --reference={root}{volume} {folder}/{number} && mount --bind {folder}/{number} {root}{volume} && "
             for number, volume in enumerate(image.volumes)
         )
+        temporary = f"mount -t tmpfs -o mode=1777 tmp {root}/tmp && " if tmp else ""
         mounts = (
-            f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && {volumes}"
+            f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && {volumes}{temporary}"
             f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && ip link set lo up && "
         )
         words = ["env", "-i", *(f"{name}={value}" for name, value in self._environment.items())]
         words += ["sh", "-c", f'cd {image.folder} && exec "$@"', "sh", *image.entrypoint, *image.command]
         chroot = f"exec setpriv --no-new-privs chroot --userspec={image.user} {root} {shlex.join(words)}"
-        spaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
-        spaces += ["--net"] if network else []
+        spaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--net", "--fork", "--kill-child"]
         line = (*spaces, "sh", "-c", mounts + chroot)
         self.process = Process(Command("container", line, folder / "container.log"))
 

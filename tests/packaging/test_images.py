@@ -98,9 +98,9 @@ def test_a_container_whose_agent_does_not_answer_is_not_healthy(agent_image: Ima
 
 
 def test_the_cloud_image_has_java_spark_and_the_jars(cloud_image: Image, tmp_path: Path) -> None:
-    container = Container(cloud_image, tmp_path, {})
+    container = Container(cloud_image, tmp_path, {}, tmp=True)
     container.process.start()
-    assert container.process.wait(180) == 0, container.process.log_tail()
+    assert container.process.wait(300) == 0, container.process.log_tail()
     assert "--bootstrap-servers" in container.process.log()
     jars = {jar.name for jar in cloud_image.root.path(cloud_image.environment["SPARK_HOME"]).glob("jars/*.jar")}
     needed = {name for name in jars if name.startswith(("spark-sql-kafka-0-10_2.13", "delta-spark_2.13", "kafka-cli"))}
