@@ -22,6 +22,8 @@ S3 = "s3"
 """An S3 server."""
 STREAMS = "streams"
 """Kafka Streams, which only a benchmark needs."""
+TLC = "tlc"
+"""The model checker, which only models/ needs."""
 
 
 class Fetch(Protocol):

@@ -1,0 +1,78 @@
+"""Runs TLC, the model checker of TLA+, on one configuration of a specification."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from simulators.services.install import jars, java
+
+HEAP_MEGABYTES_MAX = 1_500
+_VIOLATED = re.compile(r"^Error: (?:Invariant|Action property) (\w+) is violated", re.MULTILINE)
+_STATES = re.compile(r"^(\d+) states generated, (\d+) distinct states found, 0 states left on queue", re.MULTILINE)
+_DONE = "Model checking completed. No error has been found."
+_LIVENESS = "Error: Temporal properties were violated."
+
+
+class Outcome(Enum):
+    """The result of a run."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What TLC has found, and its whole output with the counterexample."""
+
+    outcome: Outcome
+    output: str
+    violated: str = ""
+    """The name of the violated invariant, or of the property where TLC does not name it."""
+    states: int = 0
+    """How many distinct states there are; 0 where TLC has not seen all of them."""
+
+
+class TlcError(Exception):
+    """TLC could not check a specification."""
+
+
+def run(specification: Path, configuration: Path, properties: tuple[str, ...], seconds_max: float) -> Run:
+    """Check a specification breadth first with one worker, so that the shortest counterexample is found each time."""
+    with tempfile.TemporaryDirectory(prefix="oncegate-tlc-") as folder:
+        command = [
+            *(str(java.require()), "-XX:+UseParallelGC", "-XX:ParallelGCThreads=1", f"-Xmx{HEAP_MEGABYTES_MAX}m"),
+            *(f"-Djava.io.tmpdir={folder}", "-cp", str(jars.paths(jars.TLC)[0]), "tlc2.TLC", "-workers", "1"),
+            *("-deadlock", "-fp", "0", "-metadir", folder, "-config", str(configuration), specification.name),
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=specification.parent,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=seconds_max,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            text = f"{configuration}: TLC has not ended within {seconds_max:.0f} s"
+            raise TlcError(text) from error
+    return read(done.stdout, properties)
+
+
+def read(output: str, properties: tuple[str, ...]) -> Run:
+    """Return what an output of TLC says; `properties` are the temporal properties, of which it names none."""
+    if violated := _VIOLATED.search(output):
+        return Run(Outcome.VIOLATED, output, violated[1])
+    if _LIVENESS in output and len(properties) == 1:
+        return Run(Outcome.VIOLATED, output, properties[0])
+    states = _STATES.search(output)
+    if _DONE in output and states:
+        return Run(Outcome.HOLDS, output, states=int(states[2]))
+    return Run(Outcome.FAILED, output)
