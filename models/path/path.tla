@@ -378,15 +378,27 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 ----
-\* Guarantee 1
+\* Guarantee 1: an acknowledged event is on disk.
 AckedIsOnDisk == sensor <= stored
 
-\* Guarantee 4
+\* Guarantee 4: the broker has acked what counts as forwarded, at its offset, in the topic and under the leader noted.
+ForwardedIsInLog ==
+  \A p \in States(mark, "forwarded") :
+    LET b == mark[p] IN b.t = topic /\ b.e = epoch => b.o < Len(log) /\ log[b.o + 1].p = p
+
+\* Guarantee 4: a stored event is kept until it is confirmed.
 KeptUntilConfirmed == \A p \in 1..stored : p \in kept \/ \E t \in 1..Tables : rows[t][p] > 0
 
-\* Guarantees 4 and 5
+\* Guarantee 4: an event that counts as confirmed is in the table that has confirmed it.
 ProcessedIsInTable == \A p \in States(mark, "processed") : rows[mark[p].table][p] > 0
 
-\* Guarantee 5
+\* Guarantee 5: rows and their offsets are committed together: what a commit says was read is in the table.
+ReadIsInTable ==
+  \A t \in 1..Tables :
+    commit[t] # None /\ commit[t].first # -1 /\ commit[t].t = topic =>
+      \A o \in Max(low, commit[t].first)..(commit[t].end - 1) :
+        o < Len(log) /\ log[o + 1].e <= commit[t].e => rows[t][log[o + 1].p] > 0
+
+\* Guarantee 5: the table contains each event once.
 OneRowEach == \A t \in 1..Tables : \A p \in Positions : rows[t][p] <= 1
 ====
