@@ -8,7 +8,8 @@ CONSTANTS
   Events,       \* how many events there are
   LogMax,       \* longest log
   KillsMax,     \* kills, of the agent or the job
-  LossesMax,    \* what Kafka loses: the end of the log, its beginning, or the topic
+  LossesMax,    \* what Kafka loses
+  Losses,       \* of that: the "end" of the log, its "beginning" (retention), or the "topic" (made anew)
   ElectionsMax, \* elections of a leader that has everything
   OrdersMax,    \* what operators do: replay, another checkpoint, another table
   Tables        \* how many tables there may be
@@ -168,8 +169,10 @@ Repeat(p) ==
 ----
 \* Receipts (agent/forward/receipts): the group's offsets, then the log's end and its leader, then the topic's id
 
+HasLost == left.losses < LossesMax
+\* Polls that could only wait are left out.
 PollGroup ==
-  /\ view = None /\ States(mark, "forwarded") # {} /\ group # None
+  /\ view = None /\ States(mark, "forwarded") # {} /\ (group # None \/ HasLost)
   /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), g |-> group]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
 
@@ -192,8 +195,9 @@ DecideLog(b, g) ==
 Decide(b, table) ==
   LET g == view.g IN
   IF topic # b.t THEN "return"
-  ELSE IF g.t = b.t /\ view.e < g.e THEN "wait"
+  ELSE IF (IF g = None THEN FALSE ELSE g.t = b.t /\ view.e < g.e) THEN "wait"
   ELSE IF view.end <= b.o THEN "return"
+  ELSE IF g = None THEN "wait"
   ELSE IF g.o > view.end THEN "hold"
   ELSE IF Object(b, g, table) # "none" THEN Object(b, g, table)
   ELSE IF b.o >= g.o THEN "wait"
@@ -205,7 +209,8 @@ Survived(batches, e) ==
       o == mark[p].o
   IN o < Len(log) /\ o >= low /\ log[o + 1].p = p /\ log[o + 1].e = e
 
-Pin == IF topic # view.g.t THEN pinned
+Pin == IF view.g = None THEN pinned
+       ELSE IF topic # view.g.t THEN pinned
        ELSE IF pinned = 0 \/ view.g.succeeds = pinned THEN view.g.table ELSE pinned
 
 Poll ==
@@ -234,18 +239,21 @@ Elect ==
 
 \* A leader that lacks the end of the log: an unclean election, or a power cut of the only broker.
 Truncate(n) ==
+  /\ "end" \in Losses
   /\ left.losses > 0 /\ left' = [left EXCEPT !.losses = @ - 1]
   /\ n >= low /\ n < Len(log) /\ log' = SubSeq(log, 1, n) /\ epoch' = epoch + 1 /\ Keep
   /\ UNCHANGED <<gateway, topic, low, group, plan, commit, rows>>
 
 \* The topic is deleted and made anew.
 Recreate ==
+  /\ "topic" \in Losses
   /\ left.losses > 0 /\ left' = [left EXCEPT !.losses = @ - 1]
   /\ log # <<>> /\ log' = <<>> /\ low' = 0 /\ epoch' = 0 /\ topic' = topic + 1 /\ Keep
   /\ UNCHANGED <<gateway, group, plan, commit, rows>>
 
 \* Retention deletes the beginning of the log.
 Expire(n) ==
+  /\ "beginning" \in Losses
   /\ left.losses > 0 /\ left' = [left EXCEPT !.losses = @ - 1]
   /\ n > low /\ n <= Len(log) /\ low' = n
   /\ UNCHANGED <<gateway, topic, epoch, log, group, cloud>>
@@ -271,8 +279,8 @@ HasBatches == plan.done # -1 \/ plan.end # -1
 
 \* offsets.check_log, and TopicLog.check at the start, but for a checkpoint that reads again
 MayRead ==
-  \/ last = None \/ (plan.again /\ IsFirst) \/ last.end = 0
-  \/ IsSameLog(last, 0) /\ low <= last.end
+  \/ last = None \/ (plan.again /\ IsFirst)
+  \/ IsSameLog(last, 0) /\ (last.first = -1 \/ low <= last.end)
 
 Start ==
   /\ job.s \in {"off", "stopped"}
@@ -330,6 +338,11 @@ FailToRead ==
   /\ job.s = "checked" /\ (Len(log) < plan.end \/ low > plan.done) /\ Stop("off")
   /\ UNCHANGED <<gateway, kafka, group, plan, commit, rows, left>>
 
+\* Receipts are repeated, since Kafka may forget them, and checked each time. What would change nothing is left out.
+RepeatReceipts ==
+  /\ job.s = "idle" /\ last.end > 0 /\ HasLost /\ job' = [job EXCEPT !.s = "giving"]
+  /\ UNCHANGED <<gateway, kafka, group, plan, commit, rows, left>>
+
 \* The same check again, before the receipts.
 CheckAgain ==
   /\ job.s \in {"giving", "written"}
@@ -373,9 +386,16 @@ Next ==
   \/ Open \/ ReadEpochs \/ Produce \/ Ask \/ MarkForwarded \/ EndSession
   \/ PollGroup \/ PollEnds \/ Poll
   \/ Elect \/ Recreate \/ \E n \in 0..LogMax : Truncate(n) \/ Expire(n)
-  \/ Start \/ Plan \/ Check \/ Write \/ FailToRead \/ CheckAgain \/ Give \/ KillJob \/ ReadAgain \/ ChangeOrders
+  \/ Start \/ Plan \/ Check \/ Write \/ FailToRead \/ RepeatReceipts \/ CheckAgain \/ Give \/ KillJob \/ ReadAgain \/ ChangeOrders
 
 Spec == Init /\ [][Next]_vars
+
+\* Every process goes on with its work; nothing has to go wrong.
+Fair == WF_vars(Commit) /\ WF_vars(Purge) /\ WF_vars(Open) /\ WF_vars(ReadEpochs) /\ WF_vars(Produce) /\ WF_vars(Ask)
+        /\ WF_vars(MarkForwarded) /\ WF_vars(PollGroup) /\ WF_vars(PollEnds) /\ WF_vars(Poll)
+        /\ WF_vars(Start) /\ SF_vars(Plan) /\ WF_vars(Check) /\ WF_vars(Write) /\ WF_vars(FailToRead)
+        /\ SF_vars(RepeatReceipts) /\ WF_vars(CheckAgain) /\ WF_vars(Give) /\ WF_vars(ReadAgain)
+FairSpec == Spec /\ Fair
 
 ----
 \* Guarantee 1: an acknowledged event is on disk.
@@ -401,4 +421,7 @@ ReadIsInTable ==
 
 \* Guarantee 5: the table contains each event once.
 OneRowEach == \A t \in 1..Tables : \A p \in Positions : rows[t][p] <= 1
+
+\* Guarantees 4 and 5: every acknowledged event is receipted in the end, and leaves the gateway.
+EveryEventIsReceipted == \A p \in Positions : sensor >= p ~> p <= stored /\ p \notin kept
 ====
