@@ -1,4 +1,4 @@
-"""Check the models: `python -m models` checks all, `python -m models NAME...` only configurations and mutants of a name.
+"""Check the models: `python -m models` checks all, with names only those configurations and mutants.
 
 `python -m models large` checks the configurations of the long run. Exit status: 0 where each configuration holds and
 each mutant breaks its invariant, else 1.
@@ -36,7 +36,10 @@ def main(names: Sequence[str]) -> int:
     for result in results:
         # A single check is run to read its counterexample.
         if result.failure or (names and len(results) == 1 and result.run.outcome is Outcome.VIOLATED):
-            console.print(f"models: {_name(result)}: {result.failure or 'broken'}: {keep_output(result)}", highlight=False)
+            console.print(
+                f"models: {_name(result)}: {result.failure or 'broken as expected'}: {keep_output(result)}",
+                highlight=False,
+            )
     failures = sum(bool(result.failure) for result in results) + len(missing)
     print(f"models: {len(configurations)} configurations, {len(mutants)} mutants, {failures} failures")
     return int(failures > 0)
@@ -69,7 +72,9 @@ def _select(names: Sequence[str]) -> tuple[list[Configuration], list[Mutant]]:
     return chosen, broken
 
 
-def _check_visibly(configurations: Sequence[Configuration], mutants: Sequence[Mutant], console: Console) -> list[Result]:
+def _check_visibly(
+    configurations: Sequence[Configuration], mutants: Sequence[Mutant], console: Console
+) -> list[Result]:
     columns = (TextColumn("models: {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("checking", total=len(configurations) + len(mutants))

@@ -394,7 +394,7 @@ Spec == Init /\ [][Next]_vars
 Fair == WF_vars(Commit) /\ WF_vars(Purge) /\ WF_vars(Open) /\ WF_vars(ReadEpochs) /\ WF_vars(Produce) /\ WF_vars(Ask)
         /\ WF_vars(MarkForwarded) /\ WF_vars(PollGroup) /\ WF_vars(PollEnds) /\ WF_vars(Poll)
         /\ WF_vars(Start) /\ SF_vars(Plan) /\ WF_vars(Check) /\ WF_vars(Write) /\ WF_vars(FailToRead)
-        /\ SF_vars(RepeatReceipts) /\ WF_vars(CheckAgain) /\ WF_vars(Give) /\ WF_vars(ReadAgain)
+        /\ SF_vars(RepeatReceipts) /\ WF_vars(CheckAgain) /\ WF_vars(Give) /\ SF_vars(ReadAgain)
 FairSpec == Spec /\ Fair
 
 ----

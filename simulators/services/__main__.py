@@ -1,6 +1,6 @@
 """Install what the services need: `python -m simulators.services` finds or installs Java and fills the cache of jars.
 
-`python -m simulators.services programs` installs the Debian programs that only tests need; `programs heavy` also those
+`python -m simulators.services programs` installs the programs that only tests need; `programs heavy` also those
 of the heavy tests, and their jars.
 """
 
@@ -31,6 +31,7 @@ def main() -> int:
 def _install_programs(*, heavy: bool) -> None:
     """Install the programs of tests; where that is not permitted, print the command and continue."""
     try:
+        jars.paths(jars.TLC)
         programs.install({**programs.PACKAGES, **(programs.HEAVY_PACKAGES if heavy else {})})
         if heavy:
             jars.paths(jars.S3)

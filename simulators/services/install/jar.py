@@ -10,7 +10,7 @@ from pathlib import Path
 from simulators.services.error import ServiceError
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
-_HEADER = "# Set, jar and SHA-256 of each jar that Kafka and Spark need; made from jars.toml by: make lock\n"
+_HEADER = "# Set, jar and SHA-256 of each jar of the services and of TLC; made from jars.toml by: make lock\n"
 
 
 @dataclass(frozen=True, slots=True, order=True)

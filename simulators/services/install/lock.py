@@ -19,6 +19,7 @@ class Roots(TypedDict, total=False):
     """One set in jars.toml."""
 
     roots: list[str]
+    """Jars with their dependencies."""
     alone: list[str]
     """Jars without their dependencies."""
     overrides: list[str]
@@ -39,15 +40,18 @@ def main() -> None:
 
 
 def _resolve(asked: Roots) -> list[Jar]:
+    pinned = _fetch(asked.get("roots", []), _parse(asked.get("overrides", [])))
+    kept = asked.get("only", {jar.coordinates.group for jar in pinned})
+    return [*(jar for jar in pinned if jar.coordinates.group in kept), *_fetch(asked.get("alone", []), None)]
+
+
+def _fetch(names: list[str], overrides: list[Coordinates] | None) -> list[Jar]:
+    """Return jars with their checksums; with `overrides`, their dependencies too."""
+    if not names:
+        return []
     with tempfile.TemporaryDirectory() as folder:
-        found = ivy.fetch(
-            _parse(asked["roots"]), Path(folder), on_jar=lambda: None, overrides=_parse(asked.get("overrides", []))
-        )
-        kept = asked.get("only", {jar.group for jar in found})
-        pinned = [Jar(jar, sha256_of(file)) for jar, file in found.items() if jar.group in kept]
-    with tempfile.TemporaryDirectory() as folder:
-        alone = ivy.fetch(_parse(asked.get("alone", [])), Path(folder), on_jar=lambda: None) if "alone" in asked else {}
-        return [*pinned, *(Jar(jar, sha256_of(file)) for jar, file in alone.items())]
+        found = ivy.fetch(_parse(names), Path(folder), on_jar=lambda: None, overrides=overrides)
+        return [Jar(jar, sha256_of(file)) for jar, file in found.items()]
 
 
 def _parse(names: list[str]) -> list[Coordinates]:

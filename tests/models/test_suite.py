@@ -1,0 +1,99 @@
+"""The suite of models: complete, and checked for real in its smallest part."""
+
+from dataclasses import replace
+
+import pytest
+
+from models import suite
+from models.check import Result, check_all, check_configuration, check_mutant
+from models.suite import GUARANTEES, Configuration, Mutant, SuiteError
+from models.tlc import Outcome, Run, read
+
+SMALLEST = "store/failures"
+LARGE_SECONDS_MAX = 3_000.0
+
+
+def _mutant(name: str) -> Mutant:
+    return next(mutant for mutant in suite.mutants() if mutant.name == name)
+
+
+def test_each_invariant_is_on_the_page_of_guarantees_and_has_two_mutants() -> None:
+    assert suite.objections(suite.configurations(), suite.mutants(), GUARANTEES.read_text()) == []
+
+
+@pytest.mark.parametrize("mutant", suite.mutants(), ids=lambda mutant: mutant.name)
+def test_each_mutant_changes_its_specification(mutant: Mutant) -> None:
+    original = mutant.configuration.specification.read_text()
+    assert mutant.apply(original) != original
+
+
+def test_a_missing_mutant_a_missing_name_and_a_mutant_that_nothing_checks_are_objections() -> None:
+    configuration = suite.configuration("delivery/clones")
+    mutants = [mutant for mutant in suite.mutants() if mutant.breaks in configuration.invariants]
+    page = "`CloneStops` `MarkedIsVisible`"
+    assert suite.objections([configuration], mutants, page) == []
+
+    fewer = [mutant for mutant in mutants if mutant.name != "marker_is_not_compared"]
+    assert suite.objections([configuration], fewer, page) == ["CloneStops: 1 mutants, 2 are needed"]
+    assert suite.objections([configuration], mutants, "`MarkedIsVisible`") == ["CloneStops: is not in guarantees.md"]
+    elsewhere = [replace(one, configuration=suite.configuration("delivery/torn")) for one in mutants]
+    assert suite.objections([configuration], elsewhere, page) == [
+        f"mutant {one.name}: delivery/torn does not check CloneStops" for one in mutants if one.breaks == "CloneStops"
+    ]
+
+
+def test_a_mutant_whose_text_does_not_stand_once_is_an_error() -> None:
+    with pytest.raises(SuiteError, match="stands 0 times"):
+        replace(_mutant("mark_before_the_send"), replace=[["not there", ""]]).apply("anything")
+
+
+def test_every_specification_is_configured_and_every_configuration_checks_something() -> None:
+    configurations = suite.configurations()
+    assert {one.specification for one in configurations} == {*suite.FOLDER.glob("*/*.tla")}
+    assert [str(one) for one in configurations if not (one.invariants or one.properties)] == []
+
+
+def test_the_smallest_configuration_holds() -> None:
+    result = check_configuration(suite.configuration(SMALLEST))
+    assert (result.run.outcome, result.failure) == (Outcome.HOLDS, ""), result.run.output
+    assert result.run.states > 1_000
+
+
+@pytest.mark.parametrize("name", ["refused_event_is_remembered", "epoch_of_the_store_instead_of_the_opening"])
+def test_a_mutant_is_found(name: str) -> None:
+    mutant = _mutant(name)
+    result = check_mutant(mutant)
+    assert (result.run.outcome, result.run.violated, result.failure) == (Outcome.VIOLATED, mutant.breaks, "")
+
+
+def test_a_mutant_that_survives_or_breaks_another_invariant_fails() -> None:
+    mutant = _mutant("mark_before_the_send")
+    configuration = mutant.configuration
+    assert Result(mutant, Run(Outcome.HOLDS, "", states=9), 1).failure == "survives"
+    assert Result(mutant, Run(Outcome.VIOLATED, "", "StoredOnce"), 1).failure == "breaks StoredOnce instead"
+    assert Result(mutant, Run(Outcome.VIOLATED, "", "MarkedWasSent"), 1).failure == ""
+    assert Result(mutant, Run(Outcome.FAILED, ""), 1).failure == "TLC failed"
+    assert Result(configuration, Run(Outcome.VIOLATED, "", "StoredOnce"), 1).failure == "violates StoredOnce"
+    assert Result(configuration, Run(Outcome.HOLDS, "", states=9), 1).failure == ""
+
+
+def test_an_output_that_says_neither_is_a_failure() -> None:
+    done = "Model checking completed. No error has been found.\n"
+    assert read(f"{done}8 states generated, 5 distinct states found, 0 states left on queue.", ()).states == 5
+    assert read(done, ()).outcome is Outcome.FAILED
+    assert read("Error: Parsing or semantic analysis failed.", ()).outcome is Outcome.FAILED
+    assert read("Error: Temporal properties were violated.", ("Progress",)).violated == "Progress"
+
+
+@pytest.mark.heavy
+def test_every_configuration_holds_and_every_mutant_is_found() -> None:
+    configurations = [one for one in suite.configurations() if not one.is_large]
+    results = check_all(configurations, suite.mutants(), lambda _: None)
+    assert [(result.check, result.failure) for result in results if result.failure] == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("configuration", [one for one in suite.configurations() if one.is_large], ids=str)
+def test_a_large_configuration_holds(configuration: Configuration) -> None:
+    result = check_configuration(configuration, LARGE_SECONDS_MAX)
+    assert (result.run.outcome, result.failure) == (Outcome.HOLDS, ""), result.run.output[-5_000:]
