@@ -36,10 +36,8 @@ def main(names: Sequence[str]) -> int:
     for result in results:
         # A single check is run to read its counterexample.
         if result.failure or (names and len(results) == 1 and result.run.outcome is Outcome.VIOLATED):
-            console.print(
-                f"models: {_name(result)}: {result.failure or 'broken as expected'}: {keep_output(result)}",
-                highlight=False,
-            )
+            what = result.failure or "broken as expected"
+            console.print(f"models: {_name(result)}: {what}: {keep_output(result)}", highlight=False)
     failures = sum(bool(result.failure) for result in results) + len(missing)
     print(f"models: {len(configurations)} configurations, {len(mutants)} mutants, {failures} failures")
     return int(failures > 0)

@@ -12,7 +12,8 @@ CONSTANTS
   Losses,       \* of that: the "end" of the log, its "beginning" (retention), or the "topic" (made anew)
   ElectionsMax, \* elections of a leader that has everything
   OrdersMax,    \* what operators do: replay, another checkpoint, another table
-  Tables        \* how many tables there may be
+  Tables,       \* how many tables there may be
+  Repeats       \* whether polls and receipts are repeated where nothing was committed: only progress needs it
 
 VARIABLES
   sensor,  \* events 1..sensor are acked: the sensor sends one event until it has its ack, then the next
@@ -169,10 +170,8 @@ Repeat(p) ==
 ----
 \* Receipts (agent/forward/receipts): the group's offsets, then the log's end and its leader, then the topic's id
 
-HasLost == left.losses < LossesMax
-\* Polls that could only wait are left out.
 PollGroup ==
-  /\ view = None /\ States(mark, "forwarded") # {} /\ (group # None \/ HasLost)
+  /\ view = None /\ States(mark, "forwarded") # {} /\ (group # None \/ Repeats)
   /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), g |-> group]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
 
@@ -338,9 +337,9 @@ FailToRead ==
   /\ job.s = "checked" /\ (Len(log) < plan.end \/ low > plan.done) /\ Stop("off")
   /\ UNCHANGED <<gateway, kafka, group, plan, commit, rows, left>>
 
-\* Receipts are repeated, since Kafka may forget them, and checked each time. What would change nothing is left out.
+\* Receipts are repeated, since Kafka may forget them, and checked each time.
 RepeatReceipts ==
-  /\ job.s = "idle" /\ last.end > 0 /\ HasLost /\ job' = [job EXCEPT !.s = "giving"]
+  /\ job.s = "idle" /\ last.end > 0 /\ Repeats /\ job' = [job EXCEPT !.s = "giving"]
   /\ UNCHANGED <<gateway, kafka, group, plan, commit, rows, left>>
 
 \* The same check again, before the receipts.
