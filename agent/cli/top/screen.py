@@ -43,6 +43,7 @@ class Screen:
         self._handlers = {
             number: signal.signal(number, handler)
             for number, handler in (
+                (signal.SIGINT, signal.default_int_handler),  # it may be ignored, as in a script's background
                 (signal.SIGTERM, _terminate),
                 (signal.SIGHUP, _terminate),
                 (signal.SIGWINCH, _ignore),

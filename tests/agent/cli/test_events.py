@@ -76,6 +76,7 @@ def test_a_selection_reads_back_over_as_many_pages_as_it_needs(
     assert found[0] == [last]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_new_events_are_followed_each_once_until_the_interrupt(running_agent: RunningAgent) -> None:
     post(running_agent, "urn:followed", 1)
     command = running_agent.command("events", "--follow", "--device", "urn:followed", "--limit", "5")
