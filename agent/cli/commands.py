@@ -71,8 +71,9 @@ _EXAMPLES = """\
 examples:
   oncegate check                       is the configuration right?
   oncegate doctor                      is everything around the gateway right?
-  oncegate status                      what does the store hold?
-  oncegate events --limit 10           the latest events
+  oncegate top                         what is happening now?
+  oncegate send t=21.5 --device d --id 1 --repeat 2
+  oncegate events --follow             the events as they arrive
   oncegate trace 1876d2e5f34f91105e52555b000b5edc
   oncegate COMMAND --help              options and examples of a command
 
