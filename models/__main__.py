@@ -16,7 +16,7 @@ from rich.table import Table
 from models import suite
 from models.check import Result, check_all, keep_output
 from models.suite import LARGE, Configuration, Mutant, SuiteError
-from models.tlc import Outcome, TlcError
+from models.tlc import Outcome
 from simulators.services.error import ServiceError
 
 
@@ -27,7 +27,7 @@ def main(names: Sequence[str]) -> int:
         configurations, mutants = _select(names)
         missing = suite.objections(suite.configurations(), suite.mutants(), suite.GUARANTEES.read_text())
         results = _check_visibly(configurations, mutants, console)
-    except (SuiteError, TlcError, ServiceError) as error:
+    except (SuiteError, ServiceError) as error:
         print(f"models: {error}", file=sys.stderr)
         return 1
     console.print(table_of(results))
@@ -52,10 +52,9 @@ def table_of(results: Sequence[Result]) -> Table:
         table.add_column(column, justify="right")
     for result in results:
         expected = f"breaks {result.check.breaks}" if isinstance(result.check, Mutant) else "holds"
-        found = result.failure or ("as expected" if isinstance(result.check, Mutant) else "holds")
         states = f"{result.run.states:,}" if result.run.states else ""
         style = "red" if result.failure else None
-        table.add_row(_name(result), expected, found, states, f"{result.seconds:.1f}", style=style)
+        table.add_row(_name(result), expected, _found(result), states, f"{result.seconds:.1f}", style=style)
     return table
 
 
@@ -79,8 +78,14 @@ def _check_visibly(
 
         def done(result: Result) -> None:
             progress.update(task, advance=1, description=_name(result))
+            if not console.is_terminal:  # where the bar is not shown
+                print(f"models: {_name(result)}: {_found(result)}, {result.seconds:.1f} s", flush=True)
 
         return check_all(configurations, mutants, done)
+
+
+def _found(result: Result) -> str:
+    return result.failure or ("as expected" if isinstance(result.check, Mutant) else "holds")
 
 
 def _name(result: Result) -> str:
