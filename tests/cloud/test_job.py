@@ -152,7 +152,7 @@ def test_fresh_events_are_written_in_one_pass_and_late_ones_among_them_are_found
 
 
 @pytest.mark.heavy
-@on_both
+@pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)  # the test changes files of the checkpoint
 def test_a_clock_that_went_back_is_waited_for_and_nothing_is_read_meanwhile(cloud: CloudSide) -> None:
     cloud.send(Gateway().records(readings(10)), partition=0)
     cloud.start()
