@@ -140,7 +140,7 @@ def test_what_can_never_work_is_named_by_check_and_by_run(configuration: Path, t
     for line, message in (
         (f'token_file = "{tokens}"', "chmod 640"),
         ('tls_key = "/none"', "http.tls_certificate"),
-        ('bind = "0.0.0.0:0"', "[http] token_file: needed"),
+        ('bind = "0.0.0.0:0"', "token_file: needed"),  # `check` adds the section
     ):
         configuration.write_text(text.replace('bind = "127.0.0.1:0"', "") + line + "\n")
         for verb in ("check", "run"):
