@@ -1,6 +1,8 @@
 """Settings for all tests."""
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,3 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("heavy") is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HEAVY_SECONDS_MAX))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Start processes that react to SIGINT, which a shell without job control has its background ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -115,8 +115,8 @@ PyDoc_STRVAR(receive_doc,
 
 static PyObject *Receiver_receive(Receiver *self, PyObject *descriptor)
 {
-    int file = PyObject_AsFileDescriptor(descriptor);
-    if (file < 0)
+    long file = PyLong_AsLong(descriptor); /* that of a closed socket is -1, for which the kernel has an error */
+    if (file == -1 && PyErr_Occurred())
         return NULL;
     if (self->messages == NULL || self->in_use) {
         PyErr_SetString(PyExc_RuntimeError, "a Receiver serves one thread at a time");
@@ -130,7 +130,7 @@ static PyObject *Receiver_receive(Receiver *self, PyObject *descriptor)
     int count;
     self->in_use = 1;
     Py_BEGIN_ALLOW_THREADS
-    count = recvmmsg(file, self->messages, self->count, MSG_DONTWAIT, NULL);
+    count = recvmmsg((int)file, self->messages, self->count, MSG_DONTWAIT, NULL);
     Py_END_ALLOW_THREADS
     self->in_use = 0;
     if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)

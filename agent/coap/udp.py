@@ -54,18 +54,18 @@ class BatchedDatagrams:
     def __init__(self, udp: socket.socket, datagram_bytes_max: int, count_max: int) -> None:
         from agent.coap import _datagrams  # an extension, which a pure installation does not have
 
-        self._descriptor = udp.fileno()
+        self._socket = udp
         self._receive = _datagrams.Receiver(datagram_bytes_max, count_max).receive
         self._send = _datagrams.send
 
     def receive(self) -> Sequence[Received]:
         return [
             Received(datagram, endpoint_of_peer(peer), truncated)
-            for datagram, peer, truncated in self._receive(self._descriptor)
+            for datagram, peer, truncated in self._receive(self._socket.fileno())
         ]
 
     def send(self, outgoing: Sequence[Outgoing]) -> int:
-        return self._send(self._descriptor, [(datagram, endpoint.peer) for datagram, endpoint in outgoing])
+        return self._send(self._socket.fileno(), [(datagram, endpoint.peer) for datagram, endpoint in outgoing])
 
 
 class SingleDatagrams:

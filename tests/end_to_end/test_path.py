@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,14 +87,6 @@ def _audit(lines: list[Line], rows: list[Row]) -> Verdict:
 def _by_content(rows: list[Row]) -> list[Row]:
     """Return the number of rows after a dedup by content alone."""
     return list({(row.device, row.type, canonical(row.data)): row for row in rows}.values())
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let what is started within react to SIGINT: a shell without job control has its background ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

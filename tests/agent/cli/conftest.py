@@ -1,6 +1,5 @@
 """An agent that all tests of this folder share: each uses devices of its own."""
 
-import signal
 import socket
 from collections.abc import Iterator
 
@@ -25,11 +24,3 @@ def running_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningA
         agent.start()
         agent.wait_for_log("agent=ready")
         yield running
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let what is started within react to SIGINT: a shell without job control has its background ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
