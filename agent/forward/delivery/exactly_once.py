@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from agent.config.settings import KafkaSettings
 from agent.forward.delivery.in_flight import InFlightBatch
@@ -24,7 +24,7 @@ from agent.forward.delivery.session import (
     SessionContext,
 )
 from agent.forward.delivery.transaction import GROUP_PREFIX, Intent, Marker, parse_marker, read_intent
-from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_visible
+from agent.forward.delivery.transaction_recovery import HELD_BACK, await_stable, is_committed, is_visible
 from agent.forward.delivery.transactional import MARKER_PARTITION, STEP_SECONDS_MAX, TransactionalProducer, step
 from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
 from agent.forward.kafka.attempt import close
@@ -80,12 +80,20 @@ class ExactlyOnce:
         step(lambda: producer.init_transactions(STEP_SECONDS_MAX), "init_transactions", errors, stop)
         marker, group = step(lambda: self._look_up(context.topic, errors), "the marker's look-up", errors, stop)
         intent = read_intent(context.outbox.fact(TRANSACTION_INTENT))
-        if intent is not None and intent.batch.topic_id == topic.id and not self._is_settled(context.outbox, intent):
-            self._settle(context, intent, producer, stop)
-        self._refuse_clones(context.outbox, intent, marker)
         number = 0 if intent is None else intent.marker.number
+        with ExitStack() as opened:
+            reader = open_reader(self._settings, self._group, LastError())
+            opened.callback(close, reader, stop)
+            if (
+                intent is not None
+                and intent.batch.topic_id == topic.id
+                and not self._is_settled(context.outbox, intent)
+            ):
+                self._settle(context, intent, producer, reader, stop)
+            self._refuse_clones(context.outbox, intent, marker)
+            opened.pop_all()
         self._latest = TransactionalSession(
-            context, TransactionalProducer(producer, errors, group), topic, marker, number
+            context, TransactionalProducer(producer, errors, group), reader, topic, marker, number
         )
         return self._latest
 
@@ -103,14 +111,11 @@ class ExactlyOnce:
         settled = max(int(outbox.fact(TRANSACTION_SETTLED) or 0), 0 if self._latest is None else self._latest.settled)
         return intent.marker.number <= settled
 
-    def _settle(self, context: SessionContext, intent: Intent, producer: Producer, stop: threading.Event) -> None:
+    def _settle(
+        self, context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
+    ) -> None:
         """Mark the latest transaction's events where they are visible; otherwise they stay new and are sent again."""
-        reader = open_reader(self._settings, self._group, LastError())
-        try:
-            visible = is_visible(context, intent, producer, reader, stop)
-        finally:
-            close(reader, stop)
-        if not visible:
+        if not is_visible(context, intent, producer, reader, stop):
             _log.info("delivery=exactly-once transaction=%s visible=no effect=%r", intent.marker, "sent again")
             return
         note = (TRANSACTION_SETTLED, str(intent.marker.number))
@@ -147,12 +152,15 @@ class TransactionalSession:
         self,
         context: SessionContext,
         transactional: TransactionalProducer,
+        reader: Consumer,
         topic: TopicView,
         marker: Marker | None,
         latest: int,
     ) -> None:
         self._context = context
         self._transactional = transactional
+        self._reader = reader
+        """Receives committed records only."""
         self._topic = topic
         self._leader_epochs = topic.leader_epochs
         self._marker = marker
@@ -192,6 +200,7 @@ class TransactionalSession:
     def close(self) -> None:
         """Implement `Session`."""
         discard(self._transactional.producer)
+        close(self._reader, threading.Event())
 
     def _send(self, events: Sequence[StoredEvent], stop: threading.Event) -> None:
         """Run one transaction, and mark its events."""
@@ -201,18 +210,21 @@ class TransactionalSession:
             batch = self._fill(events, stop)
         if batch is None:
             return
-        marker = self._intend(events, batch)
-        self._transactional.commit(self._context.topic, marker, stop)
+        intent = self._intend(events, batch)
+        self._transactional.commit(self._context.topic, intent.marker, stop)
         stable = await_stable(self._context, batch, stop)
         if stable is None:
             raise SessionError("the transaction is committed, and readers of the topic do not see it")
+        committed = is_committed(self._context, intent, self._reader, stop)
         actual = self._context.watch.read_id(stop)
         if actual != self._topic.id:
             raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
-        self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(marker.number)))
+        if not committed:  # it stayed open, and was aborted with a transaction of another agent with this gateway's id
+            raise SessionError("the broker reported the transaction as committed, and its records are not in the topic")
+        self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(intent.marker.number)))
         self._leader_epochs = {**self._leader_epochs, **leader_epochs(stable)}
-        self._marker = marker
-        self.settled = marker.number
+        self._marker = intent.marker
+        self.settled = intent.marker.number
         self._cursor = max(self._cursor, batch.last)
         if len(events) == 1 and self._context.oversized.taken(batch.first):
             self._cursor = START
@@ -242,13 +254,13 @@ class TransactionalSession:
             raise SessionError(HELD_BACK)
         self._cleared |= batch.partitions.keys()
 
-    def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Marker:
-        """Store the intent of the transaction that is about to be committed, and return its marker."""
+    def _intend(self, events: Sequence[StoredEvent], batch: Batch) -> Intent:
+        """Store the intent of the transaction that is about to be committed, and return it."""
         self._number += 1
         marker = Marker(self._context.outbox.epoch(), self._number)
         intent = Intent(marker, self._marker, batch, (events[0].label, events[-1].label))
         self._context.outbox.set_fact(TRANSACTION_INTENT, str(intent))
-        return marker
+        return intent
 
     def _produce(self, events: Sequence[StoredEvent], in_flight: InFlightBatch) -> bool:
         """Hand the events to the producer; return False where it has refused one for its size."""

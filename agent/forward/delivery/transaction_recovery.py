@@ -2,8 +2,8 @@
 
 A restarted broker may report a transaction as committed without having ended it in the partitions (Kafka 4.3:
 "these partitions are likely deleted already"). Its records then wait for the producer's next transaction there, and
-share its outcome. So events are marked only once they are visible to a reader of committed records, and a
-hanging transaction is aborted here.
+share its outcome: that of another agent with this gateway's id, too. So events are marked only once a reader of
+committed records has received them, and a hanging transaction is aborted here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent.forward.kafka.attempt import attempt
 from agent.forward.kafka.client import describe
 from agent.forward.kafka.record import encode
 from agent.forward.kafka.topic import LogEnd
-from agent.forward.receipts.group_offsets import read_label
+from agent.forward.receipts.group_offsets import read_labels
 from agent.store.port import Batch
 
 STABLE_MS: Final = 25_000
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -> Mapping[int, LogEnd] | None:
     """Wait until readers of committed records get past a batch, and return where its partitions end for them.
 
+    They get past aborted records, too: `is_committed` distinguishes them.
     Returns None where a transaction stays open. Raises UnreachableError where a partition does not answer.
     """
     deadline = context.clock.monotonic_ms() + STABLE_MS
@@ -55,10 +56,7 @@ def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -
 def is_visible(
     context: SessionContext, intent: Intent, producer: Producer, reader: Consumer, stop: threading.Event
 ) -> bool:
-    """Whether a transaction is visible to readers of committed records; raise SessionError where that is unknown.
-
-    The highest record in each partition is sufficient: a transaction ends in a partition as a whole.
-    """
+    """Whether a transaction is visible to readers of committed records; raise SessionError where that is unknown."""
     ends = context.watch.ends(intent.batch.partitions, stop)
     if any(number in ends and ends[number].offset <= span.highest for number, span in intent.batch.partitions.items()):
         return False  # the log was truncated
@@ -72,13 +70,23 @@ def is_visible(
         )
         if await_stable(context, intent.batch, stop) is None:
             raise SessionError(HELD_BACK)
-    for number, span in intent.batch.partitions.items():
-        label = read_label(reader, context.topic, number, span.highest, stop)
-        if label is None:
-            raise UnreachableError("no answer when reading the topic")
-        if label.leader_epoch != span.leader_epoch or not intent.holds(context.gateway, label):
-            return False
-    return True
+    return is_committed(context, intent, reader, stop)
+
+
+def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop: threading.Event) -> bool:
+    """Whether readers of committed records, which get past a transaction, receive it.
+
+    The highest record in each partition is sufficient: a transaction ends in a partition as a whole.
+    Raises UnreachableError where a partition does not answer.
+    """
+    spans = intent.batch.partitions
+    labels = read_labels(reader, context.topic, {number: span.highest for number, span in spans.items()}, stop)
+    if labels.keys() != spans.keys():
+        raise UnreachableError("no answer when reading the topic")
+    return all(
+        label.leader_epoch == spans[number].leader_epoch and intent.holds(context.gateway, label)
+        for number, label in labels.items()
+    )
 
 
 def abort_hanging_transaction(context: SessionContext, intent: Intent, producer: Producer) -> None:

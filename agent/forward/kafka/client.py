@@ -44,6 +44,7 @@ _PRODUCER: Final[Mapping[str, str]] = {
 _SMALL: Final[Mapping[str, str]] = {
     "queued.max.messages.kbytes": "1024",  # it reads single records, and must not hold the whole log for one
     "fetch.message.max.bytes": "65536",
+    "fetch.wait.max.ms": "20",  # a request that waits at the log's end delays the next record's by as much
 }
 
 _log = logging.getLogger(__name__)

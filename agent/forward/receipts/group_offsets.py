@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final, cast
 
@@ -95,20 +95,33 @@ def read_label(
     consumer: Consumer, topic: str, partition: int, offset: int, stop: threading.Event
 ) -> RecordLabel | None:
     """Return the label of the record at an offset, NO_LABEL where there is none, None where no broker answers."""
-    consumer.assign([TopicPartition(topic, partition, offset)])
+    return read_labels(consumer, topic, {partition: offset}, stop).get(partition)
+
+
+def read_labels(
+    consumer: Consumer, topic: str, offsets: Mapping[int, int], stop: threading.Event
+) -> Mapping[int, RecordLabel]:
+    """Return the label of the record at an offset of each partition, NO_LABEL where there is none.
+
+    A partition that does not answer is left out.
+    """
+    labels: dict[int, RecordLabel] = {}
+    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in offsets.items()])
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     try:
-        while time.monotonic() < deadline and not stop.is_set():
+        while labels.keys() != offsets.keys() and time.monotonic() < deadline and not stop.is_set():
             message = consumer.poll(0)  # never longer, since the client's waits may not end (`wall_steps`)
             if message is None:
                 stop.wait(RETRY_SECONDS)
                 continue
-            error = message.error()
+            partition, error = message.partition(), message.error()
+            if partition is None or partition not in offsets or partition in labels:
+                continue  # an error of the client as a whole, or a record behind the one that was read
             if error is None:
-                return _label(message) if message.offset() == offset else NO_LABEL
-            if error.code() in _NOT_THERE:
-                return NO_LABEL
-        return None
+                labels[partition] = _label(message) if message.offset() == offsets[partition] else NO_LABEL
+            elif error.code() in _NOT_THERE:
+                labels[partition] = NO_LABEL
+        return labels
     finally:
         consumer.unassign()
 

@@ -1,4 +1,4 @@
-"""A TCP link that parses Kafka's frames: it can delay, drop or change answers, and drop requests."""
+"""A TCP link that parses Kafka's frames: it can delay, drop, change or fake answers, and drop requests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from tests.agent.forward.tcp_link import TcpLink
 LENGTH_BYTES = 4
 CORRELATION = slice(0, 4)
 """Where an answer contains the correlation id of its request."""
+ERROR = slice(8, 10)
+"""Where the answer to an EndTxn request (version 0 to 2) contains the error: after the correlation id and a time."""
+COMMITS = 1
+"""The last byte of such a request, which otherwise aborts."""
 HELD_SECONDS_MAX = 120.0
 """A test that does not release an answer ends nevertheless."""
 
@@ -41,6 +45,10 @@ class AnswerLink(TcpLink):
         self._lost: Request | None = None
         self._lost_request: Request | None = None
         self._change: Callable[[bytes], bytes] | None = None
+        self._fake_commit = False
+        self._before_commit: Callable[[], None] | None = None
+        self._committing: bytes | None = None
+        """The correlation id of the commit whose answer is awaited."""
         self.caught = threading.Event()
         """Set once a frame was delayed, dropped or changed."""
 
@@ -76,6 +84,16 @@ class AnswerLink(TcpLink):
         self.caught.clear()
         self._change = change
 
+    def intercept_commit(self, before_answer: Callable[[], None], *, carried_out: bool) -> None:
+        """Call a function before the next commit is answered.
+
+        With `carried_out=False` the coordinator does not learn of the commit, but the answer is that of a success: so
+        do brokers answer that end a transaction for the coordinator alone.
+        """
+        self.caught.clear()
+        self._fake_commit = not carried_out
+        self._before_commit = before_answer
+
     def _begin(self, near: socket.socket, far: socket.socket) -> None:
         asked: dict[bytes, int] = {}
         threading.Thread(target=self._carry, args=(near, far, self._ask, asked), daemon=True).start()
@@ -105,6 +123,9 @@ class AnswerLink(TcpLink):
             self._lost_request = None
             self.caught.set()
             return None
+        if kind == Request.END_TXN and self._before_commit is not None and frame[-1] == COMMITS:
+            self._committing = frame[4:8]
+            return _of_nobody(frame) if self._fake_commit else frame
         return frame
 
     def _answer(self, frame: bytes, asked: dict[bytes, int]) -> bytes | None:
@@ -117,8 +138,18 @@ class AnswerLink(TcpLink):
         if kind == self._held:
             self.caught.set()
             self._open.wait(HELD_SECONDS_MAX)
+        if kind == Request.END_TXN and frame[CORRELATION] == self._committing and self._before_commit is not None:
+            before_answer, self._before_commit, self._committing = self._before_commit, None, None
+            before_answer()
+            self.caught.set()
+            return frame[: ERROR.start] + bytes(2) + frame[ERROR.stop :] if self._fake_commit else frame
         if kind == Request.PRODUCE and self._change is not None:
             change, self._change = self._change, None
             self.caught.set()
             return change(frame)
         return frame
+
+
+def _of_nobody(frame: bytes) -> bytes:
+    """Return an EndTxn request with a producer id that nobody has: the coordinator refuses it, and changes nothing."""
+    return frame[:-11] + (-1).to_bytes(8, signed=True) + frame[-3:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -13,9 +12,7 @@ from agent.forward.delivery.at_least_once import AtLeastOnce
 from agent.forward.delivery.exactly_once import ExactlyOnce
 from agent.forward.delivery.in_doubt import InDoubtBatches
 from agent.forward.kafka.client import producer_config
-from simulators.services import ports
 from simulators.services.kafka.broker import Broker
-from simulators.services.kafka.settings import Listener
 from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
 from tests.agent.forward.delivery.answer_link import AnswerLink, Request
@@ -39,21 +36,6 @@ TRANSACTIONAL = [
     Request.END_TXN,
     Request.LIST_OFFSETS,
 ]
-
-
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, int, int]]:
-    """Yield a broker that advertises the link's address, the port where it listens, and the link's."""
-    listens, says = ports.free(2)
-    with Broker(tmp_path_factory.mktemp("linked"), Listener("PLAINTEXT", listens, says)) as broker:
-        yield broker, listens, says
-
-
-@pytest.fixture
-def link(linked: tuple[Broker, int, int]) -> Iterator[AnswerLink]:
-    _, listens, says = linked
-    with AnswerLink(says, listens) as link:
-        yield link
 
 
 @pytest.fixture

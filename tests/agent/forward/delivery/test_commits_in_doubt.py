@@ -1,0 +1,92 @@
+"""Transactions that a broker has reported as committed, and whose records no reader of committed records receives."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from agent.config.settings import KafkaSettings
+from simulators.services.kafka.broker import Broker
+from tests.agent.forward.broker import KafkaTopic, sequence
+from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_forwarded
+from tests.agent.forward.delivery.answer_link import AnswerLink
+from tests.agent.forward.events import readings
+from tests.agent.forward.running import forwarding
+from tests.support.memory_outbox import MemoryOutbox
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kafka
+
+EVENTS = 10
+
+
+@pytest.fixture
+def kafka(linked: tuple[Broker, int, int]) -> KafkaTopic:
+    side = KafkaTopic(linked[0].bootstrap_servers, f"doubtful.{uuid4().hex}")
+    side.create_topic()
+    return side
+
+
+@pytest.fixture
+def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic) -> KafkaSettings:
+    return KafkaSettings(f"127.0.0.1:{linked[2]}", kafka.topic, "exactly-once")
+
+
+def nothing() -> None:
+    """Let the answer pass at once."""
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["before its answer", "after its answer"])
+def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_and_is_sent_again(
+    settings: KafkaSettings,
+    link: AnswerLink,
+    kafka: KafkaTopic,
+    gateway: str,
+    at_once: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def abort_as_a_clone() -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": gateway})
+        producer.init_transactions(60)
+        wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "readers get past the records")
+
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
+        link.intercept_commit(abort_as_a_clone if at_once else nothing, carried_out=False)
+        outbox.append(*readings(EVENTS, EVENTS))
+        wait_until(link.caught.is_set, "the broker reports a commit")
+        if not at_once:
+            assert outbox.new == EVENTS
+            abort_as_a_clone()
+        wait_until_forwarded(outbox)
+
+    assert_each_once(kafka, outbox)
+    assert_nothing_lost(kafka, outbox)
+    assert "visible=no" in caplog.text
+
+
+def test_records_that_retention_deletes_before_they_are_read_back_are_sent_again(
+    settings: KafkaSettings, link: AnswerLink, kafka: KafkaTopic, gateway: str
+) -> None:
+    def delete_records() -> None:
+        wait_until(lambda: kafka.ends() == kafka.ends("read_uncommitted"), "the transaction has ended")
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        ends = [TopicPartition(kafka.topic, number, end) for number, end in kafka.ends().items()]
+        for future in admin.delete_records(ends).values():
+            future.result(60)
+
+    outbox = MemoryOutbox()
+    outbox.append(*readings(EVENTS))
+    with forwarding(settings, outbox, gateway):
+        wait_until_forwarded(outbox)
+        link.intercept_commit(delete_records, carried_out=True)
+        outbox.append(*readings(EVENTS, EVENTS))
+        wait_until_forwarded(outbox)
+
+    assert link.caught.is_set()
+    assert sorted(sequence(record) for record in kafka.records()) == list(range(EVENTS + 1, 2 * EVENTS + 1))
