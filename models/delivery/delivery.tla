@@ -167,13 +167,19 @@ Commit(a) ==
      \/ /\ IsFenced(a) /\ To(a, "closed") /\ UNCHANGED <<due, ongoing, marker, commits, left>>
   /\ UNCHANGED <<log, newest, disk>>
 
-\* The mark, once readers of committed records get past the record. A transaction that stays open ends the session.
-Mark(a) ==
+\* Readers of committed records get past the record. A transaction that stays open ends the session.
+AwaitStable(a) ==
   /\ agent[a].s = "answered"
-  /\ IF IsStable(agent[a].o)
+  /\ IF IsStable(agent[a].o) THEN To(a, "passed") ELSE due = "none" /\ To(a, "closed")
+  /\ UNCHANGED <<kafka, disk, left>>
+
+\* The record is read back: readers get past it, too, if another agent has aborted it.
+Mark(a) ==
+  /\ agent[a].s = "passed"
+  /\ IF log[agent[a].o] = [p |-> agent[a].p, s |-> "committed"]
      THEN agent' = [agent EXCEPT ![a].s = "ready", ![a].mark = @ \cup {agent[a].p}, ![a].settled = agent[a].n,
                                  ![a].seen = Name(a)]
-     ELSE due = "none" /\ To(a, "closed")
+     ELSE To(a, "closed")
   /\ UNCHANGED <<kafka, disk, left>>
 
 ----
@@ -193,7 +199,7 @@ Next ==
   \/ \E a \in 1..Agents :
        \/ Start(a) \/ Kill(a) \/ Flush(a) \/ EndSession(a)
        \/ InitTransactions(a) \/ LookUp(a) \/ AbortHanging(a) \/ Settle(a)
-       \/ Fill(a) \/ Clear(a) \/ Intend(a) \/ Commit(a) \/ Mark(a)
+       \/ Fill(a) \/ Clear(a) \/ Intend(a) \/ Commit(a) \/ AwaitStable(a) \/ Mark(a)
   \/ CarryOut \/ Timeout
 
 Spec == Init /\ [][Next]_vars
