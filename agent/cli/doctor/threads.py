@@ -10,7 +10,7 @@ from agent.cli.doctor.finding import Finding, fine, wrong
 
 SERVICE_TASKS: Final = Path("/sys/fs/cgroup/system.slice/oncegate.service/pids.max")
 CLIENTS_MAX: Final = 5
-"""The producer, and one or two clients each for the topic, a transaction's recovery and the receipts."""
+"""The producer, one client each for the topic and the records of a transaction, and two for the receipts."""
 CLIENT_TASKS: Final = 5
 """Threads of one client besides its brokers': main, callbacks, bootstrap and coordinators."""
 AGENT_TASKS: Final = 24

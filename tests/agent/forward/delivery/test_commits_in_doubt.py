@@ -39,7 +39,13 @@ def nothing() -> None:
     """Let the answer pass at once."""
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["before its answer", "after its answer"])
+@pytest.mark.parametrize(
+    "at_once",
+    [
+        pytest.param(True, id="before its answer"),
+        pytest.param(False, id="after its answer", marks=pytest.mark.heavy),
+    ],
+)
 def test_a_transaction_that_a_clone_has_aborted_after_its_commit_is_not_marked_and_is_sent_again(
     settings: KafkaSettings,
     link: AnswerLink,
