@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.cli.manual.words import Option, command_names, commands, program
+from agent.cli.manual.command_help import Option, command_names, commands, program
 
 _FILES = 'compopt -o filenames 2> /dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$current")'
 _NOTHING = "COMPREPLY=()"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.cli.manual.words import Option, Words, commands, program
+from agent.cli.manual.command_help import Option, Words, commands, program
 
 
 def script() -> str:
