@@ -21,13 +21,13 @@ class ApiError(Exception):
     """The request had no result; the message says why, and never contains the token."""
 
 
-class UnreachableError(ApiError):
-    """Nobody has answered: try again."""
+class AgentUnreachableError(ApiError):
+    """The agent did not answer: try again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A response."""
+class ApiResponse:
+    """A response of the agent."""
 
     code: int
     body: bytes
@@ -58,18 +58,18 @@ class Api:
         self._fields = {"Authorization": f"Bearer {token}"} if token else {}
         self._tls = tls or (ssl.create_default_context() if parts.scheme == "https" else None)
 
-    def get(self, path: str) -> Reply:
+    def get(self, path: str) -> ApiResponse:
         """Return what a path has; raise ApiError where it refuses."""
-        reply = self._request("GET", path, None, {})
-        if reply.code == 200:
-            return reply
-        raise ApiError(f"{self.url}{path}: {reply.code}: {reason(reply)}")
+        response = self._request("GET", path, None, {})
+        if response.code == 200:
+            return response
+        raise ApiError(f"{self.url}{path}: {response.code}: {reason(response)}")
 
-    def post(self, path: str, body: bytes, media_type: str) -> Reply:
+    def post(self, path: str, body: bytes, media_type: str) -> ApiResponse:
         """Post a body, and return the response whatever its code."""
         return self._request("POST", path, body, {"Content-Type": media_type})
 
-    def _request(self, method: str, path: str, body: bytes | None, fields: dict[str, str]) -> Reply:
+    def _request(self, method: str, path: str, body: bytes | None, fields: dict[str, str]) -> ApiResponse:
         connection = (
             http.client.HTTPConnection(*self._address, timeout=SECONDS_MAX)
             if self._tls is None
@@ -77,23 +77,23 @@ class Api:
         )
         try:
             connection.request(method, self._path + path, body, {**fields, **self._fields})
-            response = connection.getresponse()
-            return Reply(response.status, response.read(), response.headers.get("Retry-After", ""))
+            received = connection.getresponse()
+            return ApiResponse(received.status, received.read(), received.headers.get("Retry-After", ""))
         except ssl.SSLError as error:
             raise ApiError(f"{self.url}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-            raise UnreachableError(f"{self.url}: {text}") from error
+            raise AgentUnreachableError(f"{self.url}: {text}") from error
         finally:
             connection.close()
 
 
-def reason(reply: Reply) -> str:
+def reason(response: ApiResponse) -> str:
     """Return the reason of a refusal."""
     try:
-        return str(reply.document["message"])
+        return str(response.document["message"])
     except (ApiError, KeyError, TypeError):
-        return reply.body.decode("utf-8", "replace").strip() or "no reason given"
+        return response.body.decode("utf-8", "replace").strip() or "no reason given"
 
 
 def own_api(settings: HttpSettings, token: str = "") -> Api:

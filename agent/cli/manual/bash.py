@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.cli.manual.command_help import Option, command_names, commands, program
+from agent.cli.manual.command_help import Argument, command_names, commands, program
 
 _FILES = 'compopt -o filenames 2> /dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$current")'
 _NOTHING = "COMPREPLY=()"
@@ -29,9 +29,10 @@ def _lines() -> Iterator[str]:
     yield "  case $command in"
     yield f"    '') {_case(program().options, command_names())} ;;"
     for group in commands().values():
-        for words in group:
-            positional = next((one for one in words.positionals if one.choices or one.files), None)
-            yield f"    {words.name}) {_case(words.options, positional.choices if positional else (), positional)} ;;"
+        for command in group:
+            positional = next((one for one in command.positionals if one.choices or one.files), None)
+            choices = positional.choices if positional else ()
+            yield f"    {command.name}) {_case(command.options, choices, positional)} ;;"
     yield f"    help) {_choice(command_names())} ;;"
     yield f"    *) {_NOTHING} ;;"
     yield "  esac"
@@ -39,7 +40,7 @@ def _lines() -> Iterator[str]:
     yield "complete -F _oncegate oncegate"
 
 
-def _case(options: Sequence[Option], words: Sequence[str], positional: Option | None = None) -> str:
+def _case(options: Sequence[Argument], words: Sequence[str], positional: Argument | None = None) -> str:
     """Return the statement that completes the word after `previous`."""
     branches = []
     for option in options:

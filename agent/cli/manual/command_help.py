@@ -1,4 +1,4 @@
-"""The words of all commands, read out of their parsers."""
+"""What the help of each command contains, read from its parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.cli.commands import COMMANDS, GROUPS, HELP, command_parser, main_pars
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Argument:
     """An option, or a positional argument."""
 
     flags: tuple[str, ...]
@@ -26,28 +26,28 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A command's words."""
+class CommandHelp:
+    """The help of a command, or of the program itself."""
 
     name: str
-    """Empty for the program itself."""
+    """Empty for the program."""
     summary: str
     usage: str
-    options: tuple[Option, ...]
-    positionals: tuple[Option, ...]
+    options: tuple[Argument, ...]
+    positionals: tuple[Argument, ...]
     examples: str
 
 
-def program() -> Words:
-    """Return the words before a command's name."""
-    return _words("", "gateway agent for exactly-once delivery of sensor events", main_parser(), "")
+def program() -> CommandHelp:
+    """Return the help of the program, without its commands."""
+    return _help_of("", "gateway agent for exactly-once delivery of sensor events", main_parser(), "")
 
 
-def commands() -> Mapping[str, tuple[Words, ...]]:
-    """Return the commands' words by group."""
+def commands() -> Mapping[str, tuple[CommandHelp, ...]]:
+    """Return the help of all commands by group."""
     return {
         group: tuple(
-            _words(command.name, command.summary, parser, parser.epilog or "")
+            _help_of(command.name, command.summary, parser, parser.epilog or "")
             for command in members
             for parser in (command_parser(command),)
         )
@@ -60,19 +60,19 @@ def command_names() -> list[str]:
     return [*COMMANDS, HELP]
 
 
-def _words(name: str, summary: str, parser: argparse.ArgumentParser, examples: str) -> Words:
-    found = [_option(action, parser) for action in parser._actions if action.help != argparse.SUPPRESS]
+def _help_of(name: str, summary: str, parser: argparse.ArgumentParser, examples: str) -> CommandHelp:
+    found = [_argument(action, parser) for action in parser._actions if action.help != argparse.SUPPRESS]
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     options, positionals = (tuple(one for one in found if bool(one.flags) is named) for named in (True, False))
-    return Words(name, summary, usage, options, positionals, examples)
+    return CommandHelp(name, summary, usage, options, positionals, examples)
 
 
-def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Option:
+def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Argument:
     takes_value = action.nargs != 0
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     choices = tuple(map(str, action.choices or ()))
     kind: Callable[[str], object] | object = action.type
-    return Option(
+    return Argument(
         flags=tuple(action.option_strings),
         metavar=(metavar or "{" + ",".join(choices) + "}") if takes_value else "",
         choices=choices,

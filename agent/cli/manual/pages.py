@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agent.cli.manual.command_help import Option, Words, commands, program
+from agent.cli.manual.command_help import Argument, CommandHelp, commands, program
 from agent.config.load import DEFAULT_PATH, PATH_VARIABLE
 
 SECTION = 1
@@ -34,15 +34,15 @@ def pages() -> Mapping[str, str]:
     """Return the pages by their file names."""
     found = {f"oncegate.{SECTION}": _program_page()}
     for group in commands().values():
-        found |= {f"oncegate-{words.name}.{SECTION}": _command_page(words) for words in group}
+        found |= {f"oncegate-{command.name}.{SECTION}": _command_page(command) for command in group}
     return found
 
 
 def _program_page() -> str:
-    words = program()
-    lines = [*_head("oncegate", words.summary), *_synopsis(words.usage), ".SH DESCRIPTION"]
+    program_help = program()
+    lines = [*_head("oncegate", program_help.summary), *_synopsis(program_help.usage), ".SH DESCRIPTION"]
     lines.append(_text(_DESCRIPTION))
-    lines += [".SH OPTIONS", *_options(words.options)]
+    lines += [".SH OPTIONS", *_options(program_help.options)]
     for group, members in commands().items():
         lines.append(f".SH {_text(f'COMMANDS FOR {group.upper()}')}")
         for one in members:
@@ -51,13 +51,13 @@ def _program_page() -> str:
     return "\n".join([*lines, ".SH EXIT STATUS", _EXIT]) + "\n"
 
 
-def _command_page(words: Words) -> str:
-    lines = [*_head(f"oncegate-{words.name}", words.summary), *_synopsis(words.usage), ".SH DESCRIPTION"]
-    lines.append(_text(words.summary[0].upper() + words.summary[1:] + "."))
-    if words.positionals:
-        lines += [".SH ARGUMENTS", *_options(words.positionals)]
-    lines += [".SH OPTIONS", *_options(words.options)]
-    lines += [".SH EXAMPLES", ".nf", *(_text(line) for line in _examples(words.examples)), ".fi"]
+def _command_page(command: CommandHelp) -> str:
+    lines = [*_head(f"oncegate-{command.name}", command.summary), *_synopsis(command.usage), ".SH DESCRIPTION"]
+    lines.append(_text(command.summary[0].upper() + command.summary[1:] + "."))
+    if command.positionals:
+        lines += [".SH ARGUMENTS", *_options(command.positionals)]
+    lines += [".SH OPTIONS", *_options(command.options)]
+    lines += [".SH EXAMPLES", ".nf", *(_text(line) for line in _examples(command.examples)), ".fi"]
     lines += [".SH FILES", *_definitions(_FILES[:1]), ".SH EXIT STATUS", _EXIT]
     return "\n".join([*lines, ".SH SEE ALSO", r"\fBoncegate\fR(1)"]) + "\n"
 
@@ -72,13 +72,13 @@ def _synopsis(usage: str) -> list[str]:
     return [".SH SYNOPSIS", rf"\fB{_text(command)}\fR {_text('[' + rest)}" if rest else rf"\fB{_text(command)}\fR"]
 
 
-def _options(options: tuple[Option, ...]) -> Iterator[str]:
-    for option in options:
+def _options(arguments: tuple[Argument, ...]) -> Iterator[str]:
+    for argument in arguments:
         yield ".TP"
-        value = rf" \fI{_text(option.metavar)}\fR" if option.metavar and option.flags else ""
-        flags = ", ".join(rf"\fB{_text(flag)}\fR{value}" for flag in option.flags)
-        yield flags or rf"\fI{_text(option.metavar)}\fR"
-        yield _text(option.help)
+        value = rf" \fI{_text(argument.metavar)}\fR" if argument.metavar and argument.flags else ""
+        flags = ", ".join(rf"\fB{_text(flag)}\fR{value}" for flag in argument.flags)
+        yield flags or rf"\fI{_text(argument.metavar)}\fR"
+        yield _text(argument.help)
 
 
 def _definitions(entries: tuple[tuple[str, str], ...]) -> Iterator[str]:

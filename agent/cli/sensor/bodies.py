@@ -1,4 +1,4 @@
-"""Reads the words of `oncegate decode` as the delivery that a protocol would hand to the pipeline."""
+"""Builds the delivery of a body on the command line as the receiving protocol would build it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SENDER = "coap://[::1]"
 
 
 class NotADelivery(Exception):  # noqa: N818  # the message says why
-    """The words describe nothing that the gateway would take for events."""
+    """The gateway would not read events from this body; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What the command line says of a body."""
+class BodyOptions:
+    """The options of the command line that describe a body."""
 
     format: str | None
     topic: str | None
@@ -48,43 +48,43 @@ def read_body(name: str, *, hexadecimal: bool) -> bytes:
         raise NotADelivery("--hex: expected hex digits") from None
 
 
-def delivery_of(body: bytes, words: Words, mqtt: MqttSettings) -> Delivery:
+def delivery_of(body: bytes, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
     """Return the delivery; raise OSError, or NotADelivery."""
-    if words.topic is not None:
-        return _published(body, words.topic, words, mqtt)
-    texts = [unquote(text) for word in words.query for text in word.removeprefix("?").split("&")]
+    if options.topic is not None:
+        return _published(body, options.topic, options, mqtt)
+    texts = [unquote(text) for word in options.query for text in word.removeprefix("?").split("&")]
     try:
         query = read_query(texts).words
     except QueryError as error:
         raise NotADelivery(str(error)) from None
-    media = media_of(None, body) if words.format is None else MEDIA[words.format]
-    return Delivery(body, media, "coap", _SENDER, words.device, query)
+    media = media_of(None, body) if options.format is None else MEDIA[options.format]
+    return Delivery(body, media, "coap", _SENDER, options.device, query)
 
 
-def _published(body: bytes, topic: str, words: Words, mqtt: MqttSettings) -> Delivery:
+def _published(body: bytes, topic: str, options: BodyOptions, mqtt: MqttSettings) -> Delivery:
     """Return the delivery of a message from an MQTT broker."""
     from agent.mqtt.device_list import DeviceListReader
     from agent.mqtt.routes import Routes
     from agent.mqtt.zigbee_names import DEVICES, Kind, ZigbeeNames
 
     names = ZigbeeNames()
-    if words.devices is not None:
-        reader = DeviceListReader(names.update, DEVICES, words.devices.read_bytes())
+    if options.devices is not None:
+        reader = DeviceListReader(names.update, DEVICES, options.devices.read_bytes())
         if not reader.read(lambda: False):
-            raise NotADelivery(f"{words.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
+            raise NotADelivery(f"{options.devices}: not Zigbee2MQTT's list of devices: {reader.problem}")
     else:
         names.mark_list_missing()
     routes = Routes(mqtt, names)
     delivery = routes.subscribed_delivery(topic, body)
     if delivery is not None:
-        return delivery if words.format is None else delivery._replace(media=MEDIA[words.format])
+        return delivery if options.format is None else delivery._replace(media=MEDIA[options.format])
     name = routes.zigbee_name(topic)
     if name is None:
         raise NotADelivery(f"no subscription matches the topic {topic}: the gateway does not receive it")
     kind, delivery = routes.zigbee_delivery(name, body)
     if kind is Kind.STATE:
         raise NotADelivery(f"a message under {topic} is state, and no event")
-    if kind is Kind.UNKNOWN and words.devices is None:
+    if kind is Kind.UNKNOWN and options.devices is None:
         hint = f"mosquitto_sub -C 1 -t {routes.devices_topic} > devices.json, then --devices devices.json"
         raise NotADelivery(f"the name {name} is known from Zigbee2MQTT's list of devices only: {hint}")
     if kind is Kind.UNKNOWN:

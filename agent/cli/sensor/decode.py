@@ -49,10 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.sensor import bodies
 
     devices, identity, mqtt = _settings(arguments)
-    words = bodies.Words(arguments.format, arguments.topic, arguments.devices, arguments.query, arguments.device)
+    options = bodies.BodyOptions(
+        arguments.format, arguments.topic, arguments.devices, arguments.query, arguments.device
+    )
     try:
         body = bodies.read_body(arguments.file, hexadecimal=arguments.hex)
-        delivery = bodies.delivery_of(body, words, mqtt)
+        delivery = bodies.delivery_of(body, options, mqtt)
     except (OSError, bodies.NotADelivery) as error:
         complain(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return FAILURE

@@ -116,7 +116,7 @@ class HttpSender:
             deadline = time.monotonic() + wait
             try:
                 return _http_result(self._target.post(EVENTS_PATH, body.content, body.media_type), number, body)
-            except api.UnreachableError as error:
+            except api.AgentUnreachableError as error:
                 trouble = str(error)
             if number <= self._retransmits:
                 time.sleep(max(0.0, deadline - time.monotonic()))
@@ -128,12 +128,12 @@ def _waits(retransmits: int) -> Iterator[float]:
     return waits(SystemRandom(), retransmits, Tuning())
 
 
-def _http_result(reply: api.Reply, transmissions: int, body: Body) -> Result:
-    result = Result(REFUSED, code=str(reply.code), transmissions=transmissions, fingerprint=body.fingerprint)
-    if reply.code != 200:
-        wait = f"; send it again after {reply.retry_after} s" if reply.retry_after else ""
-        return replace(result, reason=api.reason(reply) + wait)
-    document = reply.document
+def _http_result(response: api.ApiResponse, transmissions: int, body: Body) -> Result:
+    result = Result(REFUSED, code=str(response.code), transmissions=transmissions, fingerprint=body.fingerprint)
+    if response.code != 200:
+        wait = f"; send it again after {response.retry_after} s" if response.retry_after else ""
+        return replace(result, reason=api.reason(response) + wait)
+    document = response.document
     fingerprint = next(iter(document["fingerprints"]), body.fingerprint)
     return replace(result, outcome=ACCEPTED if document["accepted"] else DUPLICATE, fingerprint=fingerprint)
 

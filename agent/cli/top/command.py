@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.cli.api import Api, ApiError, UnreachableError, own_api, read_token
+from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.arguments import seconds
 from agent.cli.failures import FAILURE, complain
 from agent.config import load
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         api = _api(arguments)
         first = take(api)
-    except UnreachableError as error:
+    except AgentUnreachableError as error:
         complain(f"the agent does not answer: {error}; see systemctl status oncegate")
         return FAILURE
     except ApiError as error:

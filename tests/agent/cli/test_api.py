@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from agent.cli.api import Api, ApiError, UnreachableError, own_api, read_token
+from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.sensor.senders import Body, HttpSender, Result
 from agent.config.settings import HttpSettings
 from tests.agent.forward.kafka.certificates import Authority
@@ -85,14 +85,14 @@ def test_an_agent_that_cannot_be_asked_is_named_with_the_reason() -> None:
     for url in ("127.0.0.1:8580", "ftp://x", "http://", "http://x:port"):
         with pytest.raises(ApiError, match="expected a URL such as"):
             Api(url)
-    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1: Connection refused"):
+    with pytest.raises(AgentUnreachableError, match=r"http://127\.0\.0\.1:1: Connection refused"):
         Api("http://127.0.0.1:1").get(STATUS)
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (b"SSH-2.0-OpenSSH\r\n", UnreachableError, "SSH"),
+        (b"SSH-2.0-OpenSSH\r\n", AgentUnreachableError, "SSH"),
         (b"HTTP/1.0 200 OK\r\n\r\n<html>", ApiError, "not that of an Oncegate agent"),
         (b"HTTP/1.0 500 Oh\r\n\r\nno", ApiError, "500: no"),
     ],

@@ -162,7 +162,7 @@ def test_what_cannot_be_collected_says_why_and_the_rest_is_there(tmp_path: Path)
     )
     found = bundle(configuration, tmp_path / "bundle.tar.gz")
     assert re.match("not collected: StoreError: .*there is no store yet", found["status.json"])
-    assert re.match("not collected: UnreachableError: .*refused", found["live.json"])
+    assert re.match("not collected: AgentUnreachableError: .*refused", found["live.json"])
     assert json.loads(found["doctor.json"])
 
 
