@@ -96,7 +96,9 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
                 ways_in = await _open_ways_in(settings, clock, pipeline, store, recent_errors, links, stack)
                 places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
                 runtime.tune()
-                log.info("agent=ready gateway=%s %s", settings.gateway.id, places)
+                addresses = {name: way.address for name, way in ways_in.items()}
+                pairs = "".join(f" {name}=%s" for name in addresses)
+                log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
                 await _until_stopped(stop, store)
                 supervision.cancel()

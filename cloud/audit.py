@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     try:
         findings = audit(spark, settings)
     except JobError as error:
-        logger.error("%s", error)
+        logger.error("stage=failed error=%r", str(error))
         return 1
     finally:
         spark.stop()

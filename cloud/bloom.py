@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         recorded = read_topic(given.bootstrap_servers, given.topic, kafka_options.properties(given))
     except KafkaException as error:
-        logger.error("topic %s: %s", given.topic, error)
+        logger.error("topic=%s stage=failed error=%r", given.topic, str(error))
         return 1
     logger.info("records=%d", len(recorded.keys))
     figures, lost = replay(recorded, given.keys_per_filter, given.output)

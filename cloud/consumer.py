@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         with ConsumerTable(connection, settings.table, settings.group, settings.topic, settings.commit) as table:
             Reader(settings, table).run(stop)
     except (JobError, KafkaException) as error:
-        logger.error("%s", error)
+        logger.error("stage=failed error=%r", str(error))
         return 1
     return 0
 

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     try:
         run(spark, settings)
     except JobError as error:
-        logger.error("%s", error)  # a traceback would add nothing to the message
+        logger.error("stage=failed error=%r", str(error))  # a traceback would add nothing to the message
         return 1
     finally:
         spark.stop()

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             maintain_delta(settings)
     except JobError as error:
-        logger.error("%s", error)
+        logger.error("stage=failed error=%r", str(error))
         return 1
     return 0
 

@@ -1,7 +1,8 @@
 """The log: entries with fields for journald where it listens, lines otherwise, both with a limited rate.
 
-Messages are written as `key=value` pairs; in the journal each key is a field of its own, such as ONCEGATE_KAFKA, so
-that `journalctl ONCEGATE_KAFKA=unreachable` finds it.
+Every message is a format of `key=value` pairs. In the journal each key is a field of its own, such as ONCEGATE_KAFKA,
+so that `journalctl ONCEGATE_KAFKA=unreachable` finds it. The fields' values are the arguments of the message: its text
+is never parsed, since a reason may contain whatever a sender has written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from agent.terminal import printable
@@ -25,7 +27,10 @@ MESSAGES_MAX = 512
 """Messages that are counted at a time."""
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
-_PAIR = re.compile(r"""\b([a-z][a-z0-9_]*)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)""")
+PAIR = re.compile(r"([a-z][a-z0-9_]*)=('[^']*'|[^\s']+)")
+"""A key and the format of its value; a literal value with spaces is quoted."""
+PAIRS = re.compile(f"{PAIR.pattern}(?: {PAIR.pattern})*")
+_CONVERSION = re.compile(r"%[0-9.]*[a-z]")
 
 
 def configure(level: str, environment: Mapping[str, str] = os.environ) -> None:
@@ -66,8 +71,9 @@ class RateLimit(logging.Filter):
         since, count = self._counts.get(key, (now, 0))
         if now - since >= RATE_SECONDS:
             if count > RATE_MESSAGES:
-                record.msg = f"{record.getMessage()} suppressed={count - RATE_MESSAGES}"
-                record.args = ()
+                arguments = record.args if isinstance(record.args, tuple) else ()
+                message = str(record.msg) if arguments else record.getMessage().replace("%", "%%")
+                record.msg, record.args = f"{message} suppressed=%d", (*arguments, count - RATE_MESSAGES)
             since, count = now, 0
         if len(self._counts) >= MESSAGES_MAX:
             self._counts.clear()
@@ -108,9 +114,18 @@ def fields_of(record: logging.LogRecord, text: str) -> dict[str, str]:
         "CODE_LINE": str(record.lineno),
         "CODE_FUNC": record.funcName,
     }
-    for key, value in _PAIR.findall(record.getMessage()):
-        fields[f"ONCEGATE_{key.upper()}"] = value[1:-1] if value[0] in "'\"" else value
-    return fields
+    return fields | {f"ONCEGATE_{key.upper()}": value for key, value in _pairs(record)}
+
+
+def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+    """Yield the keys and values of a message; none where it is not ours."""
+    message, arguments = str(record.msg), record.args
+    if PAIRS.fullmatch(message) is None or not isinstance(arguments, tuple):
+        return
+    remaining = iter(arguments)
+    for key, value in PAIR.findall(message):
+        plain = value.strip("'").replace("%r", "%s")
+        yield key, plain % tuple(islice(remaining, len(_CONVERSION.findall(plain)))) if arguments else plain
 
 
 def encode(fields: Mapping[str, str]) -> bytes:

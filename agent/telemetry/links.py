@@ -65,9 +65,9 @@ class Links:
             since = self._clock.wall_ms() if before is None or changed else before.since
             self._reports[link] = LinkReport(state, since, reason)
         if changed or (state.logs_each_reason and before is not None and before.reason != reason):
-            pairs = [f"since={rfc3339(since)}", *([f"reason={reason!r}"] if reason else [])]
-            pairs += [f"{key}={value!r}" for key, value in facts.items()]
-            _log.log(state.level, "%s=%s %s", link.value, state.name, " ".join(pairs))
+            facts = {"reason": reason, **facts} if reason else facts
+            pairs = "".join(f" {key}=%r" for key in facts)
+            _log.log(state.level, f"{link.value}=%s since=%s{pairs}", state.name, rfc3339(since), *facts.values())
 
     def state(self, link: LinkName) -> LinkState | None:
         """Return the latest state of a connection; None before the first report."""

@@ -33,22 +33,13 @@ class ProgressLines(StreamingQueryListener):
         progress = event.progress
         self._observer.progressed(progress)
         if progress.numInputRows:
-            logger.info("%s", line(progress))
+            _log(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
         logger.info("query=%s stage=ended", event.id)
-
-
-def line(progress: StreamingQueryProgress) -> str:
-    """Return the log line of one batch; rows are counted once per evaluation of the batch."""
-    return (
-        f"batch={progress.batchId} stage=done rows_in={progress.numInputRows} duplicates={duplicates(progress)} "
-        f"dropped_by_watermark={dropped_by_watermark(progress)} seconds={progress.batchDuration / 1000:.1f} "
-        f"rows_per_second={progress.processedRowsPerSecond:.0f} lag={lag(progress)}"
-    )
 
 
 def duplicates(progress: StreamingQueryProgress) -> int:
@@ -65,3 +56,17 @@ def lag(progress: StreamingQueryProgress) -> int:
     """Return the number of unread records of the partition with the most of them."""
     behind = [int(source.metrics.get("maxOffsetsBehindLatest", "0")) for source in progress.sources if source.metrics]
     return max(behind, default=0)
+
+
+def _log(progress: StreamingQueryProgress) -> None:
+    """Log one batch; rows are counted once per evaluation of the batch."""
+    logger.info(
+        "batch=%d stage=done rows_in=%d duplicates=%d dropped_by_watermark=%d seconds=%.1f rows_per_second=%.0f lag=%d",
+        progress.batchId,
+        progress.numInputRows,
+        duplicates(progress),
+        dropped_by_watermark(progress),
+        progress.batchDuration / 1000,
+        progress.processedRowsPerSecond,
+        lag(progress),
+    )

@@ -86,7 +86,7 @@ class Broker(ProcessService):
         else:
             self._start_first()
             self._has_started = True
-        logger.info("kafka: answers bootstrap_servers=%s pid=%d", self.bootstrap_servers, self.process.pid)
+        logger.info("kafka=ready bootstrap_servers=%s pid=%d", self.bootstrap_servers, self.process.pid)
 
     def create_topics(self, *names: str, partitions: int = topics.PARTITIONS) -> None:
         """Create the topics with the settings that the guarantees need; leave existing ones unchanged."""
