@@ -1,0 +1,70 @@
+"""The names of classes, the sizes of files and folders, and the form of log messages, in all sources."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from agent.systemd.journal import PAIRS
+from tests.docs.pages import ROOT
+
+PACKAGES = ("agent", "benchmarks", "cloud", "contract", "models", "release", "simulators")
+FILES_MAX = {**dict.fromkeys(PACKAGES, 16), "tests": 20}
+LINES_MAX = 375
+LEVELS = {"debug": 0, "info": 0, "warning": 0, "error": 0, "exception": 0, "critical": 0, "log": 1}
+"""The place of the message among the arguments of a logger's methods."""
+
+
+@cache
+def sources(package: str) -> dict[str, ast.Module]:
+    files = (ROOT / package).rglob("*.py")
+    return {str(file.relative_to(ROOT)): ast.parse(file.read_text()) for file in sorted(files)}
+
+
+def messages(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the messages that a module logs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
+            logger = node.func.value
+            if isinstance(logger, ast.Name) and logger.id.strip("_") in ("log", "logger"):
+                yield node.args[LEVELS[node.func.attr]]
+
+
+def template(message: ast.expr) -> str:
+    """Return a message, with `x` in place of what an f-string inserts."""
+    if isinstance(message, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in message.values)
+    return str(message.value) if isinstance(message, ast.Constant) else ast.unparse(message)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_public_class_name_has_one_meaning_in_a_package(package: str) -> None:
+    places = defaultdict(list)
+    for file, tree in sources(package).items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file}:{node.lineno}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("package", FILES_MAX)
+def test_a_folder_has_few_files(package: str) -> None:
+    sizes = Counter(str(Path(file).parent) for file in sources(package))
+    assert {folder: size for folder, size in sizes.items() if size > FILES_MAX[package]} == {}
+
+
+@pytest.mark.parametrize("package", FILES_MAX)
+def test_a_file_is_short(package: str) -> None:
+    lines = {file: len((ROOT / file).read_text().splitlines()) for file in sources(package)}
+    assert {file: count for file, count in lines.items() if count > LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("package", ["agent", "cloud", "contract", "simulators"])
+def test_a_log_message_consists_of_keys_and_values(package: str) -> None:
+    logged = [(file, template(message)) for file, tree in sources(package).items() for message in messages(tree)]
+    assert [(file, message) for file, message in logged if PAIRS.fullmatch(message) is None] == []
