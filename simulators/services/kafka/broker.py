@@ -6,7 +6,7 @@ import logging
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -41,18 +41,20 @@ class Broker(ProcessService):
     def __init__(
         self,
         folder: Path,
-        second: Listener | None = None,
+        *listeners: Listener,
         scram: Mapping[str, str] | None = None,
         node: Node | None = None,
         properties: Mapping[str, object] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
-        """Prepare a broker; `scram` maps users of SASL/SCRAM-SHA-512 to their passwords.
+        """Prepare a broker with `listeners` beside its own; `scram` maps users of SASL/SCRAM-SHA-512 to passwords.
 
         `properties` are broker settings that are added to the default ones or replace them.
         """
         self._folder = folder.absolute()
         self._node = node
-        self._second = second
+        self._listeners = listeners
+        self._java_options = java_options
         self._scram = scram or {}
         self._properties = properties or {}
         self._port, self._controller_port = ports.free(2) if node is None else node.own_ports
@@ -134,7 +136,9 @@ class Broker(ProcessService):
 
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        text = settings.server_properties(self._port, self._controller_port, self.data_folder, self._second, self._node)
+        text = settings.server_properties(
+            self._port, self._controller_port, self.data_folder, self._listeners, self._node
+        )
         own = "".join(f"{name}={value}\n" for name, value in self._properties.items())
         self._properties_file.write_text(text + own)  # of duplicate names the last one counts
         self._logging_file.write_text(settings.logging_properties())
@@ -163,7 +167,7 @@ class Broker(ProcessService):
     def _java(self, main_class: str, *arguments: str) -> tuple[str, ...]:
         classpath = ":".join(str(jar) for jar in jars.paths(jars.BROKER))
         options = (f"-Xmx{HEAP_MEGABYTES}m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={self._logging_file}")
-        return (str(java.require()), *options, "-cp", classpath, main_class, *arguments)
+        return (str(java.require()), *options, *self._java_options, "-cp", classpath, main_class, *arguments)
 
     @property
     def _properties_file(self) -> Path:

@@ -19,13 +19,15 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A second listener of a broker, with other security or behind a proxy."""
+    """A further listener of a broker, with other security or behind a proxy."""
 
     protocol: str
     """Kafka's name of the security protocol, such as `SASL_SSL`."""
     port: int
     advertised_port: int
     properties: Mapping[str, object] = field(default_factory=dict)
+    name: str = "SECOND"
+    """Kafka's name of the listener, unique for the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,17 @@ class Node:
 
 
 def server_properties(
-    port: int, controller_port: int, data: Path, second: Listener | None = None, node: Node | None = None
+    port: int, controller_port: int, data: Path, others: Sequence[Listener] = (), node: Node | None = None
 ) -> str:
     """Return the settings of a combined broker and controller (KRaft), alone or in a cluster."""
     settings = _settings(port, controller_port, data) | ({} if node is None else node.properties())
-    if second is not None:
-        settings["listeners"] = f"{settings['listeners']},SECOND://127.0.0.1:{second.port}"
-        advertised = f"SECOND://127.0.0.1:{second.advertised_port}"
+    for other in others:
+        settings["listeners"] = f"{settings['listeners']},{other.name}://127.0.0.1:{other.port}"
+        advertised = f"{other.name}://127.0.0.1:{other.advertised_port}"
         settings["advertised.listeners"] = f"{settings['advertised.listeners']},{advertised}"
         protocols = settings["listener.security.protocol.map"]
-        settings["listener.security.protocol.map"] = f"{protocols},SECOND:{second.protocol}"
-        settings |= second.properties
+        settings["listener.security.protocol.map"] = f"{protocols},{other.name}:{other.protocol}"
+        settings |= other.properties
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 

@@ -118,7 +118,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with Broker(folder / "kafka", Listener("SASL_SSL", port, port, properties), {USER: PASSWORD}) as broker:
+    with Broker(folder / "kafka", Listener("SASL_SSL", port, port, properties), scram={USER: PASSWORD}) as broker:
         yield broker, folder, port
 
 

@@ -50,7 +50,7 @@ def broker_and_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
         "listener.name.second.scram-sha-512.sasl.jaas.config": module,
     }
     listener = Listener("SASL_PLAINTEXT", port, port, scram)
-    with Broker(tmp_path_factory.mktemp("kafka"), listener, {"witness": PASSWORD}) as started:
+    with Broker(tmp_path_factory.mktemp("kafka"), listener, scram={"witness": PASSWORD}) as started:
         started.create_topics()
         producer = Producer({"bootstrap.servers": started.bootstrap_servers})
         for number, event in enumerate([*EVENTS_OF_THE_RUN, Event(OTHERS, id=1), DECLARED], start=1):
