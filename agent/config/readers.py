@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -138,10 +138,18 @@ def patterns(value: object) -> tuple[str, ...]:
 
 
 def properties(value: object) -> dict[str, str]:
-    """Read a table of librdkafka properties."""
+    """Read a table of librdkafka properties; TOML reads the dots of a name without quotes as nested tables."""
     if not isinstance(value, dict):
         raise ValueError("expected a table of properties")
-    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+    return dict(_flat(value, ""))
+
+
+def _flat(table: dict[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, item in table.items():
+        if isinstance(item, dict):
+            yield from _flat(item, f"{prefix}{key}.")
+        else:
+            yield prefix + key, str(item).lower() if isinstance(item, bool) else str(item)
 
 
 def _measure(

@@ -22,6 +22,7 @@ from agent.forward.errors import ClonedError, KafkaSettingsError, RefusedError, 
 from agent.forward.kafka.client import LastError, describe, open_admin, producer_config
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import Link
+from agent.forward.kafka.login_files import LoginFiles, SessionStop
 from agent.forward.kafka.topic import TopicWatch, create_command
 from agent.forward.kafka.wall_steps import WallSteps
 from agent.store.facts import FORWARDER_STOPPED
@@ -70,24 +71,28 @@ class Forwarder:
         A broker that is unreachable, a topic that is missing and a session that fails are retried without limit.
         Raises KafkaSettingsError where no attempt could succeed.
         """
-        config = producer_config(self._settings, self._mode.fixed)
+        producer_config(self._settings, self._mode.fixed)
         open_admin(self._settings, LastError())
         self._note_stop("")
         while not stop.is_set():
-            if not self._attempt(config, stop):
+            if not self._attempt(stop):
                 # Without a client meanwhile: an open one would continue to connect.
                 stop.wait(self._backoff.next_seconds())
 
-    def _attempt(self, config: dict[str, object], stop: threading.Event) -> bool:
+    def _attempt(self, stop: threading.Event) -> bool:
         """Run a session; return False where the next one should wait."""
+        session_stop = SessionStop(stop, LoginFiles(self._settings, self._clock))
         try:
-            self._run_session(config, stop)
+            self._run_session(stop, session_stop)
         except RefusedError:
             return True
         except RenewalError as change:
             _log.info("session=renewed reason=%r", str(change))
             return False
         except SessionError as failure:
+            if session_stop.renewed:  # what it has not marked, the next one sends
+                _log.debug("session=ended reason=%r", str(failure))
+                return True
             if not stop.is_set():
                 _log.debug("session=ended reason=%r", str(failure))
                 self._link.report_failure(failure)
@@ -112,10 +117,7 @@ class Forwarder:
             self._oversized = Oversized(self._outbox, self._clock, after_ms)
         errors = LastError()
         opened = partial(open_admin, self._settings, errors)
-        try:
-            admin = opened()
-        except KafkaSettingsError as error:  # the start could open it: a file is just being replaced
-            raise SessionError(str(error)) from error
+        admin = opened()
         return SessionContext(
             topic=self._settings.topic,
             gateway=self._gateway,
@@ -128,19 +130,22 @@ class Forwarder:
             wall_steps=WallSteps(self._clock),
         )
 
-    def _run_session(self, config: dict[str, object], stop: threading.Event) -> None:
+    def _run_session(self, stop: threading.Event, session_stop: SessionStop) -> None:
         check_reachable(self._settings.bootstrap_servers, stop)
         try:
+            config = producer_config(self._settings, self._mode.fixed)
             context = self._open_context()
             topic = context.watch.read_view(stop)
             context.link.report_reachable()
             session = self._mode.open(context, config, topic, stop)
             try:
-                session.run(stop)
+                session.run(session_stop)
             finally:
                 session.close()
                 if session.marked:
                     self._backoff.reset()
+        except KafkaSettingsError as error:  # the start could use the settings: a file is just being replaced
+            raise SessionError(str(error)) from error
         except KafkaException as error:  # a certificate that is just being replaced; a fatal error, from any call
             raise SessionError(describe(error)) from error
         except OutboxError as error:  # a full disk refuses the intent, and must not end the agent

@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
 
+from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.errors import KafkaSettingsError, SessionError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import LastError, open_admin, open_reader
 from agent.forward.kafka.connect import check_reachable
 from agent.forward.kafka.health import UNREACHABLE
+from agent.forward.kafka.login_files import LoginFiles
 from agent.forward.receipts.group_offsets import GroupOffsets
 from agent.forward.receipts.hold import Hold, read_hold
 from agent.forward.receipts.rules import BatchDecision, Rules, Verdict, View, choose_table, decide
@@ -82,10 +84,11 @@ class ReceiptPoller:
                 self._links.report(LinkName.RECEIPTS, FLOWING)
             self._note_hold("")
             return
+        files = LoginFiles(self._kafka, SystemClock())
         with self._group(stop) as group:
             while batches:
                 self._poll(batches, group, stop)
-                if stop.wait(self._pause()):
+                if stop.wait(self._pause()) or files.renewed():
                     return
                 batches = self._outbox.forwarded()
 

@@ -1,0 +1,111 @@
+"""Notices that files by which the clients log in were replaced: certificates, keys, authorities, secrets.
+
+librdkafka reads them when a client is opened, and never again. So a renewed file needs new clients.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agent.clock import Clock
+from agent.config.settings import KafkaSettings
+from agent.forward.errors import KafkaSettingsError
+from agent.forward.kafka.client import LastError, given_properties, open_admin
+
+CHECK_MS: Final = 2_000
+"""How often the files are looked at; a new state counts once two looks agree, since several files change together."""
+_SUFFIXES: Final = (".location", ".file")
+"""Of the properties that name files."""
+
+_log = logging.getLogger(__name__)
+_Stamp = tuple[int, int, int]
+_State = Mapping[Path, _Stamp | None]
+
+
+class LoginFiles:
+    """The state of the files when a session's clients are opened; make one before that."""
+
+    def __init__(self, settings: KafkaSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._looked = clock.monotonic_ms()
+        self._used = _state(settings)
+        self._seen = self._used
+        self._refused: _State | None = None
+
+    def renewed(self) -> bool:
+        """Whether the files were replaced by others with which clients can be opened; looks every CHECK_MS."""
+        now = self._clock.monotonic_ms()
+        if now - self._looked < CHECK_MS:
+            return False
+        self._looked = now
+        before, self._seen = self._seen, _state(self._settings)
+        if self._seen in (self._used, self._refused) or self._seen != before:
+            return False
+        return self._can_be_used()
+
+    def _can_be_used(self) -> bool:
+        """Open a client with the present files; where that fails, the session goes on with those that it has read."""
+        changed = [str(path) for path, stamp in self._seen.items() if self._used.get(path) != stamp]
+        try:
+            open_admin(self._settings, LastError())
+        except KafkaSettingsError as error:
+            self._refused = self._seen
+            _log.warning("login=unusable files=%s reason=%r", ",".join(changed), str(error))
+            return False
+        _log.info("login=renewed files=%s", ",".join(changed))
+        return True
+
+
+class SessionStop(threading.Event):
+    """Set where the agent stops, or where a session should end because its files were renewed."""
+
+    def __init__(self, stop: threading.Event, files: LoginFiles) -> None:
+        super().__init__()
+        self._stop = stop
+        self._files = files
+
+    @property
+    def renewed(self) -> bool:
+        """Whether the session was asked to end because of its files."""
+        return super().is_set()
+
+    def is_set(self) -> bool:
+        """Look at the files where that is due."""
+        if not super().is_set() and not self._stop.is_set() and self._files.renewed():
+            self.set()
+        return super().is_set() or self._stop.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the agent stops; renewed files end no wait."""
+        return self._stop.wait(timeout) or super().is_set()
+
+
+def login_files(settings: KafkaSettings) -> dict[str, Path]:
+    """Return the files that the properties name, by property; raise KafkaSettingsError."""
+    found = {
+        name: Path(value) for name, value in given_properties(settings).items() if name.endswith(_SUFFIXES) and value
+    }
+    if settings.properties_file is not None:
+        found["properties_file"] = settings.properties_file
+    return found
+
+
+def _state(settings: KafkaSettings) -> _State:
+    try:
+        paths = set(login_files(settings).values())
+    except KafkaSettingsError:  # a file that is just being written
+        paths = set() if settings.properties_file is None else {settings.properties_file}
+    return {path: _stamp(path) for path in paths}
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
