@@ -13,9 +13,9 @@ import pytest
 from agent.cli.api import AgentUnreachableError, Api, ApiError, own_api, read_token
 from agent.cli.sensor.senders import Body, HttpSender, Result
 from agent.config.settings import HttpSettings
-from tests.agent.forward.kafka.certificates import Authority
 from tests.agent.http.serving import EVENT, FINGERPRINT, serving, token_file
 from tests.agent.http.test_tls import CERTIFICATE, KEY
+from tests.support.logins.certificates import Authority
 
 DAY_SECONDS = timedelta(days=1).total_seconds()
 STATUS = "/api/v1/status"

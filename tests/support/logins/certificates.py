@@ -27,12 +27,12 @@ class Authority:
         self.file = folder / "ca.pem"
         self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, file_name: str, seconds: float) -> tuple[Path, datetime]:
+    def issue(self, file_name: str, seconds: float, holder: str = "holder") -> tuple[Path, datetime]:
         """Write key and certificate into one file; return it, and its time of expiry."""
         key = ec.generate_private_key(ec.SECP256R1())
         expiry = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
         place = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-        unsigned = _unsigned(_name("holder"), self._name, key.public_key(), expiry).add_extension(place, critical=False)
+        unsigned = _unsigned(_name(holder), self._name, key.public_key(), expiry).add_extension(place, critical=False)
         encoding = serialization.Encoding.PEM
         private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         file = self._folder / file_name

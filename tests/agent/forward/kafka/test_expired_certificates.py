@@ -26,9 +26,9 @@ from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import assert_each_once
 from tests.agent.forward.delivery.test_at_most_once import unsettled
 from tests.agent.forward.events import readings
-from tests.agent.forward.kafka.certificates import Authority
 from tests.agent.forward.running import forwarding
 from tests.agent.forward.silent_link import SilentLink
+from tests.support.logins.certificates import Authority
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
 

@@ -1,0 +1,48 @@
+"""The recipes of docs/kafka-logins.md, with a test's broker, files and secrets in place of the page's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agent.config import load
+from agent.config.settings import KafkaSettings
+from tests.docs.pages import ROOT
+from tests.support.logins.secured_broker import CLOUD, GATEWAY, PASSWORDS, SecuredBroker
+
+PAGE = (ROOT / "docs" / "kafka-logins.md").read_text()
+LOGINS = ("SASL/SCRAM", "Client certificates", "OAUTHBEARER with OIDC")
+_SECRET_FILE = "secret_kafka"
+
+
+def install_agent(login: str, secured: SecuredBroker, folder: Path) -> KafkaSettings:
+    """Write the agent's files of a recipe, its secrets into the folder `credentials`; return the settings in them."""
+    configuration, credentials = folder / "oncegate.toml", folder / "credentials"
+    configuration.write_text('[gateway]\nid = "gw-1"\n' + _blocks(login, "toml", secured)[0])
+    credentials.mkdir()
+    secrets = [block for block in _blocks(login, "properties", secured) if "security.protocol" not in block]
+    (credentials / _SECRET_FILE).write_text(secrets[0])
+    return load.load(configuration, {}).kafka
+
+
+def _blocks(login: str, language: str, secured: SecuredBroker) -> list[str]:
+    section = PAGE.partition(f"\n## {login}\n")[2].partition("\n## ")[0]
+    found = re.findall(rf"^```{language}\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    return [_localised(block, login, secured) for block in found]
+
+
+def _localised(block: str, login: str, secured: SecuredBroker) -> str:
+    for name, value in {
+        "kafka-1:9093": _address(login, secured),
+        "kafka-1:9094": _address(login, secured),
+        "/etc/oncegate/kafka": str(secured.folder),
+        "https://tokens.example/token": secured.endpoint.url,
+        "PASSWORD-OF-GATEWAY": PASSWORDS[GATEWAY],
+        "PASSWORD-OF-CLOUD": PASSWORDS[CLOUD],
+    }.items():
+        block = block.replace(name, value)
+    return block
+
+
+def _address(login: str, secured: SecuredBroker) -> str:
+    return secured.tls if login == "Client certificates" else secured.sasl
