@@ -7,24 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.login_files import CHECK_MS, LoginFiles, SessionStop, login_files
-from contract.record import ClockTrust
 
 
-class HandDriven:
-    """A clock that a test moves."""
+class HandDriven(SystemClock):
+    """A clock whose monotonic time a test moves."""
 
     now = 0
 
-    def wall_ms(self) -> int:
-        return self.now
-
     def monotonic_ms(self) -> int:
         return self.now
-
-    def trust(self) -> ClockTrust:
-        return ClockTrust.TRUSTED
 
 
 def settings(tmp_path: Path) -> KafkaSettings:
