@@ -1,0 +1,1 @@
+"""What Oncegate and its alternatives lose and duplicate under the same faults."""

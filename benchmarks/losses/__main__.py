@@ -1,0 +1,102 @@
+"""Compare what gateways lose and duplicate under the same faults, and write docs/benchmarks/losses.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import report
+from benchmarks.agent import programs
+from benchmarks.losses import contest
+from benchmarks.losses.contest import Outcome
+from benchmarks.losses.gateways import (
+    EACH_CHANGE,
+    EACH_SECOND,
+    Gateway,
+    IdempotentProducer,
+    Nats,
+    Oncegate,
+    QosTwo,
+    Telegraf,
+)
+from simulators.services.kafka.broker import Broker
+
+BUILD = Path(__file__).parents[2] / "build"
+SEED = 7
+_WITH_KAFKA: dict[str, Callable[[Path, Broker], Gateway]] = {
+    "oncegate": Oncegate,
+    "kafka-idempotent": IdempotentProducer,
+    "telegraf": Telegraf,
+}
+_QOS_TWO = {"mqtt-qos2": EACH_CHANGE, "mqtt-qos2-each-second": EACH_SECOND}
+_NAMES = (*_WITH_KAFKA, *_QOS_TWO, "nats")
+
+
+def main() -> None:
+    """Run the contenders one after the other; `--only` prints the results of some of them and saves nothing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.losses", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=_NAMES, default=(), help="only these; nothing is kept")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the lost responses (default: %(default)s)")
+    options = parser.parse_args()
+    BUILD.mkdir(exist_ok=True)
+    outcomes = []
+    for name in options.only or _NAMES:
+        with TemporaryDirectory(dir=BUILD, prefix="losses-") as folder, _gateway(name, Path(folder)) as gateway:
+            outcomes.append(contest.run(name, gateway, options.seed))
+    _show(outcomes)
+    if not options.only:
+        print(_keep(outcomes, options.seed))
+
+
+@contextmanager
+def _gateway(name: str, folder: Path) -> Iterator[Gateway]:
+    if name in _WITH_KAFKA:
+        if name == "telegraf" and programs.telegraf() is None:
+            raise SystemExit("bench-losses: Telegraf cannot be built here")
+        with Broker(folder / "kafka") as broker:
+            yield _WITH_KAFKA[name](folder / "gateway", broker)
+    elif name in _QOS_TWO:
+        yield QosTwo(folder / "gateway", _QOS_TWO[name])
+    else:
+        if programs.nats_server() is None:
+            raise SystemExit("bench-losses: NATS cannot be built here")
+        yield Nats(folder / "gateway")
+
+
+def _show(outcomes: list[Outcome]) -> None:
+    table = Table("gateway", "events", "acknowledged", "transmissions", "kills", "lost", "duplicated")
+    for one in outcomes:
+        table.add_row(*map(str, one.document().values()))
+    Console().print(table)
+
+
+def _keep(outcomes: list[Outcome], seed: int) -> Path:
+    document = {
+        "benchmark": "losses",
+        "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": report.machine(),
+        "settings": {
+            "seed": seed,
+            "events": contest.EVENTS,
+            "sensors": contest.SENSORS,
+            "response_loss": contest.RESPONSE_LOSS,
+        },
+        "outcomes": [one.document() for one in outcomes],
+    }
+    file = report.FOLDER / "losses.json"
+    file.write_text(json.dumps(document, indent=2) + "\n")
+    return file
+
+
+if __name__ == "__main__":
+    os.chdir(BUILD.parent)
+    main()

@@ -1,0 +1,230 @@
+"""The compared gateways: all processes that lose power together, and the far end that an uplink leads to."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion
+
+from benchmarks.agent import programs
+from benchmarks.losses import destinations, idempotent_gateway, sensors
+from simulators.services import ports
+from simulators.services.kafka.broker import Broker
+from simulators.services.mosquitto import Mosquitto
+from simulators.services.process import Command, Process
+
+Address = tuple[str, int]
+_HOST = "127.0.0.1"
+EACH_CHANGE = ("allow_anonymous true", "autosave_on_changes true")
+"""The settings with which mosquitto keeps the most: it saves its state after every change, not after each second."""
+EACH_SECOND = ("allow_anonymous true",)
+
+
+class Gateway(Protocol):
+    """A gateway with its uplink."""
+
+    def start(self) -> None:
+        """Start the gateway's processes, and return once they listen."""
+
+    def kill(self) -> None:
+        """End them by SIGKILL, as a power failure does."""
+
+    def uplink(self, *, up: bool) -> None:
+        """Make the far end reachable or unreachable."""
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        """Send an event once; return whether the sensor knows that it was acknowledged.
+
+        With `cut`, the response is lost on the way. Raises OSError where there is none.
+        """
+
+    def arrived(self) -> Counter[int]:
+        """Count what has arrived at the far end, by the events' numbers."""
+
+
+class _Processes:
+    """Processes that are started in order and killed together."""
+
+    def __init__(self, *processes: Process) -> None:
+        self.processes: Sequence[Process] = processes
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+
+class OverKafka(_Processes):
+    """A gateway in front of a Kafka broker."""
+
+    def __init__(self, broker: Broker, topic: str, process: Process, port: int, attempt: Callable[[int], bool]) -> None:
+        super().__init__(process)
+        self._broker, self._topic, self._port, self._attempt = broker, topic, port, attempt
+        broker.create_topics(topic)
+
+    def start(self) -> None:
+        self.processes[0].start()
+
+    def uplink(self, *, up: bool) -> None:
+        self._broker.start() if up else self._broker.stop()
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        return self._attempt(number) and not cut
+
+    def arrived(self) -> Counter[int]:
+        return destinations.topic(self._broker.bootstrap_servers, self._topic)
+
+
+class Oncegate(OverKafka):
+    """The agent with CoAP sensors and exactly-once delivery, which a reader of the topic needs without the job."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        (port,) = ports.free(1)
+        folder.mkdir(parents=True)
+        (folder / "oncegate.toml").write_text(
+            f'[gateway]\nid = "gw"\nstate_dir = "{folder / "state"}"\n[coap]\nbind = "{_HOST}:{port}"\n'
+            f'[http]\nenabled = false\n[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+            'delivery = "exactly-once"\ntopic = "oncegate"\n'
+        )
+        command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(folder / "oncegate.toml"))
+        process = Process(Command("oncegate", command, folder / "oncegate.log"))
+        super().__init__(broker, "oncegate", process, port, lambda number: sensors.coap((_HOST, port), number))
+
+    def start(self) -> None:
+        super().start()
+        self.processes[0].wait_for_log("agent=ready")
+
+
+class IdempotentProducer(OverKafka):
+    """Kafka's idempotent producer behind HTTP."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        (port,) = ports.free(1)
+        command = (sys.executable, "-m", idempotent_gateway.__name__, str(port), broker.bootstrap_servers)
+        process = Process(Command("idempotent", command, folder / "idempotent.log"))
+        attempt = lambda number: sensors.post((_HOST, port), "/", number)  # noqa: E731
+        super().__init__(broker, idempotent_gateway.TOPIC, process, port, attempt)
+
+    def start(self) -> None:
+        super().start()
+        self.processes[0].wait_for_port(self._port)
+
+
+class Telegraf(OverKafka):
+    """Mosquitto and Telegraf on the gateway, Kafka as the far end, MQTT QoS 1 with persistent sessions."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self._mosquitto = Mosquitto(folder / "mosquitto", EACH_CHANGE)
+        port = self._mosquitto.port
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "telegraf.conf").write_text(
+            '[agent]\nflush_interval = "1s"\nmetric_batch_size = 1000\nmetric_buffer_limit = 1000000\n'
+            f'[[outputs.kafka]]\nbrokers = ["{broker.bootstrap_servers}"]\ntopic = "telegraf"\n'
+            'data_format = "influx"\nrequired_acks = -1\nidempotent_writes = true\nstartup_error_behavior = "retry"\n'
+            f'[[inputs.mqtt_consumer]]\nservers = ["tcp://{_HOST}:{port}"]\ntopics = ["bench/#"]\nqos = 1\n'
+            'client_id = "telegraf"\npersistent_session = true\ndata_format = "value"\ndata_type = "string"\n'
+        )
+        command = (str(programs.telegraf()), "--config", str(folder / "telegraf.conf"))
+        process = Process(Command("telegraf", command, folder / "telegraf.log"))
+        super().__init__(broker, "telegraf", process, port, lambda _: False)
+
+    def start(self) -> None:
+        self._mosquitto.start()
+        super().start()
+        self.processes[0].wait_for_log("Connected [tcp://")
+
+    def kill(self) -> None:
+        self._mosquitto.kill()
+        super().kill()
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        return sensors.mqtt((_HOST, self._port), number, 1, again, cut=cut)
+
+
+class Collector:
+    """A subscriber at the far end with a persistent session, which counts the events it receives."""
+
+    def __init__(self, port: int, topic: str, qos: int) -> None:
+        self.texts: list[bytes] = []
+        self._port = port
+        self._subscribed = threading.Event()
+        self._client = Client(CallbackAPIVersion.VERSION2, "collector", clean_session=False)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_message = self._add
+        self._client.on_connect = lambda client, *_: client.subscribe(topic, qos)
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+
+    def connect(self) -> None:
+        self._client.connect(_HOST, self._port, keepalive=10)
+        self._client.loop_start()
+        self._subscribed.wait(30)
+
+    def disconnect(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _add(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        self.texts.append(bytes(message.payload))
+
+
+class QosTwo:
+    """Mosquitto on the gateway with QoS 2 from the sensors and to a subscriber, which is the far end."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = EACH_CHANGE) -> None:
+        self._mosquitto = Mosquitto(folder, settings)
+        self._collector = Collector(self._mosquitto.port, "bench/#", 2)
+        self._connected = False
+
+    def start(self) -> None:
+        self._mosquitto.start()
+        if not self._connected:
+            self.uplink(up=True)
+
+    def kill(self) -> None:
+        self._mosquitto.kill()
+
+    def uplink(self, *, up: bool) -> None:
+        self._connected = True
+        self._collector.connect() if up else self._collector.disconnect()
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        return sensors.mqtt((_HOST, self._mosquitto.port), number, 2, again, cut=cut)
+
+    def arrived(self) -> Counter[int]:
+        return destinations.numbers(list(self._collector.texts))
+
+
+class Nats(_Processes):
+    """JetStream on the gateway, synchronous, with ids of messages; the far end reads its stream."""
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = ports.free(1)
+        folder.mkdir(parents=True)
+        (folder / "nats.conf").write_text(
+            f'listen: "{_HOST}:{port}"\njetstream {{ store_dir: "{folder / "state"}", sync_interval: always }}\n'
+        )
+        command = (str(programs.nats_server()), "-c", str(folder / "nats.conf"))
+        super().__init__(Process(Command("nats", command, folder / "nats.log")))
+        self._address = (_HOST, port)
+        self._created = False
+
+    def start(self) -> None:
+        self.processes[0].start()
+        self.processes[0].wait_for_log("Server is ready")
+        if not self._created:
+            destinations.create_stream(self._address)
+            self._created = True
+
+    def uplink(self, *, up: bool) -> None:
+        """Do nothing: the far end reads the stream at the end of the run."""
+
+    def send(self, number: int, again: int, *, cut: bool) -> bool:
+        return sensors.nats(self._address, number) and not cut
+
+    def arrived(self) -> Counter[int]:
+        return destinations.stream(self._address)
