@@ -12,6 +12,7 @@ from agent.delivery import Media
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 KEPT = ROOT / "docs" / "benchmarks"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 FIGURES = "| figure | measured | goal |"
@@ -91,3 +92,41 @@ def test_the_sentence_about_slow_bodies_has_the_longest_that_is_kept() -> None:
     assert f"{bodies} bodies of up to 64 KiB" in said
     assert f"The longest took {longest['value']:.1f} ms (`docs/benchmarks/decode.json`)" in said
     assert ("the goal, 20 ms, is missed" in said) is not longest["reached"]
+
+
+def test_the_losses_on_the_pages_are_those_that_are_kept() -> None:
+    kept = json.loads((KEPT / "losses.json").read_text())["outcomes"]
+    named = {one["gateway"]: (one["lost"], one["duplicated"]) for one in kept}
+    assert all(one["acknowledged"] == one["events"] for one in kept)
+    head = "| gateway | events | transmissions | lost | duplicated |"
+    page = {
+        row[0]: (int(row[3].replace(",", "")), int(row[4].replace(",", ""))) for row in rows(head, PAGE.read_text())
+    }
+    front = {row[0]: row[1:3] for row in rows("| | lost | duplicated | why |", README.read_text())}
+    for on_page, in_readme, name in (
+        ("Oncegate", "**Oncegate**, CoAP to Kafka", "oncegate"),
+        ("Kafka's idempotent producer", "Kafka's idempotent producer", "kafka-idempotent"),
+        ("Telegraf", "Telegraf, MQTT to Kafka", "telegraf"),
+        ("MQTT QoS 2, saved after each change", "MQTT QoS 2, mosquitto saves each change", "mqtt-qos2"),
+        ("MQTT QoS 2, saved after each second", "MQTT QoS 2, mosquitto saves each second", "mqtt-qos2-each-second"),
+        ("NATS JetStream", "NATS JetStream, `Nats-Msg-Id`", "nats"),
+    ):
+        assert page[on_page] == named[name]
+        assert front[in_readme] == [str(figure) for figure in named[name]]
+    assert len(page) == len(named)
+
+
+def test_the_line_of_figures_in_the_readme_is_kept() -> None:
+    [line] = re.findall(r"^\*\*Measured\*\* .*?(?=\n\n)", README.read_text(), re.DOTALL | re.MULTILINE)
+    figures = [
+        float(one.replace(",", "")) for one in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line.replace("\n", " "))
+    ]
+    kept = {name: json.loads((KEPT / f"{name}.json").read_text()) for name in ("agent", "gateway", "layers")}
+    by_name = {one["name"]: one["value"] for part in ("agent", "gateway") for one in kept[part]["figures"]}
+    usual = kept["layers"]["outcomes"][0]
+    assert figures == [
+        round(by_name["CoAP, 256 outstanding"]),
+        round(by_name["memory (RSS), idle"], 1),
+        round(by_name["start to READY, median"], 2),
+        *(usual[name] for name in ("lost", "doubled", "events", "transmissions")),
+    ]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -21,7 +22,7 @@ FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 def agent(tmp_path: Path) -> Iterator[Process]:
     (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
     command = (sys.executable, "-m", "agent.cli.main", "run", "--config", "oncegate.toml")
-    environment = {"ONCEGATE_COAP__BIND": "[::1]:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0", "PYTHONPATH": str(ROOT)}
+    environment = {"ONCEGATE_COAP__BIND": "127.0.0.1:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0", "PYTHONPATH": str(ROOT)}
     process = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, environment))
     process.start()
     process.wait_for_log("agent=ready")
@@ -30,8 +31,7 @@ def agent(tmp_path: Path) -> Iterator[Process]:
 
 
 def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Process, tmp_path: Path) -> None:
-    port = re.findall(r"coap=\[.*\]:(\d+)", agent.log())[0]
-    sensor = blocks(README, "python")[0].replace("5683", port)
+    sensor = python_sensor(agent)
     for _ in range(2):
         said = subprocess.run([sys.executable, "-c", sensor], capture_output=True, text=True, check=True, timeout=120)
         assert said.stdout == "2.04\n"
@@ -41,9 +41,9 @@ def test_the_sensor_in_python_is_acked_and_its_event_is_there_once(agent: Proces
 
 def test_the_command_of_the_readme_sends_the_event_and_then_a_copy(agent: Process, tmp_path: Path) -> None:
     line = next(line for block in blocks(README, "sh") for line in block.splitlines() if "oncegate send" in line)
-    (port,) = re.findall(r"coap=\[.*\]:(\d+)", agent.log())
+    port = coap_port(agent)
     (http,) = re.findall(r"http=127.0.0.1:(\d+)", agent.log())
-    addresses = {"ONCEGATE_COAP__BIND": f"[::1]:{port}", "ONCEGATE_HTTP__BIND": f"127.0.0.1:{http}"}
+    addresses = {"ONCEGATE_COAP__BIND": f"127.0.0.1:{port}", "ONCEGATE_HTTP__BIND": f"127.0.0.1:{http}"}
     said = [oncegate(*shlex.split(line)[1:], folder=tmp_path, environment=addresses) for _ in range(2)]
     assert [text.split()[0] for text in said] == ["accepted", "duplicate"]
     assert all(FINGERPRINT in text for text in said)
@@ -53,6 +53,31 @@ def test_the_fingerprint_is_had_without_a_gateway(tmp_path: Path) -> None:
     line = next(line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("echo"))
     event = shlex.split(line)[1]
     assert oncegate("fingerprint", folder=tmp_path, given=event) == FINGERPRINT + "\n"
+
+
+def test_the_quick_start_ends_at_the_status_page_that_shows_the_event(agent: Process, tmp_path: Path) -> None:
+    quick_start = README.read_text().partition("\n## Quick start\n")[2].partition("\n## ")[0]
+    address = re.findall(r"<(http://127\.0\.0\.1:8580/)>", quick_start)[-1]
+    assert quick_start.rindex(address) > quick_start.rindex("```")
+    subprocess.run([sys.executable, "-c", python_sensor(agent)], check=True, capture_output=True, timeout=120)
+    (port,) = re.findall(r"http=127.0.0.1:(\d+)", agent.log())
+    with urlopen(address.replace("8580", port) + "api/v1/live?after=0", timeout=60) as live:
+        assert FINGERPRINT in live.read().decode()
+
+
+def test_the_quick_start_needs_no_ipv6() -> None:
+    quick_start = README.read_text().partition("\n## Quick start\n")[2].partition("\n## ")[0]
+    assert "::1" not in quick_start
+    assert "INET6" not in quick_start
+
+
+def python_sensor(agent: Process) -> str:
+    return blocks(README, "python")[0].replace("5683", coap_port(agent))
+
+
+def coap_port(agent: Process) -> str:
+    port: str = re.findall(r"coap=\S*:(\d+)", agent.log())[0]
+    return port
 
 
 def oncegate(*arguments: str, folder: Path, given: str = "", environment: dict[str, str] | None = None) -> str:
