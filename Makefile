@@ -53,6 +53,11 @@ $(READY): pyproject.toml constraints.txt
 demo: setup ## Run the whole path on real services: sensors, kills, Kafka, Spark, table, verdict
 	@$(BIN)/python -m simulators.demo
 
+.PHONY: pictures
+pictures: setup ## Take the pictures in the README: runs the demo and Chromium; ONLY=status takes one of them
+	@$(BIN)/python -m simulators.services programs heavy
+	$(BIN)/python -m simulators.demo.pictures $(if $(ONLY),--only $(ONLY))
+
 .PHONY: test
 test: lint programs ## Check style, types and dependencies, then run the tests, end to end included
 	@$(call stacks_last,$(BIN)/pytest -m 'not heavy' $(IN_PROCESSES) -o faulthandler_timeout=$(HANG_SECONDS_MAX))
