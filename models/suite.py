@@ -42,7 +42,7 @@ class Configuration:
     @property
     def is_large(self) -> bool:
         """Whether it is for the long run."""
-        return self.path.stem == LARGE
+        return self.path.stem.startswith(LARGE)
 
     @cached_property
     def invariants(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ Init ==
 
 Serve(c, known) ==
   agent' = [agent EXCEPT ![c] = [s |-> "on", epoch |-> epochs + 1, used |-> 0, end |-> Len(rows'[c]), sure |-> TRUE,
-                                 cut |-> FALSE, knows |-> known, mark |-> marked[c]]]
+                                 cut |-> FALSE, found |-> FALSE, knows |-> known, mark |-> marked[c]]]
 
 \* A failed COMMIT is found, or has not reached the medium.
 Found(c) == {rows[c], rows[c] \o unsure[c]}
@@ -102,7 +102,7 @@ Commit(c) ==
        LET new == Rows(c, group) IN
        /\ rows' = [rows EXCEPT ![c] = Base(c) \o new]
        /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.used = @ + Len(new), !.end = Len(rows'[c]), !.sure = TRUE,
-                                         !.cut = TRUE, !.knows = @ \cup Range(group)]]
+                                         !.cut = TRUE, !.found = TRUE, !.knows = @ \cup Range(group)]]
        /\ \E arrived \in SUBSET Range(group) : acked' = [acked EXCEPT ![c] = @ \cup arrived]
   /\ unsure' = [unsure EXCEPT ![c] = <<>>] /\ torn' = [torn EXCEPT ![c] = Cut(c)]
   /\ marked' = [marked EXCEPT ![c] = agent[c].mark]
@@ -114,21 +114,25 @@ Flush(c) ==
   /\ marked' = [marked EXCEPT ![c] = agent[c].mark]
   /\ rows' = [rows EXCEPT ![c] = Base(c)] /\ unsure' = [unsure EXCEPT ![c] = <<>>]
   /\ torn' = [torn EXCEPT ![c] = Cut(c)]
-  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.sure = TRUE, !.cut = TRUE]]
+  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.sure = TRUE, !.cut = TRUE, !.found = TRUE]]
   /\ UNCHANGED <<damaged, acked, sent, epochs, left>>
 
+\* A duplicate is acked once the log ends with the last commit that the connection has found.
 Copy(c) ==
   /\ agent[c] # Off /\ \E e \in agent[c].knows : acked' = [acked EXCEPT ![c] = @ \cup {e}]
-  /\ UNCHANGED <<disk, agent, sent, epochs, left>>
+  /\ torn' = [torn EXCEPT ![c] = IF agent[c].found THEN @ ELSE {}]
+  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.found = TRUE, !.cut = @ \/ ~agent[c].found]]
+  /\ UNCHANGED <<rows, unsure, damaged, marked, sent, epochs, left>>
 
 Fail(c) == agent[c] # Off /\ left.failures > 0 /\ left' = [left EXCEPT !.failures = @ - 1]
 
-\* Rolled back before COMMIT: what SQLite has spilled stays in the log.
+\* Rolled back before COMMIT: what SQLite has spilled stays in the log, with labels that are not assigned again.
 RollBack(c) ==
   /\ Fail(c)
   /\ \E group \in Groups(c) : torn' = [torn EXCEPT ![c] = Cut(c) \cup Places(c, Rows(c, group))]
-  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.cut = FALSE]]
-  /\ UNCHANGED <<rows, unsure, damaged, marked, acked, sent, epochs>>
+  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.cut = FALSE, !.epoch = epochs + 1, !.used = 0]]
+  /\ epochs' = epochs + 1
+  /\ UNCHANGED <<rows, unsure, damaged, marked, acked, sent>>
 
 \* COMMIT fails: the connection is closed and opened again, under another epoch. What was written is found, or not.
 FailToCommit(c) ==
@@ -137,7 +141,7 @@ FailToCommit(c) ==
        LET new == Rows(c, group) IN
        \/ unsure' = [unsure EXCEPT ![c] = new] /\ torn' = [torn EXCEPT ![c] = Cut(c)]
        \/ UNCHANGED unsure /\ torn' = [torn EXCEPT ![c] = Cut(c) \cup Places(c, new)]
-  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.sure = FALSE, !.cut = FALSE, !.epoch = epochs + 1, !.used = 0]]
+  /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.found = FALSE, !.sure = FALSE, !.cut = FALSE, !.epoch = epochs + 1, !.used = 0]]
   /\ epochs' = epochs + 1
   /\ UNCHANGED <<rows, damaged, marked, acked, sent>>
 
@@ -147,7 +151,7 @@ GiveUp(c) ==
   /\ \E p \in 1..agent[c].end :
        /\ ~rows[c][p].gap
        /\ rows' = [rows EXCEPT ![c] = [Base(c) EXCEPT ![p] = Gap(@)]]
-       /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.knows = @ \ {rows[c][p].e}, !.sure = TRUE, !.cut = TRUE]]
+       /\ agent' = [agent EXCEPT ![c] = [@ EXCEPT !.knows = @ \ {rows[c][p].e}, !.sure = TRUE, !.cut = TRUE, !.found = TRUE]]
   /\ unsure' = [unsure EXCEPT ![c] = <<>>] /\ torn' = [torn EXCEPT ![c] = Cut(c)]
   /\ marked' = [marked EXCEPT ![c] = agent[c].mark]
   /\ UNCHANGED <<damaged, acked, sent, epochs>>

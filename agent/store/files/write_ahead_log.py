@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.store import layout
 from agent.store.errors import DamagedStoreError, StoreError
-from agent.store.files.sqlite_pages import is_log_header, read_piece
+from agent.store.files.sqlite_pages import LogFrames, is_log_header, read_piece
 from agent.store.layout import LOG_FRAME_BYTES, LOG_HEADER_BYTES
 
 _FRAME_HEAD_BYTES = 24
@@ -114,6 +114,10 @@ class WriteAheadLog:
             os.ftruncate(self._file, size)
         os.fsync(self._file)
         self._state = self._read_state()
+
+    def has_rest(self) -> bool:
+        """Whether frames of its round lie behind the last commit; reads all of it."""
+        return bool(LogFrames(self._database).behind)
 
     def has_changed(self) -> bool:
         """Whether the log is not as the last commit left it: emptied in order, or replaced by others.

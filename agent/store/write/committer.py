@@ -49,6 +49,7 @@ class Committer:
         try:
             self._write(decision)
         except FAILURES as error:
+            self._path.epoch.renew()  # labelled rows may be in the log, and a salvaged image of the card may hold them
             self._refuse(decision.after_commit, error)
             return
         content.remember(self._memory, decision, self._path.service.now_ms())

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.store.errors import DamagedStoreError, UnknownOutcomeError, is_damage
+from agent.store.errors import FAILURES, DamagedStoreError, UnknownOutcomeError, is_damage
 from agent.store.files.use_mark import UseMark
 from agent.store.files.write_ahead_log import WriteAheadLog
 from agent.store.memory import Memory
@@ -38,6 +38,8 @@ class WritingConnection:
         self._log = WriteAheadLog(path)
         self._log_is_cut = False
         """Whether the log is empty behind its last commit."""
+        self._found_is_durable = False
+        """Whether what this connection has found is on the medium, with nothing behind it in the log."""
         self._lost: DamagedStoreError | None = None
         """Set once damage was detected: a checkpoint would write the contents of a replaced log into the file."""
         self.is_uncertain = False
@@ -48,7 +50,7 @@ class WritingConnection:
         self._open(connection)
         try:
             self.ensure_durable()
-        except OSError as error:
+        except FAILURES as error:
             log.error("store=failing reason=%r effect=%r", str(error), "nothing is acked before the log is flushed")
 
     def get(self) -> sqlite3.Connection:
@@ -71,9 +73,22 @@ class WritingConnection:
         return self._connection
 
     def ensure_durable(self) -> None:
-        """Flush all that was committed before to the medium; raise OSError where that fails."""
-        self.get()
-        self._log.flush()
+        """Flush all that was committed before to the medium; raise one of FAILURES where that fails.
+
+        What this connection has found may be the commit of a process that was killed, and behind it in the log may be
+        what another transaction has left there: a salvage could take that for the event that is acked as a duplicate.
+        """
+        connection = self.get()
+        if self._found_is_durable:
+            return
+        try:
+            self._cut_log(connection)
+        except Exception as error:
+            self.lose_if_damaged(error)
+            is_to_be_cut = self._lost is not None or not isinstance(error, sqlite3.Error) or self._log.has_rest()
+            if is_to_be_cut:
+                raise
+            self._found_is_durable = True  # on a full disk, too: only the checkpoint needs space
 
     def transact(self, write: Write) -> None:
         """Run one transaction; raise with nothing written, or UnknownOutcomeError."""
@@ -128,7 +143,7 @@ class WritingConnection:
             connection.close()
             raise
         self._connection = connection
-        self._log_is_cut = False
+        self._log_is_cut = self._found_is_durable = False
         self._epoch.renew()
         self.note_end()  # a log that is empty may begin any round
 
@@ -160,7 +175,7 @@ class WritingConnection:
         """Make the log end with its last commit, on the medium, too."""
         self._log.flush()
         self._log.cut(connection)
-        self._log_is_cut = True
+        self._log_is_cut = self._found_is_durable = True
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._log_is_cut = False

@@ -13,7 +13,7 @@ EPOCH_BYTES = 8
 
 
 class CurrentEpoch:
-    """The current epoch: a new one for each opening of the writing connection.
+    """The current epoch: a new one for each opening of the writing connection, and after each commit that has failed.
 
     Written on the writer's thread; its name is read on any.
     """

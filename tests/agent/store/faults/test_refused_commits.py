@@ -10,6 +10,7 @@ import pytest
 
 from agent.store.event_store import EventStore
 from agent.store.files import swap
+from agent.store.files.sqlite_pages import LogFrames
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.recovery.verify import verify
@@ -99,3 +100,32 @@ async def test_what_was_refused_never_takes_the_place_of_what_is_acked_after_it(
         labels = [event.label for event in stored_events(store)]
         assert len(set(labels)) == len(labels)
     assert not verify(image / FILE_NAME).findings
+
+
+async def test_a_duplicate_is_acked_once_nothing_refused_lies_behind_the_last_commit(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    sensors, disk = Sensors(Random(1)), FailingDisk()
+    async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
+        assert await sensors.send(store, clock, 1, 20)
+        with disk.failing(Fault(Operation.WRITE, Error.BROKEN, after=6)):
+            assert not await sensors.send(store, clock, 1, 8_000)
+        image = crash_image(tmp_path / "live", tmp_path / "killed")
+    assert LogFrames(image / FILE_NAME).behind, "the failed commit has left nothing: the test shows nothing"
+    async with make_store(image, clock) as store:
+        assert (await accept(store, clock, sensors.sent[1])).duplicates == 1
+        assert not LogFrames(image / FILE_NAME).behind
+
+
+@pytest.mark.parametrize("fault", [Fault(Operation.WRITE, Error.FULL), Fault(Operation.FLUSH, Error.BROKEN)])
+async def test_labels_of_a_refused_commit_are_not_assigned_again(
+    tmp_path: Path, clock: HandClock, fault: Fault
+) -> None:
+    sensors, disk = Sensors(Random(1)), FailingDisk()
+    async with make_store(tmp_path / "live", clock, connect=disk.connect) as store:
+        assert await sensors.send(store, clock, 1, 20)
+        with disk.failing(fault):
+            assert not await sensors.send(store, clock, 20, 80_000)  # too large for memory: written before its COMMIT
+        assert await sensors.send(store, clock, 1, 20)
+        stored = readings(stored_events(store))
+        assert stored[1].label.epoch != stored[22].label.epoch
