@@ -40,7 +40,7 @@ class Outcome:
         return asdict(self)
 
 
-class Sensors:
+class SequentialSensors:
     """Sensors that send one event after the other, each until its response has arrived."""
 
     def __init__(self, gateway: Gateway, seed: int) -> None:
@@ -79,7 +79,7 @@ class Sensors:
 
 def run(name: str, gateway: Gateway, seed: int, say: Callable[[str], None] = print) -> Outcome:
     """Play the run, and compare what was acknowledged with what has arrived."""
-    sensors = Sensors(gateway, seed)
+    sensors = SequentialSensors(gateway, seed)
     kills = 0
 
     def reached(share: float, seconds: float = 120.0) -> None:
