@@ -4,35 +4,49 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks import report
-from benchmarks.agent import memory, rounds
+from benchmarks.agent import forms, memory, rounds
+from benchmarks.agent.forms import Form
+from benchmarks.agent.loads import Result
 from benchmarks.agent.memory import Memory
 from benchmarks.agent.rounds import Measured
 from benchmarks.report import Figure
 
 BUILD = Path(__file__).parents[2] / "build"
-RATE, CPU, LATENCY, MEMORY = "events/s", "us/event", "ms", "MB"
+RATE, CPU, LATENCY, MEMORY, RATIO = "events/s", "us/event", "ms", "MB", "times"
 
 
 def main() -> None:
-    """Run all measurements; the results of `--quick` are printed only."""
+    """Run all measurements; the results of `--quick` and `--compare` are printed only."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agent", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs (default: 3)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each run (default: 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each contender runs (default: 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run (default: 3)")
     parser.add_argument("--minutes", type=float, default=2.0, help="of the run for the memory (default: 2; 0: none)")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, memory for 15 s; nothing is kept")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure the agent of this checkout and that of another one in turns, both pure; nothing is kept",
+    )
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.minutes = 1, 2.0, 0.25
     BUILD.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=BUILD, prefix="bench-") as name:
-        measured = rounds.run(options.rounds, options.seconds, Path(name))
-        held = memory.measure(options.minutes * 60, Path(name)) if options.minutes else None
-    figures = [*_rows(measured), *(() if held is None else _memory(held, options.minutes))]
+        if options.compare:
+            _compare(forms.checkout(options.compare), options.rounds, options.seconds, Path(name))
+            return
+        compiled = forms.compiled()
+        contestants = rounds.everyone(compiled, forms.pure())
+        measured = rounds.run(contestants, options.rounds, options.seconds, Path(name))
+        held = memory.measure(compiled, options.minutes * 60, Path(name)) if options.minutes else None
+    figures = [*_rows(measured), *_ratios(measured), *(() if held is None else _memory(held, options.minutes))]
     settings = {"rounds": options.rounds, "seconds": options.seconds, "minutes": options.minutes}
     if options.quick:
         report.show("agent", figures)
@@ -40,34 +54,84 @@ def main() -> None:
         print(report.keep("agent", figures, **settings))
 
 
+def _compare(other: Form, count: int, seconds: float, folder: Path) -> None:
+    """Print the figures of this checkout and of another one, and the ratio of each row's rounds."""
+    ours = forms.pure()
+    measured = rounds.run(rounds.agents([ours, other]), count, seconds, folder)
+    names = [row.removeprefix(f"{ours.name}: ") for row in measured.rows if row.startswith(f"{ours.name}: ")]
+    figures = []
+    for name in names:
+        pair = f"{ours.name}: {name}", f"{other.name}: {name}"
+        figures += [_ratio(measured, f"{name}: rate, here : there", *pair, _rate)]
+        figures += [_ratio(measured, f"{name}: CPU, here : there", *pair, _cpu, at_least=False)]
+    report.show("agent", [*_rows(measured), *figures])
+
+
 def _rows(measured: Measured) -> Sequence[Figure]:
     figures = []
     for row, results in measured.rows.items():
-        rate = measured.median(row, lambda result: result.per_second)
-        cpu = measured.median(row, lambda result: result.cpu_us)
-        p50 = measured.median(row, lambda result: result.p50_ms)
-        p99 = measured.median(row, lambda result: result.p99_ms)
-        figures.append(_against(row, rate, RATE, _RATES.get(row), at_least=True, each=[r.per_second for r in results]))
-        figures.append(_against(f"{row}: CPU", cpu, CPU, _CPUS.get(row), each=[r.cpu_us for r in results]))
+        rates, cpus = [_rate(result) for result in results], [_cpu(result) for result in results]
+        p50, p99 = (
+            measured.median(row, lambda result: result.p50_ms),
+            measured.median(row, lambda result: result.p99_ms),
+        )
+        figures.append(_against(row, median(rates), RATE, _RATES.get(row), at_least=True, each=rates))
+        figures.append(_against(f"{row}: CPU", median(cpus), CPU, _CPUS.get(row), each=cpus))
         if p99:
-            figures.append(_against(f"{row}: p99", p99, LATENCY, _P99S.get(row), p50=p50))
+            p99s = [result.p99_ms for result in results]
+            figures.append(_against(f"{row}: p99", p99, LATENCY, _P99S.get(row), p50=p50, each=p99s))
     return figures
 
 
-_RATES = {
-    "CoAP, 256 outstanding": 20_000.0,
-    "CoAP, fsync 10 ms slower, 256": 8_000.0,
-    "CoAP, 1,000/s beside 6,000 odd/s": 950.0,
-    "MQTT QoS 1 through mosquitto": 8_000.0,
-    "HTTP, packs of 100": 20_000.0,
-}
-_CPUS = {"CoAP, 256 outstanding": 33.0}
+def _ratios(measured: Measured) -> Sequence[Figure]:
+    """Return our rows as multiples of their peers' in the same rounds, where the peers were measured."""
+    wanted = (
+        ("CoAP against NATS: rate", rounds.COAP_MANY, rounds.NATS_MANY, _rate, 4.0),
+        ("CoAP against NATS: CPU", rounds.COAP_MANY, rounds.NATS_MANY, _cpu, 0.6),
+        ("CoAP against the bare path: rate", rounds.COAP_MANY, rounds.BARE, _rate, 0.75),
+        ("CoAP against the bare path: CPU", rounds.COAP_MANY, rounds.BARE, _cpu, None),
+        ("HTTP, single events, against ThingsBoard: rate", rounds.HTTP_SINGLE, rounds.THINGSBOARD, _rate, None),
+        ("compiled against pure, CoAP: rate", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _rate, None),
+        ("compiled against pure, CoAP: CPU", rounds.COAP_MANY, f"pure: {rounds.COAP_MANY}", _cpu, None),
+    )
+    return [
+        _ratio(measured, name, row, other, value, goal, at_least=value is _rate)
+        for name, row, other, value, goal in wanted
+        if other in measured.rows
+    ]
+
+
+def _ratio(
+    measured: Measured,
+    name: str,
+    row: str,
+    other: str,
+    value: Callable[[Result], float],
+    goal: float | None = None,
+    *,
+    at_least: bool = True,
+) -> Figure:
+    """Return the median over the rounds of one row's value divided by another's."""
+    each = measured.ratios(row, other, value)
+    return _against(name, median(each), RATIO, goal, at_least=at_least, each=each)
+
+
+def _rate(result: Result) -> float:
+    return result.per_second
+
+
+def _cpu(result: Result) -> float:
+    return result.cpu_us
+
+
+_RATES = {f"CoAP, fsync 10 ms slower, {rounds.SENSORS_MANY}": 10_000.0, "CoAP, 1,000/s beside 6,000 slow-path/s": 950.0}
+_CPUS = {rounds.HTTP_PACKS: 18.0, rounds.MQTT: 90.0}
 _P99S = {
-    "CoAP, fsync 10 ms slower, 256": 60.0,
+    f"CoAP, fsync 10 ms slower, {rounds.SENSORS_MANY}": 60.0,
     "CoAP, half the full rate": 25.0,
-    "CoAP, 1,000/s beside 6,000 odd/s": 300.0,
+    "CoAP, 1,000/s beside 6,000 slow-path/s": 300.0,
 }
-IDLE_MB, LOADED_MB = 56.0, 72.0
+IDLE_MB, LOADED_MB = 52.0, 72.0
 
 
 def _memory(held: Memory, minutes: float) -> Sequence[Figure]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database, tables
 from benchmarks.agent import programs
+from benchmarks.agent.forms import Form
 from simulators.services import ports
 from simulators.services.process import Command, Process
 
@@ -58,9 +59,14 @@ class Server:
 
 @contextmanager
 def oncegate(
-    folder: Path, *, sync_ms: float = 0.0, mqtt_port: int | None = None, credentials: Path | None = None
+    folder: Path,
+    form: Form,
+    *,
+    sync_ms: float = 0.0,
+    mqtt_port: int | None = None,
+    credentials: Path | None = None,
 ) -> Iterator[Server]:
-    """Run the installed agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
+    """Run a form of the agent without Kafka; `sync_ms` slows its disk down, `credentials` are OSCORE's."""
     coap, http = _udp_port(), ports.free(1)[0]
     folder.mkdir(parents=True)
     oscore = "" if credentials is None else f'[coap.oscore]\ncredentials_dir = "{credentials}"\n'
@@ -72,7 +78,8 @@ def oncegate(
         f'[store]\nmax_bytes = "8GiB"\n[http]\nbind = "127.0.0.1:{http}"\n'
         f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{mqtt}{subscription}'
     )
-    command = (sys.executable, "-m", "agent.cli.main", "run", "--config", str(configuration))
+    # Without the working directory, in which the sources would be found before the installed form.
+    command = (str(form.python), "-P", "-m", "agent.cli.main", "run", "--config", str(configuration))
     environment = {"LD_PRELOAD": str(programs.slow_sync()), "SLOW_SYNC_MS": str(sync_ms)} if sync_ms else {}
     with running("oncegate", command, folder, environment) as process:
         process.wait_for_log(READY)
@@ -87,6 +94,17 @@ def aiocoap_alone(folder: Path) -> Iterator[Server]:
     port = _udp_port()
     command = (sys.executable, "-m", "benchmarks.agent.aiocoap_alone", str(folder / "state"), str(port))
     with running("aiocoap", command, folder, {}) as process:
+        process.wait_for_log("ready")
+        yield Server(process, port)
+
+
+@contextmanager
+def bare_path(folder: Path) -> Iterator[Server]:
+    """Run the limit of Python on this path."""
+    port = _udp_port()
+    folder.mkdir(parents=True)
+    command = (sys.executable, "-m", "benchmarks.agent.bare_path", str(port), str(folder / "events"))
+    with running("bare", command, folder, {}) as process:
         process.wait_for_log("ready")
         yield Server(process, port)
 

@@ -47,52 +47,48 @@ class Result:
         return self.cpu_seconds / self.accepted * 1e6 if self.accepted else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Clients that the C program simulates, each with one outstanding request."""
+
+    protocol: str
+    """`coap`, `nats` or `http`."""
+    port: int
+    clients: int
+    seconds: float
+    path: str
+    """The path, or the subject of NATS."""
+    rate: float = 0.0
+    """The total number of requests per second; 0: each client sends its next request after its last answer."""
+    method: int = POST
+    """The code of a CoAP request."""
+    forget: bool = False
+    """Whether no answer is awaited (CoAP only)."""
+    pack: int = 1
+    """Events in one request (more than one for HTTP only)."""
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the program; it prints its results as JSON at the end."""
+        how = (self.protocol, self.port, self.clients, self.seconds, self.rate, self.method, self.path)
+        words = map(str, (*how, time.time_ns(), int(self.forget), self.pack))
+        return subprocess.Popen([str(programs.load()), *words], stdout=subprocess.PIPE, text=True)
+
+
 def coap(
     server: Server, sensors: int, seconds: float, *, rate: float = 0.0, method: int = POST, path: str = "events"
 ) -> Result:
     """Run CoAP sensors, each of which sends its next event after the last answer, or all at a total rate."""
-    before = server.cpu_seconds()
-    said = json.loads(coap_load(server.port, sensors, seconds, rate, method, path).communicate()[0])
-    return Result(
-        said["accepted"],
-        said["seconds"],
-        server.cpu_seconds() - before,
-        said["p50_ms"],
-        said["p99_ms"],
-        said["max_ms"],
-        said["refused"],
-        said["resent"],
-    )
+    return _measured(server, Load("coap", server.port, sensors, seconds, path, rate, method))
 
 
 def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
     """Start a flood of slow-path requests whose answers are not awaited."""
-    return coap_load(port, 64, seconds, rate, PUT, "odd", forget=True)
+    return Load("coap", port, 64, seconds, "odd", rate, PUT, forget=True).start()
 
 
-def http(server: Server, seconds: float, pack: int = 100, connections: int = 4, path: str = "/api/v1/events") -> Result:
-    """Post packs of events over persistent connections."""
-    sockets = [socket.create_connection(("127.0.0.1", server.more_ports["http"])) for _ in range(connections)]
-    for open_socket in sockets:
-        open_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        open_socket.settimeout(PATIENCE_SECONDS)
-    before, start = server.cpu_seconds(), time.monotonic()
-    accepted, refused = 0, 0
-    latencies: list[float] = []
-    sent = [0.0] * connections
-    while time.monotonic() - start < seconds:
-        for at, open_socket in enumerate(sockets):
-            sent[at] = time.monotonic()
-            open_socket.sendall(_http_pack(pack, path))
-        for at, open_socket in enumerate(sockets):
-            code = _http_code(open_socket)
-            latencies.append((time.monotonic() - sent[at]) * 1e3)
-            accepted += pack if code == 200 else 0
-            refused += code != 200
-    elapsed = time.monotonic() - start
-    for open_socket in sockets:
-        open_socket.close()
-    return result(accepted, elapsed, server.cpu_seconds() - before, latencies, refused)
+def http(server: Server, seconds: float, pack: int, connections: int, path: str = "/api/v1/events") -> Result:
+    """Post packs of events over persistent connections, one outstanding on each."""
+    return _measured(server, Load("http", server.more_ports["http"], connections, seconds, path, pack=pack))
 
 
 def mqtt(server: Server, broker_port: int, events: int) -> Result:
@@ -132,40 +128,36 @@ def mosquitto(server: Server, seconds: float) -> Result:
 
 
 def nats(server: Server, outstanding: int, seconds: float) -> Result:
-    """Publish to JetStream with a number of messages in flight, and wait for each ack."""
-    before = server.cpu_seconds()
+    """Publish to JetStream over as many connections, one message outstanding on each, and wait for each ack."""
     with socket.create_connection(("127.0.0.1", server.port)) as stream:
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.settimeout(PATIENCE_SECONDS)
         stream.recv(65_536)
-        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB i.* 1\r\n')
         request = b'{"name":"E","subjects":["e"],"storage":"file"}'
-        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E i.c %d\r\n%s\r\n" % (len(request), request))
-        while b"MSG i.c" not in stream.recv(65_536):
+        stream.sendall(b'CONNECT {"verbose":false}\r\nSUB c 1\r\n')
+        stream.sendall(b"PUB $JS.API.STREAM.CREATE.E c %d\r\n%s\r\n" % (len(request), request))
+        while b"MSG c" not in stream.recv(65_536):
             pass
-        sent = [0.0] * outstanding
-        latencies: list[float] = []
-        start = time.monotonic()
-        pending = b"".join(_nats_publish(place, sent) for place in range(outstanding))
-        rest = b""
-        while (now := time.monotonic()) - start < seconds:
-            stream.sendall(pending)
-            lines = (rest + stream.recv(1 << 20)).split(b"\r\n")
-            rest = lines.pop()
-            again = [int(line[6 : line.index(b" ", 6)]) for line in lines if line.startswith(b"MSG i.")]
-            now = time.monotonic()
-            latencies.extend((now - sent[place]) * 1e3 for place in again)
-            pending = b"".join(_nats_publish(place, sent) for place in again)
-        elapsed = time.monotonic() - start
-    return result(len(latencies), elapsed, server.cpu_seconds() - before, latencies, 0)
+    return _measured(server, Load("nats", server.port, outstanding, seconds, "e"))
 
 
-def coap_load(
-    port: int, sensors: int, seconds: float, rate: float, method: int, path: str, *, forget: bool = False
-) -> subprocess.Popen[str]:
-    """Start the C program that simulates sensors; it prints its results as JSON at the end."""
-    words = (port, sensors, seconds, rate, method, path, time.time_ns(), int(forget))
-    return subprocess.Popen([str(programs.coap_load()), *map(str, words)], stdout=subprocess.PIPE, text=True)
+def _measured(server: Server, load: Load) -> Result:
+    """Run a load, and return its results with the server's CPU time."""
+    before = server.cpu_seconds()
+    with load.start() as program:
+        printed = program.communicate()[0]
+    if program.returncode:
+        raise SystemExit(f"bench-agent: the load has failed: {load}")
+    said = json.loads(printed)
+    return Result(
+        said["accepted"],
+        said["seconds"],
+        server.cpu_seconds() - before,
+        said["p50_ms"],
+        said["p99_ms"],
+        said["max_ms"],
+        said["refused"],
+        said["resent"],
+    )
 
 
 @contextmanager
@@ -232,12 +224,6 @@ def _length(size: int) -> Iterator[int]:
         yield size & 127 | 128
         size >>= 7
     yield size
-
-
-def _nats_publish(place: int, sent: list[float]) -> bytes:
-    body = event()
-    sent[place] = time.monotonic()
-    return b"PUB e i.%d %d\r\n%s\r\n" % (place, len(body), body)
 
 
 def result(accepted: int, seconds: float, cpu: float, latencies: list[float], refused: int = 0) -> Result:

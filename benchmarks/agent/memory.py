@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads
+from benchmarks.agent.forms import Form
 from simulators.services.mosquitto import Mosquitto
 
 COAP_PER_SECOND = 900
@@ -29,12 +30,12 @@ class Memory:
     per_second: float
 
 
-def measure(seconds: float, folder: Path) -> Memory:
+def measure(form: Form, seconds: float, folder: Path) -> Memory:
     """Run the agent for some time at about 1,000 requests per second."""
     with (
         TemporaryDirectory(dir=folder) as name,
         Mosquitto(Path(name) / "broker") as broker,
-        contenders.oncegate(Path(name) / "agent", mqtt_port=broker.port) as server,
+        contenders.oncegate(Path(name) / "agent", form, mqtt_port=broker.port) as server,
     ):
         time.sleep(2)
         idle = server.resident_bytes()
@@ -52,7 +53,7 @@ def measure(seconds: float, folder: Path) -> Memory:
         for other in others:
             other.start()
         half = 0
-        coap = loads.coap_load(server.port, 64, seconds, COAP_PER_SECOND, loads.POST, "events")
+        coap = loads.Load("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
         while coap.poll() is None:
             time.sleep(1)
             if not half and time.monotonic() - start > seconds * SETTLED_SHARE:

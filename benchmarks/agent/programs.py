@@ -35,9 +35,9 @@ def folder() -> Path:
     return kept
 
 
-def coap_load() -> Path:
-    """Compile the sensor load."""
-    return _compiled("coap_load", "coap_load.c", ())
+def load() -> Path:
+    """Compile the clients of all protocols but MQTT."""
+    return _compiled("load", "load.c", ("-D_GNU_SOURCE",))
 
 
 def slow_sync() -> Path:

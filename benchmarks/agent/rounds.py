@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import contenders, loads, oscore, programs, thingsboard
 from benchmarks.agent.contenders import Server
+from benchmarks.agent.forms import Form
 from benchmarks.agent.loads import Result
 from simulators.services.mosquitto import Mosquitto
 
 SENSORS_FEW, SENSORS_MANY = 64, 256
+PACK, PACK_CONNECTIONS = 100, 4
 HALF = 0.5
 MQTT_PER_SECOND = 8_000
 """Number of messages per second of the intended run time."""
-ODD_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
+SLOW_PATH_PER_SECOND, ORDINARY_PER_SECOND = 6_000, 1_000
+COAP_MANY = f"CoAP, {SENSORS_MANY} outstanding"
+HTTP_PACKS = f"HTTP, packs of {PACK}"
+MQTT = "MQTT QoS 1 through mosquitto"
+NATS_MANY = f"NATS, sync always, {SENSORS_MANY}"
+BARE = f"bare path in Python, {SENSORS_MANY}"
+THINGSBOARD = f"ThingsBoard Gateway, HTTP, single events, {SENSORS_FEW} connections, acks first"
+HTTP_SINGLE = f"HTTP, single events, {SENSORS_FEW} connections"
 
 
 @dataclass(slots=True)
@@ -31,7 +41,7 @@ class Measured:
         """Add a result and print it."""
         self.rows.setdefault(row, []).append(result)
         print(
-            f"  {row:<40} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
+            f"  {row:<58} {result.per_second:>9,.0f}/s  {result.cpu_us:>7.1f} us  p50 {result.p50_ms:>7.1f} ms"
             f"  p99 {result.p99_ms:>7.1f} ms",
             flush=True,
         )
@@ -40,77 +50,140 @@ class Measured:
         """Return the median over the rounds."""
         return statistics.median(value(result) for result in self.rows[row])
 
+    def ratios(self, row: str, other: str, value: Callable[[Result], float]) -> list[float]:
+        """Return each round's value of a row divided by that of another row in the same round."""
+        return [value(ours) / value(theirs) for ours, theirs in zip(self.rows[row], self.rows[other], strict=True)]
 
-def run(rounds: int, seconds: float, folder: Path) -> Measured:
-    """Measure every row, round by round; report and leave out contenders that are missing on this machine."""
-    measured = Measured()
-    has_nats, has_libcoap = programs.nats_server() is not None, programs.libcoap_server() is not None
-    has_telegraf = programs.telegraf() is not None
-    if not has_libcoap:
-        print("bench-agent: libcoap left out (Debian: libcoap3-bin)")
-    has_thingsboard = programs.thingsboard_python() is not None
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all contenders of a run share."""
+
+    measured: Measured
+    seconds: float
+    folder: Path
+
+    @contextmanager
+    def place(self) -> Iterator[Path]:
+        """Provide a folder that is removed afterwards."""
+        with TemporaryDirectory(dir=self.folder) as name:
+            yield Path(name) / "run"
+
+
+Contender = Callable[[Bench], None]
+"""Starts a server, loads it, and adds its rows."""
+
+
+def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: Path) -> Measured:
+    """Measure every contender in each round; every other round in reverse order, so that none always follows one."""
+    bench = Bench(Measured(), seconds, folder)
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
-        _ours(measured, seconds, folder)
-        with _folder(folder) as place, contenders.aiocoap_alone(place) as server:
-            measured.add("aiocoap alone, same store, 256", loads.coap(server, SENSORS_MANY, seconds))
-        if has_libcoap:
-            with _folder(folder) as place, contenders.libcoap(place) as server:
-                load = loads.coap(server, SENSORS_MANY, seconds, method=loads.PUT, path="example_data")
-                measured.add("libcoap, stores nothing, 256", load)
-        if has_nats:
-            for outstanding in (SENSORS_FEW, SENSORS_MANY):
-                with _folder(folder) as place, contenders.nats(place) as server:
-                    measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, seconds))
-        if has_telegraf:
-            with (
-                _folder(folder) as place,
-                Mosquitto(place / "broker") as broker,
-                contenders.telegraf(place / "telegraf", broker.port) as server,
-            ):
-                load = loads.mqtt(server, broker.port, int(seconds * MQTT_PER_SECOND))
-                measured.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
-        if has_thingsboard:
-            with (
-                _folder(folder) as place,
-                Mosquitto(place / "broker") as platform,
-                thingsboard.run(place / "gateway", platform.port) as server,
-            ):
-                load = loads.http(server, seconds, pack=1, connections=SENSORS_FEW, path=thingsboard.PATH)
-                measured.add("ThingsBoard Gateway, HTTP, acks first", load)
-        with _folder(folder) as place, Mosquitto(place) as broker:
-            measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), seconds))
-    return measured
+        for contender in contestants if number % 2 == 0 else reversed(contestants):
+            contender(bench)
+    return bench.measured
 
 
-def _ours(measured: Measured, seconds: float, folder: Path) -> None:
-    with _folder(folder) as place, contenders.oncegate(place / "agent") as server:
-        measured.add("CoAP, 64 outstanding", loads.coap(server, SENSORS_FEW, seconds))
-        full = loads.coap(server, SENSORS_MANY, seconds)
-        measured.add("CoAP, 256 outstanding", full)
+def everyone(compiled: Form, pure: Form) -> list[Contender]:
+    """Return our agent and its peers; report those that are missing on this machine."""
+    peers: list[Contender] = [_bare, _aiocoap]
+    if programs.libcoap_server() is None:
+        print("bench-agent: libcoap left out (Debian: libcoap3-bin)")
+    else:
+        peers.append(_libcoap)
+    if programs.nats_server() is not None:
+        peers.append(_nats)
+    if programs.telegraf() is not None:
+        peers.append(_telegraf)
+    if programs.thingsboard_python() is not None:
+        peers.append(_thingsboard)
+    return [
+        partial(_agent, compiled, ""),
+        partial(_agent_under_stress, compiled),
+        *peers,
+        partial(_agent, pure, "pure: "),
+    ]
+
+
+def agents(forms: Sequence[Form]) -> list[Contender]:
+    """Return forms of our agent alone, each with its name before its rows."""
+    return [partial(_agent, form, f"{form.name}: ") for form in forms]
+
+
+def _agent(form: Form, prefix: str, bench: Bench) -> None:
+    with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
+        bench.measured.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
+        bench.measured.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
+        packs = loads.http(server, bench.seconds, PACK, PACK_CONNECTIONS)
+        bench.measured.add(f"{prefix}{HTTP_PACKS}", packs)
+        bench.measured.add(f"{prefix}{HTTP_SINGLE}", loads.http(server, bench.seconds, 1, SENSORS_FEW))
+    with (
+        bench.place() as place,
+        Mosquitto(place / "broker") as broker,
+        contenders.oncegate(place / "agent", form, mqtt_port=broker.port) as server,
+    ):
+        published = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
+        bench.measured.add(f"{prefix}{MQTT}", published)
+
+
+def _agent_under_stress(form: Form, bench: Bench) -> None:
+    measured, seconds = bench.measured, bench.seconds
+    with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
+        full = measured.rows[COAP_MANY][-1] if COAP_MANY in measured.rows else loads.coap(server, SENSORS_MANY, seconds)
         half = loads.coap(server, SENSORS_MANY, seconds, rate=full.per_second * HALF)
         measured.add("CoAP, half the full rate", half)
-        measured.add("HTTP, packs of 100", loads.http(server, seconds))
-        odd = loads.flood(server.port, seconds, ODD_PER_SECOND)
+        flood = loads.flood(server.port, seconds, SLOW_PATH_PER_SECOND)
         beside = loads.coap(server, SENSORS_FEW, seconds, rate=ORDINARY_PER_SECOND)
-        odd.communicate()
-        measured.add("CoAP, 1,000/s beside 6,000 odd/s", beside)
-    with _folder(folder) as place:
+        flood.communicate()
+        measured.add("CoAP, 1,000/s beside 6,000 slow-path/s", beside)
+    with bench.place() as place:
         credentials = oscore.credentials(place)
-        with contenders.oncegate(place / "agent", credentials=credentials) as server:
+        with contenders.oncegate(place / "agent", form, credentials=credentials) as server:
             measured.add(f"CoAP with OSCORE, {oscore.OUTSTANDING} outstanding", oscore.post(server, place))
     for slower in (2, 10):
-        with _folder(folder) as place, contenders.oncegate(place / "agent", sync_ms=slower) as server:
-            measured.add(f"CoAP, fsync {slower} ms slower, 256", loads.coap(server, SENSORS_MANY, seconds))
+        with bench.place() as place, contenders.oncegate(place / "agent", form, sync_ms=slower) as server:
+            measured.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
+
+
+def _bare(bench: Bench) -> None:
+    with bench.place() as place, contenders.bare_path(place) as server:
+        bench.measured.add(BARE, loads.coap(server, SENSORS_MANY, bench.seconds))
+
+
+def _aiocoap(bench: Bench) -> None:
+    with bench.place() as place, contenders.aiocoap_alone(place) as server:
+        bench.measured.add("aiocoap alone, same store, 256", loads.coap(server, SENSORS_MANY, bench.seconds))
+
+
+def _libcoap(bench: Bench) -> None:
+    with bench.place() as place, contenders.libcoap(place) as server:
+        load = loads.coap(server, SENSORS_MANY, bench.seconds, method=loads.PUT, path="example_data")
+        bench.measured.add("libcoap, stores nothing, 256", load)
+
+
+def _nats(bench: Bench) -> None:
+    for outstanding in (SENSORS_FEW, SENSORS_MANY):
+        with bench.place() as place, contenders.nats(place) as server:
+            bench.measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
+
+
+def _telegraf(bench: Bench) -> None:
     with (
-        _folder(folder) as place,
+        bench.place() as place,
         Mosquitto(place / "broker") as broker,
-        contenders.oncegate(place / "agent", mqtt_port=broker.port) as server,
+        contenders.telegraf(place / "telegraf", broker.port) as server,
     ):
-        measured.add("MQTT QoS 1 through mosquitto", loads.mqtt(server, broker.port, int(seconds * MQTT_PER_SECOND)))
+        load = loads.mqtt(server, broker.port, int(bench.seconds * MQTT_PER_SECOND))
+        bench.measured.add("Telegraf, MQTT QoS 1 to a file, no sync", load)
+    with bench.place() as place, Mosquitto(place) as broker:
+        bench.measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), bench.seconds))
 
 
-@contextmanager
-def _folder(parent: Path) -> Iterator[Path]:
-    with TemporaryDirectory(dir=parent) as name:
-        yield Path(name) / "run"
+def _thingsboard(bench: Bench) -> None:
+    with (
+        bench.place() as place,
+        Mosquitto(place / "broker") as platform,
+        thingsboard.run(place / "gateway", platform.port) as server,
+    ):
+        load = loads.http(server, bench.seconds, 1, SENSORS_FEW, path=thingsboard.PATH)
+        bench.measured.add(THINGSBOARD, load)

@@ -1,0 +1,90 @@
+"""The rounds of bench-agent, and the clients that load its contenders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from benchmarks.agent import forms, rounds
+from benchmarks.agent.loads import Load, Result
+from benchmarks.agent.rounds import Bench, Measured
+
+if shutil.which("cc") is None:
+    pytest.skip("needs a C compiler", allow_module_level=True)
+
+
+def test_a_ratio_compares_the_results_of_one_round() -> None:
+    measured = Measured()
+    for ours, theirs in ((200, 100), (30, 10), (400, 100)):
+        measured.add("ours", Result(ours, 1.0, 0.0))
+        measured.add("theirs", Result(theirs, 1.0, 0.0))
+
+    assert measured.ratios("ours", "theirs", lambda result: result.per_second) == [2.0, 3.0, 4.0]
+
+
+def test_every_other_round_runs_in_reverse_order(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def contender(name: str) -> rounds.Contender:
+        def run(_: Bench) -> None:
+            order.append(name)
+
+        return run
+
+    rounds.run([contender("a"), contender("b")], 3, 1.0, tmp_path)
+
+    assert "".join(order) == "abbaab"
+
+
+def test_a_checkout_without_an_environment_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="make setup"):
+        forms.checkout(tmp_path)
+
+
+def test_the_clients_count_what_the_server_has_accepted_and_refused() -> None:
+    taken: list[int] = []
+    failing = 3
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            events = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            taken.append(len(events))
+            self.send_response(503 if len(taken) <= failing else 200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        load = Load("http", server.server_address[1], 2, 0.3, "/events", pack=5).start()
+        said = json.loads(load.communicate()[0])
+        server.shutdown()
+
+    assert set(taken) == {5}
+    assert said["refused"] == failing
+    assert said["accepted"] == 5 * (len(taken) - failing)
+
+
+def test_a_server_that_closes_a_connection_ends_the_load_with_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.close_connection = True
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with Load("http", server.server_address[1], 1, 5.0, "/events").start() as load:
+            load.communicate(timeout=30)
+        server.shutdown()
+
+    assert load.returncode == 1
+    assert "has closed a connection" in capfd.readouterr().err
