@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.clock import SystemClock
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.login_files import CHECK_MS, LoginFiles, SessionStop, login_files
-
-
-class HandDriven(SystemClock):
-    """A clock whose monotonic time a test moves."""
-
-    now = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now
+from tests.agent.store.stores import HandClock
 
 
 def settings(tmp_path: Path) -> KafkaSettings:
@@ -28,16 +19,16 @@ def settings(tmp_path: Path) -> KafkaSettings:
     return KafkaSettings("127.0.0.1:1", properties=properties, properties_file=file)
 
 
-def looks(files: LoginFiles, clock: HandDriven, count: int = 3) -> list[bool]:
+def looks(files: LoginFiles, clock: HandClock, count: int = 3) -> list[bool]:
     found = []
     for _ in range(count):
-        clock.now += CHECK_MS
+        clock.running += CHECK_MS
         found.append(files.renewed())
     return found
 
 
 def test_a_renewed_file_counts_once_two_looks_agree(tmp_path: Path) -> None:
-    chosen, clock = settings(tmp_path), HandDriven()
+    chosen, clock = settings(tmp_path), HandClock()
     files = LoginFiles(chosen, clock)
     assert looks(files, clock) == [False, False, False]
     assert chosen.properties_file is not None
@@ -48,19 +39,19 @@ def test_a_renewed_file_counts_once_two_looks_agree(tmp_path: Path) -> None:
 def test_files_with_which_no_client_opens_leave_the_session_as_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chosen, clock = settings(tmp_path), HandDriven()
+    chosen, clock = settings(tmp_path), HandClock()
     stop = threading.Event()
     session = SessionStop(stop, LoginFiles(chosen, clock))
     assert chosen.properties_file is not None
     chosen.properties_file.write_text("no such line\n")
     for _ in range(4):
-        clock.now += CHECK_MS
+        clock.running += CHECK_MS
         assert not session.is_set()
     assert caplog.text.count("login=unusable") == 1
     chosen.properties_file.write_text("sasl.password=third\n")
-    clock.now += CHECK_MS
+    clock.running += CHECK_MS
     assert not session.is_set()
-    clock.now += CHECK_MS
+    clock.running += CHECK_MS
     assert session.is_set()
     assert session.renewed
     assert not stop.is_set()
