@@ -66,7 +66,7 @@ def _answer(batch: list[Entry]) -> None:
         entry[2]()
 
 
-class Server:
+class BareServer:
     """Answers confirmable POSTs as `load.c` sends them."""
 
     def __init__(self, udp: socket.socket, store: Store) -> None:
@@ -103,7 +103,7 @@ async def main(port: int, path: str) -> None:
     udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
     udp.bind(("::1", port))
     udp.setblocking(False)
-    asyncio.get_running_loop().add_reader(udp, Server(udp, Store(path)).read)
+    asyncio.get_running_loop().add_reader(udp, BareServer(udp, Store(path)).read)
     print("ready", flush=True)
     await asyncio.Event().wait()
 
