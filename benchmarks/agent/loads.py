@@ -48,7 +48,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ClientLoad:
     """Clients that the C program simulates, each with one outstanding request."""
 
     protocol: str
@@ -78,17 +78,17 @@ def coap(
     server: Server, sensors: int, seconds: float, *, rate: float = 0.0, method: int = POST, path: str = "events"
 ) -> Result:
     """Run CoAP sensors, each of which sends its next event after the last answer, or all at a total rate."""
-    return _measured(server, Load("coap", server.port, sensors, seconds, path, rate, method))
+    return _measured(server, ClientLoad("coap", server.port, sensors, seconds, path, rate, method))
 
 
 def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
     """Start a flood of slow-path requests whose answers are not awaited."""
-    return Load("coap", port, 64, seconds, "odd", rate, PUT, forget=True).start()
+    return ClientLoad("coap", port, 64, seconds, "odd", rate, PUT, forget=True).start()
 
 
 def http(server: Server, seconds: float, pack: int, connections: int, path: str = "/api/v1/events") -> Result:
     """Post packs of events over persistent connections, one outstanding on each."""
-    return _measured(server, Load("http", server.more_ports["http"], connections, seconds, path, pack=pack))
+    return _measured(server, ClientLoad("http", server.more_ports["http"], connections, seconds, path, pack=pack))
 
 
 def mqtt(server: Server, broker_port: int, events: int) -> Result:
@@ -137,10 +137,10 @@ def nats(server: Server, outstanding: int, seconds: float) -> Result:
         stream.sendall(b"PUB $JS.API.STREAM.CREATE.E c %d\r\n%s\r\n" % (len(request), request))
         while b"MSG c" not in stream.recv(65_536):
             pass
-    return _measured(server, Load("nats", server.port, outstanding, seconds, "e"))
+    return _measured(server, ClientLoad("nats", server.port, outstanding, seconds, "e"))
 
 
-def _measured(server: Server, load: Load) -> Result:
+def _measured(server: Server, load: ClientLoad) -> Result:
     """Run a load, and return its results with the server's CPU time."""
     before = server.cpu_seconds()
     with load.start() as program:

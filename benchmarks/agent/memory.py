@@ -53,7 +53,7 @@ def measure(form: Form, seconds: float, folder: Path) -> Memory:
         for other in others:
             other.start()
         half = 0
-        coap = loads.Load("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
+        coap = loads.ClientLoad("coap", server.port, 64, seconds, "events", COAP_PER_SECOND).start()
         while coap.poll() is None:
             time.sleep(1)
             if not half and time.monotonic() - start > seconds * SETTLED_SHARE:

@@ -56,7 +56,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Turns:
     """What all contenders of a run share."""
 
     measured: Measured
@@ -70,13 +70,13 @@ class Bench:
             yield Path(name) / "run"
 
 
-Contender = Callable[[Bench], None]
+Contender = Callable[[Turns], None]
 """Starts a server, loads it, and adds its rows."""
 
 
 def run(contestants: Sequence[Contender], rounds: int, seconds: float, folder: Path) -> Measured:
     """Measure every contender in each round; every other round in reverse order, so that none always follows one."""
-    bench = Bench(Measured(), seconds, folder)
+    bench = Turns(Measured(), seconds, folder)
     for number in range(rounds):
         print(f"round {number + 1} of {rounds}", flush=True)
         for contender in contestants if number % 2 == 0 else reversed(contestants):
@@ -110,7 +110,7 @@ def agents(forms: Sequence[Form]) -> list[Contender]:
     return [partial(_agent, form, f"{form.name}: ") for form in forms]
 
 
-def _agent(form: Form, prefix: str, bench: Bench) -> None:
+def _agent(form: Form, prefix: str, bench: Turns) -> None:
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
         bench.measured.add(f"{prefix}CoAP, {SENSORS_FEW} outstanding", loads.coap(server, SENSORS_FEW, bench.seconds))
         bench.measured.add(f"{prefix}{COAP_MANY}", loads.coap(server, SENSORS_MANY, bench.seconds))
@@ -126,7 +126,7 @@ def _agent(form: Form, prefix: str, bench: Bench) -> None:
         bench.measured.add(f"{prefix}{MQTT}", published)
 
 
-def _agent_under_stress(form: Form, bench: Bench) -> None:
+def _agent_under_stress(form: Form, bench: Turns) -> None:
     measured, seconds = bench.measured, bench.seconds
     with bench.place() as place, contenders.oncegate(place / "agent", form) as server:
         full = measured.rows[COAP_MANY][-1] if COAP_MANY in measured.rows else loads.coap(server, SENSORS_MANY, seconds)
@@ -145,29 +145,29 @@ def _agent_under_stress(form: Form, bench: Bench) -> None:
             measured.add(f"CoAP, fsync {slower} ms slower, {SENSORS_MANY}", loads.coap(server, SENSORS_MANY, seconds))
 
 
-def _bare(bench: Bench) -> None:
+def _bare(bench: Turns) -> None:
     with bench.place() as place, contenders.bare_path(place) as server:
         bench.measured.add(BARE, loads.coap(server, SENSORS_MANY, bench.seconds))
 
 
-def _aiocoap(bench: Bench) -> None:
+def _aiocoap(bench: Turns) -> None:
     with bench.place() as place, contenders.aiocoap_alone(place) as server:
         bench.measured.add("aiocoap alone, same store, 256", loads.coap(server, SENSORS_MANY, bench.seconds))
 
 
-def _libcoap(bench: Bench) -> None:
+def _libcoap(bench: Turns) -> None:
     with bench.place() as place, contenders.libcoap(place) as server:
         load = loads.coap(server, SENSORS_MANY, bench.seconds, method=loads.PUT, path="example_data")
         bench.measured.add("libcoap, stores nothing, 256", load)
 
 
-def _nats(bench: Bench) -> None:
+def _nats(bench: Turns) -> None:
     for outstanding in (SENSORS_FEW, SENSORS_MANY):
         with bench.place() as place, contenders.nats(place) as server:
             bench.measured.add(f"NATS, sync always, {outstanding}", loads.nats(server, outstanding, bench.seconds))
 
 
-def _telegraf(bench: Bench) -> None:
+def _telegraf(bench: Turns) -> None:
     with (
         bench.place() as place,
         Mosquitto(place / "broker") as broker,
@@ -179,7 +179,7 @@ def _telegraf(bench: Bench) -> None:
         bench.measured.add("mosquitto, QoS 1", loads.mosquitto(Server(broker.process, broker.port), bench.seconds))
 
 
-def _thingsboard(bench: Bench) -> None:
+def _thingsboard(bench: Turns) -> None:
     with (
         bench.place() as place,
         Mosquitto(place / "broker") as platform,

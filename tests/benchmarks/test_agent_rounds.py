@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.agent import forms, rounds
-from benchmarks.agent.loads import Load, Result
-from benchmarks.agent.rounds import Bench, Measured
+from benchmarks.agent.loads import ClientLoad, Result
+from benchmarks.agent.rounds import Measured, Turns
 
 if shutil.which("cc") is None:
     pytest.skip("needs a C compiler", allow_module_level=True)
@@ -31,7 +31,7 @@ def test_every_other_round_runs_in_reverse_order(tmp_path: Path) -> None:
     order: list[str] = []
 
     def contender(name: str) -> rounds.Contender:
-        def run(_: Bench) -> None:
+        def run(_: Turns) -> None:
             order.append(name)
 
         return run
@@ -66,7 +66,7 @@ def test_the_clients_count_what_the_server_has_accepted_and_refused() -> None:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        load = Load("http", server.server_address[1], 2, 0.3, "/events", pack=5).start()
+        load = ClientLoad("http", server.server_address[1], 2, 0.3, "/events", pack=5).start()
         said = json.loads(load.communicate()[0])
         server.shutdown()
 
@@ -82,7 +82,7 @@ def test_a_server_that_closes_a_connection_ends_the_load_with_an_error(capfd: py
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with Load("http", server.server_address[1], 1, 5.0, "/events").start() as load:
+        with ClientLoad("http", server.server_address[1], 1, 5.0, "/events").start() as load:
             load.communicate(timeout=30)
         server.shutdown()
 
