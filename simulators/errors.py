@@ -1,7 +1,11 @@
-"""The errors of a run."""
+"""The root of the simulators' errors, and the errors of a run."""
 
 from __future__ import annotations
 
 
-class RunError(Exception):
+class SimulatorError(Exception):
+    """Something outside of the simulators failed; the message contains all that the user needs."""
+
+
+class RunError(SimulatorError):
     """A run ended without a verdict; the message includes the log that explains why."""

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
+from simulators.errors import SimulatorError
 from simulators.payloads import SENSORS_MAX, PayloadGenerator, device_name, device_profile
 from simulators.scenario import Bug, FleetPlan, SensorKind
 from simulators.sensors.field import Field
@@ -34,7 +35,7 @@ Run = Callable[[], Coroutine[None, None, None]]
 """Runs one sensor to its end."""
 
 
-class FleetError(Exception):
+class FleetError(SimulatorError):
     """The machine cannot run this many sensors."""
 
 

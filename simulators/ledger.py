@@ -16,9 +16,10 @@ from typing import Any, Self, TypeAlias
 import orjson
 
 from contract.event import TYPE_DEFAULT, Event
+from simulators.errors import SimulatorError
 
 
-class LedgerError(Exception):
+class LedgerError(SimulatorError):
     """A line of a ledger is invalid; the message names the line and the ledger."""
 
 

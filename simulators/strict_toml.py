@@ -15,10 +15,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from simulators.errors import SimulatorError
+
 T = TypeVar("T")
 
 
-class TomlError(Exception):
+class TomlError(SimulatorError):
     """A file cannot be read; the message names the file, the key, and the expected value."""
 
 

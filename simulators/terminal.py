@@ -8,18 +8,12 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.table import Table
 
-from simulators.errors import RunError
-from simulators.evidence.delta import TableError
-from simulators.evidence.postgres import PostgresError
-from simulators.evidence.topic import TopicError
-from simulators.fleet import FleetError
-from simulators.ledger import LedgerError
+from simulators.errors import SimulatorError
 from simulators.oracle.verdict import DECLARED, Verdict, sentence
-from simulators.services.error import ServiceError
 
 FINE, FAILED, INTERRUPTED = 0, 1, 130
 
-KNOWN_ERRORS = (RunError, ServiceError, LedgerError, TableError, PostgresError, TopicError, FleetError, FileExistsError)
+KNOWN_ERRORS = (SimulatorError, FileExistsError)
 
 
 def open_console() -> Console:

@@ -12,7 +12,7 @@ from agent.coap.errors import CredentialsError
 from agent.config.mistakes import ConfigurationError
 from agent.forward.errors import KafkaSettingsError
 from agent.http.errors import HttpSettingsError
-from agent.store.errors import DamagedEventError, StoreError, is_damage
+from agent.store.errors import StoreError, is_damage
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     except (ConfigurationError, HttpSettingsError, KafkaSettingsError, CredentialsError) as error:
         complain(str(error))
         sys.exit(USAGE)
-    except (StoreError, DamagedEventError, sqlite3.Error) as error:
+    except (StoreError, sqlite3.Error) as error:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
         complain(f"{error}{hint}")
         sys.exit(FAILURE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -18,7 +17,7 @@ from agent.http.rejected import read_selection
 from agent.http.response import Response, document, encode, refusal, retry_after
 from agent.http.site import Handler, Resources
 from agent.status import GatewayStatus
-from agent.store.errors import StoreError
+from agent.store.errors import FAILURES
 from agent.store.read.rejected import RejectSelection
 
 FRESH_SECONDS = 1.0
@@ -99,7 +98,7 @@ async def _in_time(work: asyncio.Task[T]) -> T:
     try:
         async with asyncio.timeout(VIEW_SECONDS_MAX):
             return await asyncio.shield(work)
-    except (OSError, StoreError, sqlite3.Error) as error:  # a TimeoutError is an OSError
+    except FAILURES as error:  # a TimeoutError is an OSError
         message = f"this cannot be read now: {str(error) or 'it takes too long'}"
         raise refusal(503, "unavailable", message, retry_after(RETRY_SECONDS)) from error
 

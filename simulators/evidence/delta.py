@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from contract.event import DEVICE_RESERVED_PREFIX
+from simulators.errors import SimulatorError
 from simulators.evidence.row import Row
 
 # Whole milliseconds, for any unit of the timestamps in the files.
@@ -25,7 +26,7 @@ _COLUMNS = (
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM events WHERE NOT starts_with(device, '{DEVICE_RESERVED_PREFIX}')"
 
 
-class TableError(Exception):
+class TableError(SimulatorError):
     """The table could not be read."""
 
 

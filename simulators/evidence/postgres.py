@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 
 from contract.event import DEVICE_RESERVED_PREFIX
+from simulators.errors import SimulatorError
 from simulators.evidence.row import Row
 
 _MILLISECONDS = "floor(extract(epoch FROM {0}) * 1000)::bigint"
@@ -21,7 +22,7 @@ _COLUMNS = (
 _BATCH = 5_000
 
 
-class PostgresError(Exception):
+class PostgresError(SimulatorError):
     """The table could not be read."""
 
 

@@ -12,6 +12,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from contract.topics import EVENTS
+from simulators.errors import SimulatorError
 from simulators.evidence.row import Row
 
 ANSWER_SECONDS_MAX = 30.0
@@ -30,7 +31,7 @@ _FIXED = {
 }
 
 
-class TopicError(Exception):
+class TopicError(SimulatorError):
     """The topic could not be read."""
 
 

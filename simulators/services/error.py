@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from simulators.errors import SimulatorError
 
-class ServiceError(Exception):
+
+class ServiceError(SimulatorError):
     """A service could not be installed or run; the message contains what to do, since a retry alone does not help."""
 
 
