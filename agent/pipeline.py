@@ -15,7 +15,7 @@ from agent.identity.warnings import IdentityWarnings
 from agent.store.port import Candidate, Intake, Outcome, Reject, Submission
 from agent.telemetry.activity import Activity
 from agent.telemetry.counters import DeliveryCounts
-from agent.telemetry.in_work import BYTES_MAX, InWork, memory_bytes
+from agent.telemetry.memory_budget import BYTES_MAX, MemoryBudget, memory_bytes
 from contract.record import ClockTrust
 
 BUSY_RETRY_SECONDS = 5
@@ -24,7 +24,7 @@ _REFUSALS: Mapping[type[Exception], Status] = {
     Undecodable: Status.UNDECODABLE,
     ForbiddenError: Status.FORBIDDEN,
 }
-_BUSY = Answer(Status.UNAVAILABLE, reason="too much in work", retry_seconds=BUSY_RETRY_SECONDS)
+_BUSY = Answer(Status.UNAVAILABLE, reason="too many deliveries in progress", retry_seconds=BUSY_RETRY_SECONDS)
 
 
 class Pipeline:
@@ -39,8 +39,8 @@ class Pipeline:
         self._admission = Admission(devices or DevicesSettings())
         self.counts = {via: DeliveryCounts() for via in VIAS}
         """Counts by `via`."""
-        self.in_work = {via: InWork(BYTES_MAX[via]) for via in VIAS}
-        """Deliveries that are not answered yet, by `via`."""
+        self.budgets = {via: MemoryBudget(BYTES_MAX[via]) for via in VIAS}
+        """The memory of the deliveries in progress, by `via`."""
         self.activity = Activity()
         self.warnings = IdentityWarnings(monotonic)
 
@@ -54,7 +54,7 @@ class Pipeline:
 
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         """Process a delivery; `respond` is called once, with `Status.DURABLE` only after the commit."""
-        if self.in_work[delivery.via].full:
+        if self.budgets[delivery.via].full:
             self._respond(delivery, respond, _BUSY)
             return
         try:
@@ -89,12 +89,12 @@ class Pipeline:
         retransmission_key: bytes | None,
         respond: Respond,
     ) -> None:
-        in_work = self.in_work[delivery.via]
+        budget = self.budgets[delivery.via]
         taken = memory_bytes(delivery, candidates, rejects)
-        in_work.bytes += taken
+        budget.bytes += taken
 
         def ack(outcome: Outcome) -> None:
-            in_work.bytes -= taken
+            budget.bytes -= taken
             if not outcome.refusal:
                 counts = self.counts[delivery.via]
                 counts.possible_duplicates += len(outcome.suspected)

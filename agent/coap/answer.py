@@ -39,7 +39,7 @@ class Reply:
 ACCEPTED = Reply(CHANGED, lasting=True)
 """Its payload is empty: the code 2.04 is the whole answer."""
 
-TOO_MANY = Reply(UNAVAILABLE, b"too many requests in work", max_age=5)
+TOO_MANY = Reply(UNAVAILABLE, b"too many requests in progress", max_age=5)
 """The refusal of a request that was not read."""
 BODY_TOO_LARGE = Answer(Status.TOO_LARGE, reason="body too large")
 

@@ -14,11 +14,11 @@ class Counters:
     slow: int = 0
     """Datagrams passed to aiocoap."""
     duplicates: int = 0
-    """Retransmissions of a request that the fast path has in work or has answered."""
+    """Retransmissions of a request that the fast path has in progress or has answered."""
     shed: int = 0
     """Datagrams of the slow path dropped unread, beyond its budget; a sensor's retransmission tries again."""
     refused: int = 0
-    """Requests refused, since too many were in work."""
+    """Requests refused, since too many were in progress."""
     malformed: int = 0
     """Datagrams that are no message, or none that a server should receive."""
     bad_options: int = 0

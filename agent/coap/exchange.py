@@ -49,7 +49,7 @@ class Exchange:
 class Exchanges:
     """All exchanges, by the retransmission key of their request.
 
-    A retransmission of a request in work is not answered, since its answer will follow; later it gets the same answer.
+    A retransmission of a request in progress is not answered, since its answer follows; later it gets the same answer.
     A temporary refusal is not cached: the sensor's retransmission is a new attempt.
     """
 
@@ -71,13 +71,13 @@ class Exchanges:
         self._tuning = tuning
         self._counters = counters
         self._responses = ResponseCache(tuning.exchange_lifetime_seconds, tuning.answers_max)
-        self._in_work: dict[bytes, Exchange] = {}
+        self._in_progress: dict[bytes, Exchange] = {}
         self._acknowledged: dict[bytes, Exchange] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        return len(self._in_work) + len(self._acknowledged)
+        return len(self._in_progress) + len(self._acknowledged)
 
     def answer_retransmission(self, retransmission_key: bytes, head: bytes, endpoint: Endpoint, now: float) -> bool:
         """Answer a retransmission; return False where the request is new."""
@@ -87,26 +87,26 @@ class Exchanges:
         elif retransmission_key in self._acknowledged:
             if message_type(head) == CONFIRMABLE:
                 self._send(empty(ACKNOWLEDGEMENT, head[2:4]), endpoint)
-        elif retransmission_key not in self._in_work:
+        elif retransmission_key not in self._in_progress:
             return False
         self._counters.duplicates += 1
         return True
 
     def open(self, endpoint: Endpoint, head: bytes, retransmission_key: bytes, now: float) -> Exchange | None:
-        """Begin an exchange; refuse the request and return None where too many are in work."""
+        """Begin an exchange; refuse the request and return None where too many are in progress."""
         exchange = Exchange(self, endpoint, head, retransmission_key, now)
-        if len(self._in_work) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
+        if len(self._in_progress) + len(self._acknowledged) + len(self._separate) >= self._tuning.exchanges_max:
             self._counters.refused += 1
             self._send(self._response(exchange, TOO_MANY), endpoint)
             return None
-        self._in_work[retransmission_key] = exchange
+        self._in_progress[retransmission_key] = exchange
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._tuning.empty_ack_seconds, self._acknowledge)
         return exchange
 
     def finish(self, exchange: Exchange, answer: Answer) -> None:
         """Answer an exchange: in its ACK, or as a separate response where an empty ACK was sent."""
-        self._in_work.pop(exchange.retransmission_key, None)
+        self._in_progress.pop(exchange.retransmission_key, None)
         self._acknowledged.pop(exchange.retransmission_key, None)
         reply = reply_to(answer, self._body_bytes_max)
         self.reply(exchange, accepted_at(self._now()) if exchange.asks_time and reply is ACCEPTED else reply)
@@ -142,7 +142,7 @@ class Exchanges:
         return self._separate.settle(endpoint.address, message_id)
 
     async def finished(self) -> None:
-        """Wait until nothing is in work."""
+        """Wait until nothing is in progress."""
         if len(self):
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
@@ -161,18 +161,18 @@ class Exchanges:
         return response(NON_CONFIRMABLE, reply.code, message_id, head, tail(reply))
 
     def _acknowledge(self) -> None:
-        """Send an empty ACK for exchanges in work for too long, and set the timer for the next one."""
+        """Send an empty ACK for exchanges in progress for too long, and set the timer for the next one."""
         loop = asyncio.get_running_loop()
         due = loop.time() - self._tuning.empty_ack_seconds
         late = []
         self._timer = None
-        for exchange in self._in_work.values():  # the oldest first
+        for exchange in self._in_progress.values():  # the oldest first
             if exchange.received > due:
                 self._timer = loop.call_at(exchange.received + self._tuning.empty_ack_seconds, self._acknowledge)
                 break
             late.append(exchange)
         for exchange in late:
-            self._acknowledged[exchange.retransmission_key] = self._in_work.pop(exchange.retransmission_key)
+            self._acknowledged[exchange.retransmission_key] = self._in_progress.pop(exchange.retransmission_key)
             if exchange.confirmable:
                 exchange.acknowledged = True
                 self._send(empty(ACKNOWLEDGEMENT, exchange.head[2:4]), exchange.endpoint)

@@ -38,7 +38,7 @@ class ResponseCache:
         return None
 
     def clear(self) -> None:
-        """Remove all answers but empty ones, which represent requests in work."""
+        """Remove all answers but empty ones, which represent requests in progress."""
         for key in [key for key, kept in self._answers.items() if len(kept) > _MOMENT.size]:
             del self._answers[key]
 

@@ -96,7 +96,7 @@ class CoapServer:
             async with asyncio.timeout(self._tuning.drain_seconds_max):
                 await self.drain()
         except TimeoutError:
-            _log.warning("coap=closed in_work=%d", self.in_work)
+            _log.warning("coap=closed in_progress=%d", self.in_progress)
         finally:
             self._exchanges.close()
             await self._bridge.close()
@@ -112,7 +112,7 @@ class CoapServer:
         return ProtectedSite(plain, Contexts(self._oscore), tuning, pace), protection
 
     async def drain(self) -> None:
-        """Stop reading, and wait until the requests in work have been answered."""
+        """Stop reading, and wait until the requests in progress have been answered."""
         self._dispatcher.close()
         await self._dispatcher.finished()
         await self._exchanges.finished()
@@ -129,9 +129,9 @@ class CoapServer:
         self._bridge.forget_answers()
 
     @property
-    def in_work(self) -> int:
+    def in_progress(self) -> int:
         """How many requests wait for their outcome."""
-        return len(self._exchanges) + self._events.in_work
+        return len(self._exchanges) + self._events.in_progress
 
     @property
     def port(self) -> int:

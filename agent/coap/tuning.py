@@ -18,7 +18,7 @@ class Tuning:
     exchange_lifetime_seconds: float = 247.0
     """How long an equal datagram from the same endpoint counts as a retransmission."""
     exchanges_max: int = 16_384
-    """Requests in work; more are refused."""
+    """Requests in progress; more are refused."""
     answers_max: int = 4_096
     """Answers kept for retransmissions, about 200 bytes each; beyond them the store recognises retransmissions."""
     slow_per_second: float = 300.0
@@ -26,4 +26,4 @@ class Tuning:
     protected_per_second: float = 300.0
     """Budget of the slow path with OSCORE, about a quarter of a core."""
     drain_seconds_max: float = 10.0
-    """How long a closing server waits for the requests in work."""
+    """How long a closing server waits for the requests in progress."""

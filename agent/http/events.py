@@ -21,20 +21,20 @@ ReadBody = Callable[[], Awaitable[bytes]]
 class Events:
     """The resource of the events."""
 
-    def __init__(self, receive: Receive, access: Access, in_work_max: int) -> None:
+    def __init__(self, receive: Receive, access: Access, in_progress_max: int) -> None:
         self._receive = receive
         self._access = access
-        self._in_work_max = in_work_max
-        self._in_work = 0
+        self._in_progress_max = in_progress_max
+        self._in_progress = 0
         self._pace = Pace()
 
     async def post(self, head: Head, read_body: ReadBody) -> Response:
         """Accept a delivery; refuse it before reading its body where possible."""
         holder = self._access.sender(head)
         media, words = head.media(), head.words()
-        if self._in_work >= self._in_work_max:
-            raise refusal(503, "unavailable", "too many requests in work", retry_after(BUSY_RETRY_SECONDS))
-        self._in_work += 1
+        if self._in_progress >= self._in_progress_max:
+            raise refusal(503, "unavailable", "too many requests in progress", retry_after(BUSY_RETRY_SECONDS))
+        self._in_progress += 1
         try:
             body = await read_body()
             delivery = Delivery(
@@ -48,7 +48,7 @@ class Events:
             )
             return response_to(await self._outcome(delivery))
         finally:
-            self._in_work -= 1
+            self._in_progress -= 1
 
     async def _outcome(self, delivery: Delivery) -> Answer:
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

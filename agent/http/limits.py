@@ -13,7 +13,7 @@ class Limits:
     """Open at a time; one more is closed at once. One address, or one /64 of IPv6, may have half of them."""
     tls_connections_max: int = 128
     """The same with TLS, from the first packet on: each has a buffer of 256 KiB in asyncio, and OpenSSL's own."""
-    requests_in_work_max: int = 64
+    requests_in_progress_max: int = 64
     """Requests whose bodies are read or stored at a time; times the largest body, this bounds the memory."""
     head_bytes_max: int = 16_384
     """Of a request line and its fields."""
@@ -25,4 +25,4 @@ class Limits:
     answers_bytes_max: int = 8 << 20
     """Of all answers larger than one piece that are being sent; more are refused."""
     drain_seconds_max: float = 10.0
-    """How long a closing server waits for the requests in work."""
+    """How long a closing server waits for the requests in progress."""

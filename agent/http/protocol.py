@@ -66,7 +66,7 @@ class Protocol(H11Protocol):
     def _await_head(self) -> None:
         """Start the timer for the next head, or for the client to read its last answer."""
         self._unset_timer()
-        end = self.transport.abort if self.transport.is_closing() else self._end_unless_in_work
+        end = self.transport.abort if self.transport.is_closing() else self._end_unless_in_progress
         self._timer = self.loop.call_later(self.timeout_keep_alive, end)
 
     def _unset_timer(self) -> None:
@@ -79,7 +79,7 @@ class Protocol(H11Protocol):
             self._unread.cancel()
             self._unread = None
 
-    def _end_unless_in_work(self) -> None:
+    def _end_unless_in_progress(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete:
             # Closing would wait without limit for a client that has not read its answer.

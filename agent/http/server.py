@@ -51,7 +51,7 @@ class HttpServer:
         limits = limits or Limits()
         access = open_access(settings)
         self._tls = open_tls(settings)
-        events = Events(receive, access, limits.requests_in_work_max)
+        events = Events(receive, access, limits.requests_in_progress_max)
         site = Site({"/api/v1/events": {"POST": events.post}, **views.resources(access)})
         self._application = Application(site, limits, settings.max_body_bytes, responses)
         self._limits = limits
@@ -78,7 +78,7 @@ class HttpServer:
             await (self._group.__aexit__(kind, error, trace) if cancelled else self._group.__aexit__(None, None, None))
 
     async def drain(self) -> None:
-        """Stop accepting, and wait until the requests in work have been answered, or until the time limit."""
+        """Stop accepting, and wait until the requests in progress have been answered, or until the time limit."""
         self._accepting.cancel()
         await asyncio.wait({self._accepting})
         self._server.end()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class PendingAck:
-    """The acknowledgement of one message in work."""
+    """The acknowledgement of one message in progress."""
 
     message_id: int
     """0 for a message at QoS 0, which is not acknowledged and has no place in the order."""
@@ -18,16 +18,16 @@ class PendingAck:
 
 
 class AckOrder:
-    """The acknowledgements of one connection that are due or in work."""
+    """The acknowledgements of one connection that are due or in progress."""
 
     def __init__(self, acknowledge: Callable[[int], None]) -> None:
         self._acknowledge = acknowledge
         self._queue: deque[PendingAck] = deque()
         """Those of messages at QoS 1, in the order of receipt."""
         self._unordered = 0
-        """How many messages at QoS 0 are in work."""
+        """How many messages at QoS 0 are in progress."""
         self.size = 0
-        """Bytes of all messages in work."""
+        """Bytes of all messages in progress."""
         self.acknowledged = 0
 
     def __len__(self) -> int:

@@ -52,7 +52,7 @@ def state_topic(gateway: str) -> str:
     return f"oncegate/{gateway}/state"
 
 
-def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
+def connect(settings: MqttSettings, gateway: str, in_progress_max: int) -> Client:
     """Connect; blocks (name resolution, TCP, TLS), so must not run in the event loop; raise MqttError.
 
     A client serves one connection: messages of an earlier one cannot be acknowledged on a later one.
@@ -65,7 +65,7 @@ def connect(settings: MqttSettings, gateway: str, in_work_max: int) -> Client:
                 settings.port,
                 KEEPALIVE_SECONDS,
                 clean_start=False,
-                properties=_session(settings, in_work_max),
+                properties=_session(settings, in_progress_max),
             )
         else:
             client.connect(settings.host, settings.port, KEEPALIVE_SECONDS)
@@ -112,10 +112,10 @@ def _authenticate(client: Client, settings: MqttSettings) -> None:
         client.tls_set_context(_tls(settings))
 
 
-def _session(settings: MqttSettings, in_work_max: int) -> Properties:
+def _session(settings: MqttSettings, in_progress_max: int) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own omission
     properties.SessionExpiryInterval = min(int(settings.session_expiry_seconds), SESSION_EXPIRY_SECONDS_MAX)
-    properties.ReceiveMaximum = in_work_max
+    properties.ReceiveMaximum = in_progress_max
     properties.MaximumPacketSize = packet_bytes_max(settings)  # the broker skips larger packets
     return properties
 

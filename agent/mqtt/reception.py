@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReceptionLimits:
-    """The bounds of the messages in work."""
+    """The bounds of the messages in progress."""
 
-    in_work_max: int = 1_000
+    in_progress_max: int = 1_000
     """Messages; enforced here, since not every broker observes Receive Maximum."""
-    in_work_bytes_max: int = 256 << 10
-    """Of topics and payloads. A payload of 6 kB can hold 512 events, which take 0.3 MB while in work."""
+    in_progress_bytes_max: int = 256 << 10
+    """Of topics and payloads. A payload of 6 kB can hold 512 events, which take 0.3 MB while in progress."""
     unknown_seconds: float = 10.0
     """How long a message of an unlisted device waits for a newer list, once there is a list."""
     unlisted_seconds: float = 60.0
@@ -37,9 +37,9 @@ class ReceptionLimits:
     seconds after its start; meanwhile a waiting message delays the acknowledgements behind it."""
     held_max: int = 100
     """Messages that wait for a newer list; with one more, the oldest is rejected. A device that joins is listed within
-    seconds; unknown names must not use up the messages in work."""
+    seconds; unknown names must not use up the messages in progress."""
     held_bytes_max: int = 128 << 10
-    """Of their topics and payloads, but for a single message: half of the bytes in work, for the same reason."""
+    """Of their topics and payloads, but for a single message: half of the bytes in progress, for the same reason."""
 
 
 class MessageSource(Protocol):
@@ -121,7 +121,7 @@ class Reception:
         self._pending.drop_released()
 
     @property
-    def in_work(self) -> int:
+    def in_progress(self) -> int:
         """Return the number of messages that are not acknowledged yet."""
         return len(self._acks)
 
@@ -293,12 +293,12 @@ class Reception:
             (self._source.pause if paused else self._source.resume)()
 
     def _at_bound(self) -> bool:
-        return len(self._acks) >= self._limits.in_work_max or self._acks.size >= self._limits.in_work_bytes_max
+        return len(self._acks) >= self._limits.in_progress_max or self._acks.size >= self._limits.in_progress_bytes_max
 
     def _has_room(self) -> bool:
         """Whether half of the bound is free, so that reading is not paused and resumed for each message."""
         limits, acks = self._limits, self._acks
-        return len(acks) <= limits.in_work_max // 2 and acks.size <= limits.in_work_bytes_max // 2
+        return len(acks) <= limits.in_progress_max // 2 and acks.size <= limits.in_progress_bytes_max // 2
 
     def _reconnect_for_skipped(self) -> None:
         """End the connection where messages were skipped: the broker then sends them again."""

@@ -54,7 +54,7 @@ class Subscriber:
         self._names = ZigbeeNames()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Receive messages until `stop` is set; then finish those in work."""
+        """Receive messages until `stop` is set; then finish those in progress."""
         stopping = asyncio.create_task(stop.wait(), name="mqtt-stop")
         try:
             while not stop.is_set():
@@ -65,7 +65,9 @@ class Subscriber:
 
     async def _run_connection(self, stopping: asyncio.Task[bool]) -> None:
         try:
-            connected = await asyncio.to_thread(client.connect, self._settings, self._gateway, self._limits.in_work_max)
+            connected = await asyncio.to_thread(
+                client.connect, self._settings, self._gateway, self._limits.in_progress_max
+            )
         except MqttError as error:
             self._report_down(str(error))
             return
@@ -105,7 +107,7 @@ class Subscriber:
             async with asyncio.timeout(DRAIN_SECONDS_MAX):
                 await reception.finished()
         except TimeoutError:
-            _log.warning("mqtt=closed in_work=%d effect=%r", reception.in_work, "the broker sends them again")
+            _log.warning("mqtt=closed in_progress=%d effect=%r", reception.in_progress, "the broker sends them again")
 
     def _report_up(self) -> None:
         self._links.report(LinkName.MQTT, CONNECTED, broker=f"{self._settings.host}:{self._settings.port}")

@@ -83,7 +83,7 @@ class Intake(Protocol):
 
         `done` is called once, in the event loop's thread: with a durable outcome only after the events survive a
         power cut (WAL, synchronous=FULL). Whether an event is new or a duplicate is decided in the same transaction
-        that stores it; a copy of an event in work shares that transaction's outcome.
+        that stores it; a copy of an event in progress shares that transaction's outcome.
         """
 
 

@@ -27,7 +27,7 @@ class Progress:
         self._lost = Ranges(lost)
         """Positions in gaps; they are covered as processed, too."""
         self._releasing = Ranges()
-        """Positions that are processed once the transaction in work is on disk."""
+        """Positions that are processed once the transaction in progress is on disk."""
         self._changes: list[Change] = []
         self._unwritten: Batch | None = None
         """The latest batch while it is not on disk and may still grow."""

@@ -56,7 +56,7 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     text, limits = " ".join(PAGE.read_text().split()), Limits()
     for sentence in (
         f"{limits.connections_max} concurrent connections",
-        f"{limits.requests_in_work_max} concurrent requests",
+        f"{limits.requests_in_progress_max} concurrent requests",
         f"head has at most {limits.head_bytes_max >> 10} KiB and must arrive within {limits.head_seconds_max:g} s",
         f"a body within {limits.body_seconds_max:g} s.",
     ):

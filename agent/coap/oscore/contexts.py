@@ -160,7 +160,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         self._tuning = tuning
         self._pace = pace
         self._waiting_bytes = 0
-        self._in_work = 0
+        self._in_progress = 0
         self._idle = asyncio.Event()
         self._refused_last = -math.inf
 
@@ -173,17 +173,17 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         if pipe.request.opt.oscore is None:
             await self._site.render_to_pipe(pipe)
             return
-        self._in_work += 1
+        self._in_progress += 1
         try:
             pipe.add_response(await self.render(pipe.request), is_last=True)
         finally:
-            self._in_work -= 1
-            if not self._in_work:
+            self._in_progress -= 1
+            if not self._in_progress:
                 self._idle.set()
 
     async def finished(self) -> None:
-        """Wait until no protected request is in work."""
-        while self._in_work:
+        """Wait until no protected request is in progress."""
+        while self._in_progress:
             self._idle.clear()
             await self._idle.wait()
 
@@ -204,7 +204,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
     async def _turn_to_open(self, request_bytes: int) -> None:
         """Wait for a turn of the event loop; raise _RefusedError where too much is waiting."""
         if self._waiting_bytes >= WAITING_BYTES_MAX:
-            raise _RefusedError(UNAVAILABLE, b"too many requests in work")
+            raise _RefusedError(UNAVAILABLE, b"too many requests in progress")
         self._waiting_bytes += request_bytes
         try:
             await self._pace.turn()

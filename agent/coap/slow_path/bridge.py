@@ -44,7 +44,7 @@ class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no 
 class Remote(interfaces.EndpointAddress):  # type: ignore[misc] # aiocoap carries no types
     """The sensor as the sender of one datagram: equal to itself alone.
 
-    So aiocoap distinguishes the requests of a sensor that reuses a Token while the first request is in work, or a
+    So aiocoap distinguishes the requests of a sensor that reuses a Token while the first request is in progress, or a
     Message ID after a restart.
     """
 
@@ -141,7 +141,7 @@ class AiocoapBridge:
         await self._context._append_tokenmanaged_messagemanaged_transport(connect)
 
     async def close(self) -> None:
-        """Stop aiocoap; its requests in work are not answered."""
+        """Stop aiocoap; its requests in progress are not answered."""
         await self._context.shutdown()
 
     @property
@@ -158,7 +158,7 @@ class AiocoapBridge:
         """Hand a datagram that OSCORE protects to aiocoap.
 
         A retransmission must not reach OSCORE, which would refuse it as a replay: it is not answered while the request
-        is in work, and then gets the same answer.
+        is in progress, and then gets the same answer.
         """
         answer = self._answered.get(retransmission_key, now)
         if answer is None:

@@ -32,8 +32,8 @@ from agent.pace import Pace
 if TYPE_CHECKING:
     from agent.coap.slow_path.bridge import Remote
 
-IN_WORK_MAX = 1_024
-"""Requests of the slow path in work; more are refused."""
+IN_PROGRESS_MAX = 1_024
+"""Requests of the slow path in progress; more are refused."""
 WAITING_BYTES_MAX = 4 << 20
 """Bytes of bodies that wait for their turn; more are refused."""
 
@@ -65,7 +65,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         self._plain_blocks = Blocks(body_bytes_max, lifetime_seconds)
         self._protected_blocks = Blocks(body_bytes_max, lifetime_seconds)
         """Separate, so that unauthenticated uploads evict none under OSCORE."""
-        self._in_work: set[asyncio.Future[Answer]] = set()
+        self._in_progress: set[asyncio.Future[Answer]] = set()
         self._pace = pace
         self._waiting_bytes = 0
 
@@ -93,14 +93,14 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         return message
 
     @property
-    def in_work(self) -> int:
+    def in_progress(self) -> int:
         """How many requests wait for their outcome."""
-        return len(self._in_work)
+        return len(self._in_progress)
 
     async def finished(self) -> None:
-        """Wait until nothing is in work."""
-        if self._in_work:
-            await asyncio.wait(self._in_work)
+        """Wait until nothing is in progress."""
+        if self._in_progress:
+            await asyncio.wait(self._in_progress)
 
     def _complete_body(self, request: Message) -> CompleteBody | None:
         remote: Remote = request.remote
@@ -130,11 +130,11 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             retransmission_key=complete.retransmission_key,
             relay=remote.credential is not None and remote.credential.relay,
         )
-        if len(self._in_work) >= IN_WORK_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        if len(self._in_progress) >= IN_PROGRESS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
             return TOO_MANY
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._in_work.add(outcome)
-        outcome.add_done_callback(self._in_work.discard)
+        self._in_progress.add(outcome)
+        outcome.add_done_callback(self._in_progress.discard)
 
         def respond(answer: Answer) -> None:
             if not outcome.done():  # the request may be cancelled; the commit remains

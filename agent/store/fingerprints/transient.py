@@ -1,6 +1,6 @@
 """The store's memory of the latest deliveries: retransmission keys, similarity keys, rejected events.
 
-It contains committed deliveries only; the commit in work keeps its own until it is durable.
+It contains committed deliveries only; the commit in progress keeps its own until it is durable.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Decision:
         new: list[bool] = []
         labelled: list[int] = []
         suspected = len(self.suspected)
-        in_work = False
+        in_progress = False
         for candidate, told in zip(submission.candidates, proven, strict=True):
             position = self._position(candidate, told)
             new.append(position is None)
@@ -86,7 +86,7 @@ class Decision:
                 fingerprint = candidate.fingerprint or compute_fingerprint(
                     candidate.event, candidate.fields, self._label(position)
                 )
-                in_work |= position >= self.first_position
+                in_progress |= position >= self.first_position
                 self.duplicates.append((fingerprint, position))
                 given.append(fingerprint)
             if candidate.fingerprint is None:
@@ -96,9 +96,9 @@ class Decision:
         accepted = self.next_position - start
         rejects = self._new_rejects(submission, accepted, retransmitted=any(told is not None for told in proven))
         self.rejects.extend(rejects)
-        in_work |= accepted > 0 or bool(rejects)
+        in_progress |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))
-        (self.after_commit if in_work else self.at_once).append((submission, outcome))
+        (self.after_commit if in_progress else self.at_once).append((submission, outcome))
 
     def declare(self, candidate: Candidate) -> None:
         """Add an event that declares gaps."""

@@ -18,7 +18,7 @@ both_paths = pytest.mark.parametrize("fast", [True, False], ids=["fast", "aiocoa
 
 
 @both_paths
-async def test_draining_takes_nothing_more_and_answers_what_is_in_work(fast: bool) -> None:
+async def test_draining_takes_nothing_more_and_answers_what_is_in_progress(fast: bool) -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, fast=fast) as server:
         with Sensor(server.port) as sensor:
@@ -27,11 +27,11 @@ async def test_draining_takes_nothing_more_and_answers_what_is_in_work(fast: boo
             draining = asyncio.create_task(server.drain())
             await asyncio.sleep(0)
             sensor.send(post(mid=2))
-            assert server.in_work == 1
+            assert server.in_progress == 1
             recorder.respond()
             assert (await sensor.receive()).code == CHANGED
             await draining
-            assert server.in_work == 0
+            assert server.in_progress == 0
     assert len(recorder.deliveries) == 1
 
 
@@ -64,10 +64,10 @@ async def test_two_may_wait_for_the_end() -> None:
             sensor.send(post())
             await recorder.received(1)
             waiting = [asyncio.create_task(server.drain()) for _ in range(2)]
-            await until(lambda: server.in_work == 1, "a request in work")
+            await until(lambda: server.in_progress == 1, "a request in progress")
             recorder.respond()
             await asyncio.gather(*waiting)
-            assert server.in_work == 0
+            assert server.in_progress == 0
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:

@@ -1,4 +1,4 @@
-"""Requests in work, their retransmissions, and other requests with the same Message ID or Token."""
+"""Requests in progress, their retransmissions, and other requests with the same Message ID or Token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_the_ack_is_withheld_until_the_outcome() -> None:
             assert await sensor.receive() == Response(ACK, 0x44, 5, b"\x01", b"")
 
 
-async def test_a_retransmission_in_work_is_met_with_silence_and_answered_once() -> None:
+async def test_a_retransmission_in_progress_is_met_with_silence_and_answered_once() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder) as server:
         with Sensor(server.port) as sensor:
@@ -135,7 +135,7 @@ async def test_requests_with_one_token_are_answered_each() -> None:
             assert [(await sensor.receive()).mid, (await sensor.receive()).mid] == [5, 6]
 
 
-async def test_too_many_requests_in_work_are_refused_for_now() -> None:
+async def test_too_many_requests_in_progress_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, Tuning(exchanges_max=1)) as server:
         with Sensor(server.port) as sensor:

@@ -138,7 +138,7 @@ async def test_the_waits_between_retransmissions_are_doubled(chance: float) -> N
         assert (len(responses), counters.given_up) == (0, 1)
 
 
-async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_work() -> None:
+async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_progress() -> None:
     tuning = Tuning(empty_ack_seconds=0.02, exchanges_max=3, drain_seconds_max=0.05)
     recorder = Recorder(answer=None)
     async with serving(recorder, tuning) as server:

@@ -56,6 +56,6 @@ async def test_bodies_that_wait_for_their_turn_are_bounded_in_bytes(monkeypatch:
                 for number in range(DATAGRAMS):
                     sensor.send(post(number, number.to_bytes(2, "big")))
                 codes = [(await sensor.receive()).code for _ in range(DATAGRAMS)]
-            await until(lambda: not server.in_work, "nothing is left in work")
+            await until(lambda: not server.in_progress, "nothing is left in progress")
     assert set(codes) == {CHANGED, BUSY}
     assert codes.count(CHANGED) == taken >= 10

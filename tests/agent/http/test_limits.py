@@ -119,7 +119,7 @@ async def test_a_client_sees_the_refusal_of_a_body_that_it_is_still_sending(tmp_
 def test_the_limits_are_those_that_the_guarantees_state() -> None:
     page = " ".join((ROOT / "docs" / "guarantees.md").read_text().split())
     limits = Limits()
-    bodies = f"occupies all {limits.requests_in_work_max} concurrent requests with slow bodies"
+    bodies = f"occupies all {limits.requests_in_progress_max} concurrent requests with slow bodies"
     for stated in (
         f"A client that occupies {limits.connections_max} HTTP connections",
         f"each connection ends after {limits.head_seconds_max:g} s",
@@ -140,7 +140,7 @@ async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> Non
         assert (await raws[-1].receive()).code == 200
         with pytest.raises(ConnectionError):
             await served.client.post(EVENT)
-        for raw in raws[: Limits().requests_in_work_max]:
+        for raw in raws[: Limits().requests_in_progress_max]:
             raw.send(post_bytes(EVENT)[:-1])
         refused = raws[-1]
         refused.send(post_bytes(EVENT))
@@ -149,7 +149,7 @@ async def test_without_a_word_the_server_has_these_limits(tmp_path: Path) -> Non
 
 async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_body(tmp_path: Path) -> None:
     responds: list[Respond] = []
-    limits = Limits(requests_in_work_max=2)
+    limits = Limits(requests_in_progress_max=2)
 
     def receive(delivery: Delivery, respond: Respond) -> None:
         responds.append(respond)
@@ -158,7 +158,7 @@ async def test_more_requests_than_the_limit_are_told_to_come_back_and_cost_no_bo
         raws = [await stack.enter_async_context(Raw(served.server.port)) for _ in range(2)]
         for raw in raws:
             raw.send(post_bytes(EVENT))
-        await until(lambda: len(responds) == 2, "two requests in work")
+        await until(lambda: len(responds) == 2, "two requests in progress")
         refused = await served.client.post(EVENT)
         assert (refused.code, refused.fields["Retry-After"]) == (503, "1")
         assert (await served.client.get("/healthz")).code == 200
@@ -198,7 +198,7 @@ async def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
     assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
-async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_more(tmp_path: Path) -> None:
+async def test_draining_ends_the_idle_answers_what_is_in_progress_and_takes_nothing_more(tmp_path: Path) -> None:
     responds: list[Respond] = []
 
     def receive(delivery: Delivery, respond: Respond) -> None:
@@ -210,7 +210,7 @@ async def test_draining_ends_the_idle_answers_what_is_in_work_and_takes_nothing_
         Raw(served.server.port) as busy,
     ):
         busy.send(post_bytes(EVENT) + post_bytes(EVENT))
-        await until(lambda: len(responds) == 1, "a request in work")
+        await until(lambda: len(responds) == 1, "a request in progress")
         draining = asyncio.create_task(served.server.drain())
         assert await idle.receive_all() == b""
         responds[0](Answer(Status.DURABLE, accepted=1))
@@ -231,7 +231,7 @@ async def test_a_server_that_is_closed_waits_no_longer_than_its_bound_and_says_s
 
     async with serving(tmp_path, receive=receive, limits=limits) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT))
-        await until(lambda: len(responds) == 1, "a request in work")
+        await until(lambda: len(responds) == 1, "a request in progress")
         await served.server.drain()
         response = await raw.receive()
         assert (response.code, response.fields["retry-after"]) == (503, "5")

@@ -126,7 +126,7 @@ async def test_the_window_outlives_a_kill_and_the_transports_own_span(tmp_path: 
         assert (await taken.take(event(data={"t": 22}))).accepted == 1
 
 
-async def test_copies_in_work_share_the_outcome_of_the_first(tmp_path: Path, clock: HandClock) -> None:
+async def test_copies_in_progress_share_the_outcome_of_the_first(tmp_path: Path, clock: HandClock) -> None:
     async with gateway(tmp_path, clock, NEVER_REPEATS) as taken:
         answer = await taken.take([event()] * 5)
         assert (answer.accepted, answer.duplicates) == (1, 4)

@@ -18,7 +18,7 @@ def test_the_acknowledged_are_always_the_first_that_are_done(order: list[int], a
         ordered = [one for one in range(1, 9) if one not in at_qos_0]
         due = next((first for first in ordered if first not in done), 9)
         assert acknowledged == [before for before in ordered if before < due]
-        in_work = [one for one in range(1, 9) if (one not in done if one in at_qos_0 else one >= due)]
-        assert len(acks) == len(in_work)
-        assert acks.size == sum(in_work)
+        in_progress = [one for one in range(1, 9) if (one not in done if one in at_qos_0 else one >= due)]
+        assert len(acks) == len(in_progress)
+        assert acks.size == sum(in_progress)
     assert acks.acknowledged == len(acknowledged)

@@ -77,9 +77,9 @@ async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() 
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder)
     taking.take(zigbee("stray"))
-    for number in range(1, 3 * LIMITS.in_work_max):
+    for number in range(1, 3 * LIMITS.in_progress_max):
         taking.take(own(number))
-    assert source.acknowledged == list(range(1, 3 * LIMITS.in_work_max))
+    assert source.acknowledged == list(range(1, 3 * LIMITS.in_progress_max))
     taking.close()
 
 
@@ -111,7 +111,7 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
 
 async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
     source, recorder, names = RecordingSource(), Recorder(), ZigbeeNames()
-    limits = ReceptionLimits(in_work_max=4)
+    limits = ReceptionLimits(in_progress_max=4)
     taking = reception(source, recorder, limits, names)
     with SteppedLoop() as clock:
         for number in range(1, 9):
@@ -159,7 +159,7 @@ async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_dev
     source, recorder = RecordingSource(), Recorder()
     taking = reception(source, recorder, names=_told())
     body = b"{}".ljust(MqttSettings().max_body_bytes)
-    strays = LIMITS.in_work_bytes_max // len(body) + 1
+    strays = LIMITS.in_progress_bytes_max // len(body) + 1
     for number in range(1, strays + 1):
         taking.take(zigbee(f"stray{number}", number, body))
     taking.take(zigbee("lamp", strays + 1))
@@ -258,7 +258,7 @@ async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic()
         source, recorder = RecordingSource(), Recorder()
         taking = reception(source, recorder, names=known)
         tracemalloc.start()
-        for number in range(LIMITS.in_work_max // 3):
+        for number in range(LIMITS.in_progress_max // 3):
             name = f"\U0001f600{number}"
             taking.take(zigbee(name.ljust(TOPIC_BYTES_MAX - len("zigbee2mqtt/") - 3, "a"), number + 1))
             taking.take(zigbee(name.ljust(900, "a")))

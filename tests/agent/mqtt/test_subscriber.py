@@ -116,7 +116,7 @@ async def test_the_work_is_bounded_and_goes_on_when_there_is_room(broker: Mosqui
     recorder.answer = None
     await begin_session(recorder, publisher, broker.port, subscriptions=EVENTS)
     publisher.publish_all([("plant/a/events", b"%d" % number) for number in range(12)])
-    async with running(recorder, broker.port, ReceptionLimits(in_work_max=4), subscriptions=EVENTS):
+    async with running(recorder, broker.port, ReceptionLimits(in_progress_max=4), subscriptions=EVENTS):
         for turn in range(3):
             await recorder.until(deliveries=4 * (turn + 1))
             assert len(recorder.open) == 4
@@ -147,7 +147,7 @@ async def test_a_device_that_no_list_names_waits_for_the_list(broker: Mosquitto,
     recorder = Recorder()
     await begin_session(recorder, publisher, broker.port)
     publisher.publish_all([("zigbee2mqtt/hall/door", b'{"contact":%d}' % (number % 2)) for number in range(50)])
-    async with running(recorder, broker.port, ReceptionLimits(in_work_max=30)):
+    async with running(recorder, broker.port, ReceptionLimits(in_progress_max=30)):
         publisher.publish("zigbee2mqtt/bridge/devices", _devices({"hall/door": "0x00158D0001234567"}), 0, retain=True)
         await recorder.until(deliveries=50)
     assert recorder.bodies == [b'{"contact":%d}' % (number % 2) for number in range(50)]
@@ -164,7 +164,7 @@ async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_
     ):
         await begin_session(recorder, publisher, broker.port, version="3.1.1")
         publisher.publish_all([("zigbee2mqtt/t1", b'{"n":%d}' % number) for number in range(40)])
-        async with running(recorder, broker.port, ReceptionLimits(in_work_max=10), version="3.1.1"):
+        async with running(recorder, broker.port, ReceptionLimits(in_progress_max=10), version="3.1.1"):
             await asyncio.to_thread(wait_for_state, publisher, b"online")
             publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
             await recorder.until(deliveries=40)

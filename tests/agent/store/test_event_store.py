@@ -59,7 +59,7 @@ async def test_a_copy_is_a_duplicate_also_after_a_restart(tmp_path: Path, clock:
         assert again.fingerprints == (fingerprint(ONE), fingerprint(TWO))
 
 
-async def test_copies_in_work_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
+async def test_copies_in_progress_share_one_commit(tmp_path: Path, clock: HandClock) -> None:
     async with make_store(tmp_path, clock) as store:
         outcomes = await asyncio.gather(*(submit(store, clock, ONE) for _ in range(50)))
         assert sum(outcome.accepted for outcome in outcomes) == 1

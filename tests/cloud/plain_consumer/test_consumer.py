@@ -44,7 +44,7 @@ def test_dead_between_result_and_offset_it_writes_each_event_once(side: Consumer
 
 
 @pytest.mark.heavy
-def test_offsets_first_lose_what_was_in_work(side: ConsumerSide) -> None:
+def test_offsets_first_lose_what_was_in_progress(side: ConsumerSide) -> None:
     side.send(Gateway().records(readings(20)))
     side.start("--commit", "before")
     side.wait_for_rows(20)

@@ -103,17 +103,17 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked
         with Sensor(server.port) as socket:
             _, acked = await sensor.post(socket)
             recorder.answer = None
-            in_work, reference = sensor.request()
-            socket.send(in_work)
+            in_progress, reference = sensor.request()
+            socket.send(in_progress)
             await recorder.received(2)
             server.forget_answers()
             assert (await socket.ask(acked)).code == UNAUTHORIZED
-            socket.send(in_work)
+            socket.send(in_progress)
             await socket.expect_silence()
             recorder.respond()
             answer = await socket.receive_raw()
             assert sensor.read(answer, reference).code == Code.CHANGED
-            assert await socket.ask_raw(in_work) == answer
+            assert await socket.ask_raw(in_progress) == answer
     assert len(recorder.deliveries) == 2
 
 
@@ -131,7 +131,7 @@ async def test_requests_in_flight_at_once_are_each_served_after_a_challenge_of_t
     assert sorted(delivery.body for delivery in recorder.deliveries) == bodies
 
 
-async def test_a_retransmission_of_a_request_in_work_waits_for_its_answer(
+async def test_a_retransmission_of_a_request_in_progress_waits_for_its_answer(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
     recorder = Recorder()

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.coap.slow_path.resource import IN_WORK_MAX
+from agent.coap.slow_path.resource import IN_PROGRESS_MAX
 from agent.coap.tuning import Tuning
 from tests.agent.coap.recorder import Recorder
 from tests.agent.coap.sensor import (
@@ -165,7 +165,7 @@ async def test_a_restarted_sensors_odd_request_is_not_answered_from_memory() -> 
     assert [delivery.body for delivery in recorder.deliveries] == [b"\xa0", b"\xa1\x01\x02"]
 
 
-async def test_an_odd_request_with_the_token_of_one_in_work_cancels_nothing() -> None:
+async def test_an_odd_request_with_the_token_of_one_in_progress_cancels_nothing() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, fast=False) as server:
         with Sensor(server.port) as sensor:
@@ -177,16 +177,16 @@ async def test_an_odd_request_with_the_token_of_one_in_work_cancels_nothing() ->
             assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {1, 2}
 
 
-async def test_too_many_odd_requests_in_work_are_refused_for_now() -> None:
+async def test_too_many_odd_requests_in_progress_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
         with Sensor(server.port) as sensor:
-            for mid in range(IN_WORK_MAX):
+            for mid in range(IN_PROGRESS_MAX):
                 sensor.send(post(mid=mid))
-            await recorder.received(IN_WORK_MAX)
+            await recorder.received(IN_PROGRESS_MAX)
             refused = await sensor.ask(post(mid=9_999))
             assert (refused.code, refused.mid, refused.rest[:3]) == (0xA3, 9_999, b"\xd1\x01\x05")
-            for _ in range(IN_WORK_MAX):
+            for _ in range(IN_PROGRESS_MAX):
                 recorder.respond()
 
 

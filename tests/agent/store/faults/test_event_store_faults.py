@@ -105,7 +105,7 @@ async def test_a_full_store_refuses_new_events_acks_copies_and_recovers_by_itsel
             pytest.fail("the store stays full although all is processed")
 
 
-async def test_retransmissions_in_work_share_a_failed_commit(tmp_path: Path, clock: HandClock) -> None:
+async def test_retransmissions_in_progress_share_a_failed_commit(tmp_path: Path, clock: HandClock) -> None:
     def connect(path: Path) -> FaultyConnection:
         connection = database.open_for_service(path, FaultyConnection)
         assert isinstance(connection, FaultyConnection)

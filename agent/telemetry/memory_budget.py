@@ -1,4 +1,4 @@
-"""Estimates the memory of deliveries in work, and bounds it for each protocol."""
+"""Estimates the memory of deliveries in progress, and bounds it for each protocol."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DATA_FACTOR = 28
 value. Usual data takes an eighth of that."""
 
 
-class InWork:
-    """The deliveries of one protocol that are not answered yet."""
+class MemoryBudget:
+    """The memory of one protocol's deliveries that are not answered yet."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes = 0
-        """Upper bound of their memory."""
+        """An upper bound of what they use now."""
 
     @property
     def full(self) -> bool:

@@ -1,4 +1,4 @@
-"""The memory of deliveries in work is bounded in bytes, for all contents of bodies."""
+"""The memory of deliveries in progress is bounded in bytes, for all contents of bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.decode.delivery_body import EVENTS_MAX
 from agent.delivery import VIAS, Answer, Delivery, Media, Status
 from agent.pipeline import Pipeline
 from agent.store.port import Outcome, Submission
-from agent.telemetry.in_work import BYTES_MAX
+from agent.telemetry.memory_budget import BYTES_MAX
 from tests.agent.coap.sensor import CHANGED, Sensor, post
 from tests.support.waiting import until
 
@@ -83,7 +83,7 @@ def _fill(pipeline: Pipeline, body: bytes, media: Media, via: str) -> int:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_delivery_in_work_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
+def test_a_delivery_in_progress_takes_no_more_memory_than_is_counted_for_it(name: str) -> None:
     body, media = BODIES[name]
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), Held())
     copies = [bytes(bytearray(body)) for _ in range(COPIES)]  # as the network would deliver them
@@ -96,7 +96,7 @@ def test_a_delivery_in_work_takes_no_more_memory_than_is_counted_for_it(name: st
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    counted = pipeline.in_work["coap"].bytes
+    counted = pipeline.budgets["coap"].bytes
     assert not answers
     assert used + COPIES * len(body) <= counted <= 20 * (used + COPIES * len(body))
 
@@ -106,7 +106,7 @@ def test_once_there_are_answers_there_is_room_and_no_way_in_takes_that_of_anothe
     pipeline = Pipeline(IdentitySettings(), SystemClock(trusted=True), intake)
     body, media = BODIES["a long text"]
     first = {via: _fill(pipeline, body, media, via) for via in VIAS}
-    assert all(pipeline.in_work[via].bytes < BYTES_MAX[via] + 2_000_000 for via in VIAS)
+    assert all(pipeline.budgets[via].bytes < BYTES_MAX[via] + 2_000_000 for via in VIAS)
     intake.answer_all()
     assert {via: _fill(pipeline, body, media, via) for via in VIAS} == first
     assert pipeline.counts["http"].refused[Status.UNAVAILABLE] == 2
