@@ -54,7 +54,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 def _compare(chosen: Sequence[Variant], scenario: Scenario, seed: int, home: Path, console: Console) -> int:
     outcomes: list[Outcome] = []
     for number, variant in enumerate(chosen, start=1):
-        console.rule(f"{number} of {len(chosen)}: {variant.name}, {variant.says}")
+        console.rule(f"{number} of {len(chosen)}: {variant.name}, {variant.description}")
         options = RunOptions(scenario, seed, home / variant.name, overrides=variant.overrides)
         try:
             with Display(console) as display:

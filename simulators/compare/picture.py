@@ -31,7 +31,7 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
                 axes.barh(place + offset, count, height=0.25, color=colour)
                 axes.text(count, place + offset, f" {count:,}", va="center", fontsize=9)
                 most = max(most, count)
-        axes.set_yticks(range(len(outcomes)), [f"{one.variant}\n{one.says}" for one in outcomes], fontsize=9)
+        axes.set_yticks(range(len(outcomes)), [f"{one.variant}\n{one.description}" for one in outcomes], fontsize=9)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.12 * most)
         axes.set_xlabel(f"events, of {max(one.events for one in outcomes):,} or so in each run")

@@ -16,7 +16,7 @@ class Variant:
     """A variant of the same field test."""
 
     name: str
-    says: str
+    description: str
     overrides: Overrides
 
 
@@ -35,7 +35,7 @@ class Outcome:
     """The result of a variant."""
 
     variant: str
-    says: str
+    description: str
     events: int
     transmissions: int
     acked: int
@@ -51,7 +51,7 @@ def outcome(variant: Variant, verdict: Verdict) -> Outcome:
     """Return the compared figures of a verdict."""
     return Outcome(
         variant=variant.name,
-        says=variant.says,
+        description=variant.description,
         events=verdict.events,
         transmissions=verdict.transmissions,
         acked=verdict.acked,

@@ -17,24 +17,24 @@ from simulators.oracle.verdict import Violation
 
 _KNOWN = """
     SELECT marks, sent, acked, due_forms, sent_forms, ifnull(rows, 0), mark, statement
-    FROM said LEFT JOIN found USING (statement)
+    FROM stated LEFT JOIN found USING (statement)
     WHERE NOT neither AND (marks > 1 OR ifnull(rows, 0) > (sent > 0) OR ifnull(rows, 0) < (due > 0))
 """
 _NEITHER = """
     SELECT sent, acked, due, requests, across, ifnull(rows, 0), mark, statement
-    FROM said LEFT JOIN found USING (statement)
+    FROM stated LEFT JOIN found USING (statement)
     WHERE neither AND (ifnull(rows, 0) < due OR ifnull(rows, 0) > sent)
 """
 _BY_GATEWAY = """
     SELECT count(*) FROM row WHERE statement = ? AND gateway IS NOT NULL AND NOT repeated GROUP BY gateway
 """
-_UNSAID_ROWS = """
-    SELECT min(said), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM said)
+_UNKNOWN_ROWS = """
+    SELECT min(content), count(*) FROM row WHERE statement NOT IN (SELECT statement FROM stated)
     AND statement NOT IN (SELECT statement FROM variant) GROUP BY statement
 """
 # A record that also has a row was already counted there.
-_UNSAID_RECORDS = """
-    SELECT min(r.said), count(DISTINCT r.epoch || r.sequence) FROM record r LEFT JOIN said s USING (statement)
+_UNKNOWN_RECORDS = """
+    SELECT min(r.content), count(DISTINCT r.epoch || r.sequence) FROM record r LEFT JOIN stated s USING (statement)
     WHERE (ifnull(s.forms, 0) >> r.form) & 1 = 0
     AND NOT EXISTS (SELECT 1 FROM variant v WHERE v.statement = r.statement AND v.form = r.form)
     AND (s.forms IS NOT NULL OR r.statement NOT IN (SELECT statement FROM found)) GROUP BY r.statement, r.form
@@ -46,9 +46,9 @@ _RESTAMPED = """
 """
 _RESTAMPED_TWICE = """
     SELECT min(v.mark), rows FROM found JOIN variant v USING (statement)
-    WHERE rows > 1 AND v.statement NOT IN (SELECT statement FROM said) GROUP BY v.statement
+    WHERE rows > 1 AND v.statement NOT IN (SELECT statement FROM stated) GROUP BY v.statement
 """
-_RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN said USING (statement)"
+_RESTAMPED_AS_ANOTHER = "SELECT count(DISTINCT statement) FROM variant JOIN stated USING (statement)"
 
 
 def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
@@ -56,9 +56,9 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     missing = _check_known(evidence, findings)
     _check_neither(evidence, scope, findings)
     _check_restamped(evidence, scope, findings)
-    _check_unsaid(evidence, findings, _UNSAID_ROWS, missing)
+    _check_unknown(evidence, findings, _UNKNOWN_ROWS, missing)
     if evidence.has_records:
-        _check_unsaid(evidence, findings, _UNSAID_RECORDS, missing)
+        _check_unknown(evidence, findings, _UNKNOWN_RECORDS, missing)
 
 
 def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, Violation]:
@@ -67,14 +67,14 @@ def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, 
     for marks, sent, acked, due_forms, sent_forms, rows, mark, statement in evidence.connection.execute(
         _KNOWN
     ).fetchall():
-        said = evidence.said(mark)
-        violation = Violation("lost", words(said), sent, acked, rows, (mark,))
+        content = evidence.content(mark)
+        violation = Violation("lost", words(content), sent, acked, rows, (mark,))
         due, allowed = due_forms.bit_count(), sent_forms.bit_count()
         if marks > 1 and sent > allowed:
             findings.declared["equal-events"] += sent - allowed
         if rows < due:
             findings.add(violation, due - rows)
-            if (named := name(said)) is not None and due == 1:
+            if (named := name(content)) is not None and due == 1:
                 missing[named] = violation
         elif rows > allowed and not evidence.has_variant(statement):
             _add_surplus(findings, violation, rows - allowed)
@@ -90,7 +90,7 @@ def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
 
 def _check_neither(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     for sent, acked, due, requests, across, rows, mark, statement in evidence.connection.execute(_NEITHER).fetchall():
-        violation = Violation("lost", words(evidence.said(mark)), sent, acked, rows, (mark,))
+        violation = Violation("lost", words(evidence.content(mark)), sent, acked, rows, (mark,))
         if rows < due:
             findings.add(violation, due - rows)
             continue
@@ -126,28 +126,28 @@ def _check_restamped(evidence: EvidenceDatabase, scope: Scope, findings: Finding
     execute = evidence.connection.execute
     for mark, due, rows in execute(_RESTAMPED.format(must=must(evidence, scope))).fetchall():
         if due and not rows:
-            findings.add(Violation("lost", words(evidence.said(mark)), 1, 1, 0, (mark,)))
+            findings.add(Violation("lost", words(evidence.content(mark)), 1, 1, 0, (mark,)))
         elif rows and rows > 1:
             findings.declared["restamped-resends"] += rows - 1
     for mark, rows in execute(_RESTAMPED_TWICE).fetchall():
         findings.declared["restamped-resends"] -= rows - 1
-        findings.add(Violation("doubled", words(evidence.said(mark)), 1, 1, rows, (mark,)), rows - 1)
+        findings.add(Violation("doubled", words(evidence.content(mark)), 1, 1, rows, (mark,)), rows - 1)
     findings.declared["equal-events"] += evidence.count(_RESTAMPED_AS_ANOTHER)
 
 
-def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
+def _check_unknown(evidence: EvidenceDatabase, findings: Findings, query: str, missing: dict[bytes, Violation]) -> None:
     """Check rows or records that match no statement: changed where the event's name is known, else invented."""
-    unsaid = evidence.connection.execute(query).fetchall()
-    if not unsaid:
+    unknown = evidence.connection.execute(query).fetchall()
+    if not unknown:
         return
-    marks = _marks_by_name(evidence, {named for said, _ in unsaid if (named := name(said)) is not None})
-    for said, rows in unsaid:
-        named = name(said)
+    marks = _marks_by_name(evidence, {named for content, _ in unknown if (named := name(content)) is not None})
+    for content, rows in unknown:
+        named = name(content)
         mark = marks.get(named) if named is not None else None
         if mark is None:
-            findings.add(Violation("invented", words(said), 0, 0, rows), rows)
+            findings.add(Violation("invented", words(content), 0, 0, rows), rows)
             continue
-        findings.add(Violation("changed", words(said), 1, 1, rows, (mark,)), rows)
+        findings.add(Violation("changed", words(content), 1, 1, rows, (mark,)), rows)
         if named in missing:
             findings.take_back(missing.pop(named))
 
@@ -155,7 +155,7 @@ def _check_unsaid(evidence: EvidenceDatabase, findings: Findings, query: str, mi
 def _marks_by_name(evidence: EvidenceDatabase, wanted: Set[bytes]) -> dict[bytes, int]:
     """Return the marks of the events with these names, in one pass."""
     marks: dict[bytes, int] = {}
-    for mark, said in evidence.connection.execute("SELECT mark, said FROM event WHERE NOT neither"):
-        if (named := name(said)) in wanted and named is not None:
+    for mark, content in evidence.connection.execute("SELECT mark, content FROM event WHERE NOT neither"):
+        if (named := name(content)) in wanted and named is not None:
             marks[named] = mark
     return marks

@@ -21,7 +21,7 @@ RESTORED = "restored"
 GAP = "gateway.gap"
 """The type of the event in which a gateway declares given-up events."""
 _FIRST_RECORDS = """
-    INSERT INTO row SELECT statement, said, device, gateway, epoch, sequence, partition, "offset", fingerprint, at, 0
+    INSERT INTO row SELECT statement, content, device, gateway, epoch, sequence, partition, "offset", fingerprint, at, 0
     FROM record WHERE rowid IN (SELECT min(rowid) FROM record GROUP BY epoch, sequence, statement)
 """
 _BATCH = 10_000
@@ -107,10 +107,10 @@ class EvidenceDatabase:
         """The prefix of the run's device names; empty where there are no other events."""
         return str(self.run.get("devices", ""))
 
-    def said(self, mark: int) -> bytes:
+    def content(self, mark: int) -> bytes:
         """Return the statement of an event."""
-        (said,) = self.connection.execute("SELECT said FROM event WHERE mark = ?", (mark,)).fetchone()
-        return bytes(said)
+        (content,) = self.connection.execute("SELECT content FROM event WHERE mark = ?", (mark,)).fetchone()
+        return bytes(content)
 
     def has_variant(self, statement: bytes) -> bool:
         """Whether a restamped request of an event has this statement."""
@@ -164,11 +164,11 @@ class EvidenceDatabase:
         self.acked += acked
         self.refused += isinstance(end, Refused)
         self.given_up += isinstance(end, GivenUp)
-        said = statement(event.event)
+        content = statement(event.event)
         return (
             mark,
-            digest(said),
-            said,
+            digest(content),
+            content,
             form(event.event),
             event.event.device,
             event.event.id is None and event.event.time is None,
@@ -214,13 +214,13 @@ def _declared(data: Value) -> list[tuple[object, ...]]:
 
 
 def _row_entry(row: Row) -> tuple[object, ...]:
-    said = statement(row)
-    return (digest(said), said, row.device, *_place(row), 0)
+    content = statement(row)
+    return (digest(content), content, row.device, *_place(row), 0)
 
 
 def _record_entry(row: Row) -> tuple[object, ...]:
-    said = statement(row)
-    return (digest(said), said, form(row), row.device, *_place(row))
+    content = statement(row)
+    return (digest(content), content, form(row), row.device, *_place(row))
 
 
 def _place(row: Row) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 CREATE TABLE event (
     mark INTEGER PRIMARY KEY,
     statement BLOB NOT NULL,  -- digest of the statement, ids as text
-    said BLOB NOT NULL,
+    content BLOB NOT NULL,
     form INTEGER NOT NULL,  -- whether id and boot are integers or text
     device TEXT NOT NULL,
     neither INTEGER NOT NULL,  -- whether it has neither id nor time
@@ -21,7 +21,7 @@ CREATE TABLE variant (  -- requests with another time than the event's own
 );
 CREATE TABLE row (  -- rows of the table, where ids are text
     statement BLOB NOT NULL,
-    said BLOB NOT NULL,
+    content BLOB NOT NULL,
     device TEXT NOT NULL,
     gateway TEXT,
     epoch TEXT,
@@ -34,7 +34,7 @@ CREATE TABLE row (  -- rows of the table, where ids are text
 );
 CREATE TABLE record (  -- records of the topic
     statement BLOB NOT NULL,
-    said BLOB NOT NULL,
+    content BLOB NOT NULL,
     form INTEGER NOT NULL,
     device TEXT NOT NULL,
     gateway TEXT,

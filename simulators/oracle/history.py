@@ -54,7 +54,7 @@ def with_histories(
         for gateway in gateways:
             named = {gateway.fingerprint(events[mark]) for mark in violation.marks if mark in events}
             for fingerprint in sorted(fingerprints | {name for name in named if name is not None}):
-                lines += [f"trace {fingerprint}: {said}" for said in gateway.trace(fingerprint)]
+                lines += [f"trace {fingerprint}: {line}" for line in gateway.trace(fingerprint)]
         violations.append(replace(violation, history=_bounded(lines)))
     return replace(verdict, violations=tuple(violations))
 

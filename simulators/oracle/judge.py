@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from simulators.oracle import contents, labels, moments, order
+from simulators.oracle import contents, labels, order, timestamps
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.findings import Findings, Scope
 from simulators.oracle.tallies import prepare, unknown
 from simulators.oracle.verdict import Verdict
 
-CHECKS = (contents.check, labels.check, order.check, moments.check)
+CHECKS = (contents.check, labels.check, order.check, timestamps.check)
 
 
 def judge(evidence: EvidenceDatabase, scope: Scope | None = None) -> Verdict:

@@ -10,31 +10,31 @@ from simulators.oracle.statement import words
 from simulators.oracle.verdict import Violation
 
 _ROWS_OF_ONE_LABEL = """
-    SELECT again.rows, min(row.said), ifnull(sent, 0), ifnull(acked, 0), mark
-    FROM again JOIN row USING (epoch, sequence) LEFT JOIN said USING (statement) GROUP BY epoch, sequence
+    SELECT again.rows, min(row.content), ifnull(sent, 0), ifnull(acked, 0), mark
+    FROM again JOIN row USING (epoch, sequence) LEFT JOIN stated USING (statement) GROUP BY epoch, sequence
 """
 _TWO_EVENTS = """
-    SELECT epoch, sequence, count(*), group_concat(mark) FROM label LEFT JOIN said USING (statement)
+    SELECT epoch, sequence, count(*), group_concat(mark) FROM label LEFT JOIN stated USING (statement)
     WHERE (epoch, sequence) IN (SELECT epoch, sequence FROM label GROUP BY epoch, sequence HAVING count(*) > 1)
     GROUP BY epoch, sequence
 """
 _TWO_LABELS = """
-    SELECT statement, mark, sent_forms, across FROM label JOIN said USING (statement) WHERE NOT neither
+    SELECT statement, mark, sent_forms, across FROM label JOIN stated USING (statement) WHERE NOT neither
     GROUP BY statement HAVING count(*) > 1
 """
 _LABELS_OF = "SELECT gateway, epoch FROM label WHERE statement = ?"
 _WITHOUT_LABEL = """
-    SELECT row.said, mark FROM row LEFT JOIN said USING (statement) WHERE epoch IS NULL OR sequence IS NULL
+    SELECT row.content, mark FROM row LEFT JOIN stated USING (statement) WHERE epoch IS NULL OR sequence IS NULL
 """
 # Rows without a statement are covered by the check of contents.
 _NOT_THE_RECORD = """
-    SELECT r.said, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
+    SELECT r.content, r.epoch, r.sequence, r.partition, r."offset", c.rowid IS NULL,
         EXISTS (SELECT 1 FROM label WHERE label.epoch = r.epoch AND label.sequence = r.sequence),
-        (SELECT mark FROM said WHERE said.statement = r.statement)
+        (SELECT mark FROM stated WHERE stated.statement = r.statement)
     FROM row r LEFT JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
     WHERE (r.epoch IS NOT c.epoch OR r.sequence IS NOT c.sequence OR r.fingerprint IS NOT c.fingerprint
         OR r.gateway IS NOT c.gateway OR r.statement IS NOT c.statement)
-    AND (r.statement IN (SELECT statement FROM said) OR r.statement IN (SELECT statement FROM variant))
+    AND (r.statement IN (SELECT statement FROM stated) OR r.statement IN (SELECT statement FROM variant))
 """
 _DECLARED_AND_THERE = """
     SELECT epoch, sequence FROM label JOIN gap USING (epoch) WHERE sequence BETWEEN first AND last
@@ -44,14 +44,14 @@ _DECLARED_AND_THERE = """
 def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     """Compare labels with one another, and rows with records where the topic was read."""
     execute = evidence.connection.execute
-    for rows, said, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
-        findings.add(Violation("doubled", words(said), sent, acked, rows, _marks(mark)), rows - 1)
+    for rows, content, sent, acked, mark in execute(_ROWS_OF_ONE_LABEL).fetchall():
+        findings.add(Violation("doubled", words(content), sent, acked, rows, _marks(mark)), rows - 1)
     for epoch, sequence, events, marks in execute(_TWO_EVENTS).fetchall():
-        said = f"{_label(epoch, sequence)}: {events} events"
-        findings.add(Violation("mislabelled", said, 0, 0, events, _marks(marks)))
+        subject = f"{_label(epoch, sequence)}: {events} events"
+        findings.add(Violation("mislabelled", subject, 0, 0, events, _marks(marks)))
     if not evidence.has_records:
-        for said, mark in execute(_WITHOUT_LABEL).fetchall():
-            findings.add(Violation("mislabelled", f"{words(said)}: a row without a label", 0, 0, 1, _marks(mark)))
+        for content, mark in execute(_WITHOUT_LABEL).fetchall():
+            findings.add(Violation("mislabelled", f"{words(content)}: a row without a label", 0, 0, 1, _marks(mark)))
         return
     _check_labels_of_one_event(evidence, scope, findings)
     _check_rows(evidence, findings)
@@ -75,14 +75,14 @@ def _check_labels_of_one_event(evidence: EvidenceDatabase, scope: Scope, finding
             forgotten = across * gateways if len(set(of)) == len(of) else 0
             others = (gateways - 1) * events if len(set(of)) > 1 else 0
             if len(of) > events + others + forgotten:
-                said = f"{words(evidence.said(mark))}: {len(of)} labels"
-                findings.add(Violation("mislabelled", said, 1, 1, len(of), (mark,)))
+                subject = f"{words(evidence.content(mark))}: {len(of)} labels"
+                findings.add(Violation("mislabelled", subject, 1, 1, len(of), (mark,)))
 
 
 def _check_rows(evidence: EvidenceDatabase, findings: Findings) -> None:
     rows = evidence.connection.execute(_NOT_THE_RECORD).fetchall()
-    for said, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
-        place = f"{words(said)}: partition {partition}, offset {offset}"
+    for content, epoch, sequence, partition, offset, is_nowhere, is_label, mark in rows:
+        place = f"{words(content)}: partition {partition}, offset {offset}"
         if is_nowhere and not is_label:
             findings.add(Violation("invented", f"{place}: never in the topic", 0, 0, 1, _marks(mark)))
             continue

@@ -21,13 +21,13 @@ _HEARD_BY_ONE = "1 = (SELECT count(DISTINCT ifnull(gateway, epoch)) FROM label o
 _WHOLE = "l.partition NOT IN (SELECT partition FROM cut)"
 _BY_SEQUENCE = f"""
     SELECT l.epoch, l.device, e.mark, e.first_line, e.acked_line, {{alone}}
-    FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
+    FROM label l JOIN stated s USING (statement) JOIN event e ON e.mark = s.mark
     WHERE {_ONE_EVENT} ORDER BY l.epoch, l.device, l.sequence DESC
 """
 _BY_OFFSET = f"""
     SELECT ifnull(l.gateway, {{nobody}}), l.device, l.partition, l.epoch, e.mark, e.first_line, e.acked_line,
         1 = (SELECT count(*) FROM label o WHERE o.statement = l.statement)
-    FROM label l JOIN said s USING (statement) JOIN event e ON e.mark = s.mark
+    FROM label l JOIN stated s USING (statement) JOIN event e ON e.mark = s.mark
     WHERE {_ONE_EVENT} AND {_WHOLE} ORDER BY 1, 2, 3, l."offset" DESC
 """
 _OFFSETS = f"""
@@ -120,4 +120,4 @@ def _check_partitions(evidence: EvidenceDatabase, findings: Findings) -> None:
 
 
 def _disordered(evidence: EvidenceDatabase, mark: int, later: int) -> Violation:
-    return Violation("disordered", f"{words(evidence.said(mark))} before a later one", 1, 1, 1, (mark, later))
+    return Violation("disordered", f"{words(evidence.content(mark))} before a later one", 1, 1, 1, (mark, later))

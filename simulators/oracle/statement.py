@@ -23,36 +23,36 @@ def canonical(data: Value) -> bytes:
     return orjson.dumps(_reduced(data), option=orjson.OPT_SORT_KEYS)
 
 
-def statement(said: Event | Row, time: int | None = None) -> bytes:
+def statement(reported: Event | Row, time: int | None = None) -> bytes:
     """Encode device, type, id, boot, time and data; `time` replaces the event's own time.
 
     Id and boot are encoded as text, as in the table; `form` returns their original types.
     """
-    moment = said.time if time is None else time
-    head = f"{said.device}\0{said.type}\0{_text(said.id)}\0{_text(said.boot)}\0{_text(moment)}\0"
-    return head.encode() + canonical(said.data)
+    time_of_event = reported.time if time is None else time
+    head = f"{reported.device}\0{reported.type}\0{_text(reported.id)}\0{_text(reported.boot)}\0{_text(time_of_event)}\0"
+    return head.encode() + canonical(reported.data)
 
 
-def form(said: Event | Row) -> int:
+def form(reported: Event | Row) -> int:
     """Return the types of id and boot as flags: 1 where the id is text, 2 where the boot count is text."""
-    return (type(said.id) is str) + 2 * (type(said.boot) is str)
+    return (type(reported.id) is str) + 2 * (type(reported.boot) is str)
 
 
-def digest(said: bytes) -> bytes:
+def digest(encoded: bytes) -> bytes:
     """Return the 16-byte digest of a statement."""
-    return blake2b(said, digest_size=_DIGEST_BYTES).digest()
+    return blake2b(encoded, digest_size=_DIGEST_BYTES).digest()
 
 
-def name(said: bytes) -> bytes | None:
+def name(encoded: bytes) -> bytes | None:
     """Return the statement without its data; None where it has neither id nor time."""
-    head, _, _ = said.rpartition(b"\0")
+    head, _, _ = encoded.rpartition(b"\0")
     _, _, id_, _, time = head.split(b"\0")
     return None if id_ == time == b"" else head
 
 
-def words(said: bytes) -> str:
+def words(encoded: bytes) -> str:
     """Return a statement in readable form."""
-    device, type_, *named, data = said.decode(errors="replace").split("\0", 5)
+    device, type_, *named, data = encoded.decode(errors="replace").split("\0", 5)
     labelled = (f"{label}{part}" for label, part in zip(_LABELS, named, strict=True) if part)
     return " ".join((device, type_, *labelled, *([] if data == _NO_DATA else [f"data={data}"])))
 

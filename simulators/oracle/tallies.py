@@ -1,7 +1,7 @@
 """The tables that the checks read: events by statement, rows by statement, and labels.
 
-- `said`: the statements, with bounds for the number of their rows. `sent` counts the events that may have a row, `due`
-  those that must have one. A restamped event is due under any of its statements, and checked separately
+- `stated`: the statements, with bounds for the number of their rows. `sent` counts the events that may have a row,
+  `due` those that must have one. A restamped event is due under any of its statements, and checked separately
   (`contents.py`). `sent_forms` and `due_forms` are sets of forms (`statement.form`) as bits.
 - `found`: the rows of each statement, without repetitions under one label.
 - `label`: the statement and first offset of each label, from the topic where it was read, else from the table.
@@ -36,22 +36,22 @@ _LABELS_OF_ROWS = """
     CREATE VIEW label AS SELECT epoch, sequence, statement, device, gateway, partition, "offset", at FROM row
         WHERE epoch IS NOT NULL AND sequence IS NOT NULL AND NOT repeated;
 """
-_SAID = """
+_STATED = """
     CREATE INDEX variants ON variant (statement);
     CREATE INDEX variant_marks ON variant (mark);
     CREATE VIEW bounded AS SELECT *, {may} AS may, {must} AND mark NOT IN (SELECT mark FROM variant) AS must FROM event;
-    CREATE TABLE said (statement BLOB PRIMARY KEY, neither, marks, sent, acked, due, sent_forms, due_forms, forms,
+    CREATE TABLE stated (statement BLOB PRIMARY KEY, neither, marks, sent, acked, due, sent_forms, due_forms, forms,
         requests, across, first_at, mark) WITHOUT ROWID;
-    INSERT INTO said SELECT statement, max(neither), count(*), sum(may), sum(ended IS 'Acked'), sum(must),
+    INSERT INTO stated SELECT statement, max(neither), count(*), sum(may), sum(ended IS 'Acked'), sum(must),
         max(may) << min(form), max(must) << min(form), CASE WHEN min(form) = max(form) THEN 1 << form END,
         sum(requests), sum(across), min(first_at), min(mark) FROM bounded GROUP BY statement;
 """
 # Rare: integers and text with the same digits.
 _SEVERAL_FORMS = """
     CREATE INDEX statements ON event (statement);
-    UPDATE said SET (sent_forms, due_forms, forms) = (
+    UPDATE stated SET (sent_forms, due_forms, forms) = (
         SELECT sum(DISTINCT may << form), sum(DISTINCT must << form), sum(DISTINCT 1 << form)
-        FROM bounded WHERE bounded.statement = said.statement) WHERE forms IS NULL;
+        FROM bounded WHERE bounded.statement = stated.statement) WHERE forms IS NULL;
 """
 # An event that was sent in one request only, and refused, cannot have a row.
 _MAY_OF_ONE = "(requests > 0 AND NOT (ended IS 'Refused' AND requests = 1))"
@@ -88,8 +88,8 @@ def prepare(evidence: EvidenceDatabase, scope: Scope) -> None:
         execute(_REACHED)
     if evidence.cut:
         execute(_WHOLE_DEVICES)
-    execute(_SAID.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(evidence, scope)))
-    if evidence.count("SELECT EXISTS (SELECT 1 FROM said WHERE forms IS NULL)"):
+    execute(_STATED.format(may=_MAY_OF_ONE if scope.gateways == 1 else _MAY_OF_MORE, must=must(evidence, scope)))
+    if evidence.count("SELECT EXISTS (SELECT 1 FROM stated WHERE forms IS NULL)"):
         execute(_SEVERAL_FORMS)
 
 

@@ -36,7 +36,7 @@ class Violation:
 
     what: str
     """One of BROKEN."""
-    said: str
+    subject: str
     sent: int
     acked: int
     rows: int
@@ -45,7 +45,7 @@ class Violation:
 
     def __str__(self) -> str:
         """Return the violation and its history as readable text."""
-        head = f"{self.what}: {self.said} (events sent {self.sent}, acked {self.acked}, rows {self.rows})"
+        head = f"{self.what}: {self.subject} (events sent {self.sent}, acked {self.acked}, rows {self.rows})"
         return "\n    ".join((head, *self.history))
 
 

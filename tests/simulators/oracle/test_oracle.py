@@ -94,7 +94,7 @@ def test_a_dedup_that_drops_equal_readings_without_id_and_time_is_caught() -> No
     kept = _by(lambda row: (row.device, row.type, row.id, row.time, canonical(row.data)))
     verdict = audit(LEDGER, kept)
     assert verdict.lost == ALL - len(kept) > 0
-    assert all("id=" not in one.said and "time=" not in one.said for one in verdict.violations)
+    assert all("id=" not in one.subject and "time=" not in one.subject for one in verdict.violations)
 
 
 def test_no_dedup_at_all_is_caught() -> None:

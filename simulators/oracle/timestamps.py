@@ -10,11 +10,11 @@ from simulators.oracle.verdict import Violation
 STEP_MILLISECONDS_MAX = 1_000
 """Tolerated backward step of the machine's clock during a run."""
 _BEFORE_IT_WAS_SENT = f"""
-    SELECT s.mark FROM label l JOIN said s USING (statement)
+    SELECT s.mark FROM label l JOIN stated s USING (statement)
     WHERE l.at < s.first_at - {STEP_MILLISECONDS_MAX} AND l.statement NOT IN (SELECT statement FROM variant)
 """
 _BEFORE_ITS_RECORD = f"""
-    SELECT r.said FROM row r JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
+    SELECT r.content FROM row r JOIN record c ON c.partition = r.partition AND c."offset" = r."offset"
     WHERE r.at < c.at - {STEP_MILLISECONDS_MAX}
 """
 
@@ -24,7 +24,7 @@ def check(evidence: EvidenceDatabase, scope: Scope, findings: Findings) -> None:
     if not scope.one_clock:
         return
     for (mark,) in evidence.connection.execute(_BEFORE_IT_WAS_SENT).fetchall():
-        said = f"{words(evidence.said(mark))}: there before it was sent"
-        findings.add(Violation("invented", said, 1, 0, 1, (mark,)))
-    for (said,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
-        findings.add(Violation("invented", f"{words(said)}: processed before it was in Kafka", 0, 0, 1))
+        subject = f"{words(evidence.content(mark))}: in Kafka before it was sent"
+        findings.add(Violation("invented", subject, 1, 0, 1, (mark,)))
+    for (content,) in evidence.connection.execute(_BEFORE_ITS_RECORD).fetchall():
+        findings.add(Violation("invented", f"{words(content)}: processed before it was in Kafka", 0, 0, 1))
