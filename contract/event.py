@@ -13,7 +13,7 @@ TYPE_RESERVED_PREFIX = "gateway."
 DEVICE_RESERVED_PREFIX = "urn:oncegate:"
 
 TIME_MIN = -62_135_596_800_000
-"""0001-01-01T00:00:00Z in milliseconds, the first moment that RFC 3339 and all tables can hold."""
+"""0001-01-01T00:00:00Z in milliseconds, the first time that RFC 3339 and all tables can hold."""
 TIME_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z in milliseconds."""
 

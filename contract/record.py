@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from contract.event import Event, Label
-from contract.moment import rfc3339
+from contract.timestamp import rfc3339
 
 SPECVERSION = "1.0"
 CONTENT_TYPE = "application/json"
@@ -63,14 +63,14 @@ class Shared(StrEnum):
 
 
 class Acceptance(NamedTuple):
-    """The gateway's statements about the acceptance of an event; moments in milliseconds since 1970 UTC."""
+    """The gateway's statements about the acceptance of an event; times in milliseconds since 1970 UTC."""
 
     received: int
     via: str
     clock: ClockTrust
     shared: Shared
     bound: int | None
-    """The earliest moment at which a copy of the event can have existed; None where unknown."""
+    """The earliest time at which a duplicate can have existed; None where unknown."""
 
 
 class HeaderFields(NamedTuple):

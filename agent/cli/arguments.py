@@ -31,7 +31,7 @@ def seconds(text: str) -> float:
     return number
 
 
-def moment(text: str) -> int:
+def timestamp(text: str) -> int:
     """Read milliseconds since 1970 UTC, or a date and a time, local without a zone."""
     if text.removeprefix("-").isdecimal():
         return int(text)
@@ -43,10 +43,10 @@ def moment(text: str) -> int:
         ) from None
 
 
-def past_moment(text: str) -> int:
-    """Read a moment, or how long ago it was, such as 10m; return milliseconds since 1970 UTC."""
+def past_timestamp(text: str) -> int:
+    """Read a timestamp, or how long ago it was, such as 10m; return milliseconds since 1970 UTC."""
     if not _AGO.fullmatch(text):
-        return moment(text)
+        return timestamp(text)
     from agent.config.readers import duration
 
     return time.time_ns() // 1_000_000 - int(duration(text) * 1000)

@@ -78,9 +78,9 @@ def _states(events: EventCounts) -> str:
     return f"{events.new:,} new, {events.forwarded:,} forwarded, {events.processed:,} processed{lost}"
 
 
-def _age(moment: int | None) -> str:
-    """Return the time since a moment."""
-    return duration(max(0.0, time.time() - (moment or 0) / 1000))
+def _age(timestamp: int | None) -> str:
+    """Return the time since a timestamp."""
+    return duration(max(0.0, time.time() - (timestamp or 0) / 1000))
 
 
 def _oversized(status: GatewayStatus) -> str:

@@ -72,7 +72,7 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
 def accepted_at(now: int | None) -> Reply:
     """Return the acceptance with the time, in milliseconds since 1970 UTC, as a CBOR integer; without it where None.
 
-    It is not cached: the answer to a retransmission has the time of that moment.
+    It is not cached: the answer to a retransmission has the time at which that is sent.
     """
     return Reply(CHANGED) if now is None else Reply(CHANGED, encode_integer(now), CBOR)
 

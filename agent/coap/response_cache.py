@@ -15,13 +15,13 @@ class ResponseCache:
         self._lifetime_seconds = lifetime_seconds
         self._answers_max = answers_max
         self._answers: OrderedDict[bytes, bytes] = OrderedDict()
-        """Each with the moment of its request in one value: two values would take 100 bytes more."""
+        """Each in one value with the time of its request: two values would take 100 bytes more."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
     def put(self, key: bytes, received: float, answer: bytes) -> None:
-        """Store the answer to a request that was received at this moment, in seconds of the loop's clock."""
+        """Store the answer to a request that was received at this time, in seconds of the loop's clock."""
         answers = self._answers
         answers[key] = _MOMENT.pack(received) + answer
         if len(answers) > self._answers_max or self._outlived(next(iter(answers.values())), received):

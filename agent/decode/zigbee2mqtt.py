@@ -54,15 +54,15 @@ def _time(last_seen: object) -> int | None:
     These are `epoch` and `ISO_8601`. `ISO_8601_local` has seconds only, in which a device may publish two equal events;
     an age (`relative`) differs in each copy.
     """
-    moment = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen
-    return moment if type(moment) is int and EPOCH_MIN <= moment <= TIME_MAX else None
+    time = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen
+    return time if type(time) is int and EPOCH_MIN <= time <= TIME_MAX else None
 
 
 def _iso_time(text: str) -> int | None:
     if not _ISO_WITH_MILLISECONDS.fullmatch(text):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        stamp = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
+    return int(stamp.timestamp()) * 1000 + stamp.microsecond // 1000

@@ -143,12 +143,12 @@ def _events(sources: Sources) -> Iterator[Metric]:
 def _ages(sources: Sources) -> Iterator[Metric]:
     """Yield how long events have waited; 0 where none does."""
     status, now = sources.status(), sources.clock.wall_ms()
-    for name, meaning, moment in (
+    for name, meaning, since in (
         ("unprocessed", "that the table does not have", status.oldest_unprocessed),
         ("new", "that no broker has", status.oldest_new),
         ("forwarded", "that waits for its receipt", status.oldest_forwarded),
     ):
-        age = 0.0 if moment is None else max(0, now - moment) / 1000
+        age = 0.0 if since is None else max(0, now - since) / 1000
         yield GaugeMetricFamily(f"oncegate_oldest_{name}_seconds", f"Age of the first event {meaning}.", value=age)
 
 

@@ -1,4 +1,4 @@
-"""The identity of events: fingerprint, the day that copies share, the earliest moment of a copy, similarity key."""
+"""The identity of events: fingerprint, the shared day, the bound, the similarity key."""
 
 from __future__ import annotations
 

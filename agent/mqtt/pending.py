@@ -49,7 +49,7 @@ class PendingMessages:
         self._size += pending.ack.size
 
     def release(self, since: float | None = None) -> None:
-        """Release all messages that wait for a list; with a moment, as if each had waited since then."""
+        """Release all messages that wait for a list; with a time, as if each had waited since then."""
         self._released += [pending if since is None else replace(pending, since=since) for pending in self._held]
         self._held.clear()
         self._size = 0
@@ -63,7 +63,7 @@ class PendingMessages:
         self._released.clear()
 
     def take_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
-        """Remove and return the messages that have waited since before a moment, and the oldest beyond the bounds.
+        """Remove and return the messages that have waited since before a given time, and the oldest beyond the bounds.
 
         A single message of any size may wait.
         """

@@ -12,7 +12,7 @@ from contract.record import ClockTrust, Shared
 
 
 class Candidate(NamedTuple):
-    """A valid event on its way into the store; moments are milliseconds since 1970 UTC.
+    """A valid event on its way into the store; times are milliseconds since 1970 UTC.
 
     Candidate, Submission and Outcome are tuples, which take a third of a frozen dataclass's time to make.
     """

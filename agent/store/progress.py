@@ -155,7 +155,7 @@ class Progress:
         self._changes.append(self._write_processed)
 
     def _write_processed(self, connection: sqlite3.Connection) -> None:
-        """Write the current ranges, which include those of any earlier moment."""
+        """Write the current ranges, which include all earlier ones."""
         with self._changed:
             ranges = Ranges([*self._coverage.processed, *self._releasing])
         tables.replace_processed(connection, ranges)

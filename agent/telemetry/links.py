@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.clock import Clock
-from contract.moment import rfc3339
+from contract.timestamp import rfc3339
 
 _log = logging.getLogger(__name__)
 

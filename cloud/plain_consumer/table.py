@@ -52,7 +52,7 @@ _PUT_OFF = """
 
 
 class CommitMode(StrEnum):
-    """The moment at which the offset is committed."""
+    """When the offset is committed."""
 
     TRANSACTION = "transaction"
     BEFORE = "before"

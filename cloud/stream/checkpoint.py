@@ -32,7 +32,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Spark's plan of a batch, written before the batch runs; moments in milliseconds since 1970 UTC."""
+    """Spark's plan of a batch, written before the batch runs; times in milliseconds since 1970 UTC."""
 
     batch: int
     time_ms: int

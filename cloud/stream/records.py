@@ -25,10 +25,10 @@ from contract.record import (
 RETENTION_SECONDS = 7 * 86_400
 """The gateways' default `identity.retention`."""
 _PARTITIONS_MAX = 1 << 20
-_MOMENTS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+_TIMESTAMPS = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 _MILLISECONDS = -62_135_596_800_000, 253_402_300_799_999
-"""The same moments."""
-_MOMENT_BYTES = len("2026-01-01T00:00:00.000Z")
+"""The same timestamps."""
+_TIMESTAMP_BYTES = len("2026-01-01T00:00:00.000Z")
 _COUNT, _NUMBER = "^(0|[1-9][0-9]{0,18})$", "^-?(0|[1-9][0-9]{0,18})$"
 
 COLUMNS = (
@@ -62,13 +62,13 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
         F.col("headers"),
         F.col("partition").alias("kafka_partition"),
         F.col("offset").alias("kafka_offset"),
-        F.when(_is_moment("timestamp"), F.col("timestamp")).alias("appended"),
+        F.when(_is_timestamp("timestamp"), F.col("timestamp")).alias("appended"),
         _header("ce_specversion").alias("specversion"),
         _header("content-type").alias("content_type"),
         _header("ce_type").alias("type"),
         _header("ce_source").alias("source"),
         _header("ce_id").alias("id"),
-        _moment(_header("ce_time")).alias("event_time"),
+        _timestamp(_header("ce_time")).alias("event_time"),
         F.split(_header(STATEMENT), " ", -1).alias("words"),
     )
     stated = named.select(
@@ -76,11 +76,11 @@ def read_records(topic: DataFrame, retention_seconds: int = RETENTION_SECONDS) -
         F.get("words", 0).alias("gateway"),
         F.get("words", 1).alias("epoch"),
         F.get("words", 2).alias("sequence"),
-        _moment_of_milliseconds(F.get("words", 3)).alias("received"),
+        _timestamp_of_milliseconds(F.get("words", 3)).alias("received"),
         F.get("words", 4).alias("clock"),
         F.get("words", 5).alias("shared"),
         F.get("words", 6).alias("bound_text"),
-        _moment_of_milliseconds(F.get("words", 6)).alias("bound"),
+        _timestamp_of_milliseconds(F.get("words", 6)).alias("bound"),
     )
     keyed = _keyed(stated.withColumn("reason", _reason()), retention_seconds)
     # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
@@ -131,9 +131,9 @@ def _reason() -> Column:
         "label": F.col("epoch").rlike("^[0-9a-f]{16}$")
         & F.col("sequence").rlike(_COUNT)
         & F.col("sequence").try_cast("bigint").isNotNull(),
-        "moments": _is_moment("event_time")
-        & _is_moment("received")
-        & ((F.col("bound_text") == UNKNOWN) | _is_moment("bound")),
+        "timestamps": _is_timestamp("event_time")
+        & _is_timestamp("received")
+        & ((F.col("bound_text") == UNKNOWN) | _is_timestamp("bound")),
         "clock": F.col("clock").isin([clock.value for clock in ClockTrust]),
         "shared": F.col("shared").isin([shared.value for shared in Shared]),
         "value": _value_is_whole(),
@@ -142,9 +142,9 @@ def _reason() -> Column:
     return F.coalesce(*failed)
 
 
-def _is_moment(name: str) -> Column:
-    """Whether a moment is within the years 1 to 9999, which every database supports."""
-    first, last = (F.lit(year).cast("timestamp") for year in _MOMENTS)
+def _is_timestamp(name: str) -> Column:
+    """Whether a timestamp is within the years 1 to 9999, which every database supports."""
+    first, last = (F.lit(year).cast("timestamp") for year in _TIMESTAMPS)
     return F.col(name).between(first, last)
 
 
@@ -169,12 +169,12 @@ def _after(prefix: str, text: Column) -> Column:
     return F.substring(text.cast("binary"), len(prefix.encode()) + 1, 1 << 30).cast("string")
 
 
-def _moment_of_milliseconds(text: Column) -> Column:
-    """Return the moment of a decimal number; null for other forms, and beyond the years that `_is_moment` allows."""
+def _timestamp_of_milliseconds(text: Column) -> Column:
+    """Return the timestamp of a decimal number; null for other forms, and beyond the years that `_is_timestamp` allows."""
     number = F.when(text.rlike(_NUMBER), text.try_cast("bigint"))
     return F.timestamp_millis(F.when(number.between(*_MILLISECONDS), number))
 
 
-def _moment(text: Column) -> Column:
-    """Return the moment of RFC 3339 with milliseconds; null for other forms, some of which a cast would accept."""
-    return F.when((F.octet_length(text) == _MOMENT_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))
+def _timestamp(text: Column) -> Column:
+    """Return the timestamp of RFC 3339 with milliseconds; null for other forms, some of which a cast would accept."""
+    return F.when((F.octet_length(text) == _TIMESTAMP_BYTES) & F.endswith(text, F.lit("Z")), text.try_cast("timestamp"))

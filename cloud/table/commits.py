@@ -17,7 +17,7 @@ Offsets = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The userMetadata of a commit; offsets by partition, moments in milliseconds since 1970 UTC."""
+    """The userMetadata of a commit; offsets by partition, times in milliseconds since 1970 UTC."""
 
     table: str
     checkpoint: str
@@ -40,9 +40,9 @@ class Commit:
         """Return the txnVersion, which grows with each claim and each batch; a claim's own is below its batches'."""
         return self.claim << BATCH_BITS | (self.batch + 1)
 
-    def born_after(self, moment: int | None) -> Commit:
-        """Return the commit with a birth not earlier than `moment`; unchanged for None."""
-        return self if moment is None else replace(self, birth=max(moment, self.birth or moment))
+    def born_after(self, time_ms: int | None) -> Commit:
+        """Return the commit with a birth not earlier than `time_ms`; unchanged for None."""
+        return self if time_ms is None else replace(self, birth=max(time_ms, self.birth or time_ms))
 
     def is_by_same(self, other: Commit) -> bool:
         """Whether both describe the same batch under the same claim."""

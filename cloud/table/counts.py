@@ -52,8 +52,8 @@ def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
 
 
 def _span(which: Column, name: str) -> tuple[Column, Column]:
-    moment = F.when(which, F.unix_micros(name))
-    return F.min(moment).alias(f"{name}_first"), F.max(moment).alias(f"{name}_last")
+    time = F.when(which, F.unix_micros(name))
+    return F.min(time).alias(f"{name}_first"), F.max(time).alias(f"{name}_last")
 
 
 def _read_span(row: Row, name: str) -> tuple[int, int] | None:

@@ -28,12 +28,12 @@ class Horizon:
 
     @property
     def latest_ms(self) -> int:
-        """Return the latest moment of a record in this batch, if no clock is wrong by more than the skew."""
+        """Return the latest time of a record in this batch, if no clock is wrong by more than the skew."""
         return self.batch_time_ms + self.skew_ms
 
     @property
     def can_be_fresh(self) -> bool:
-        """Whether the state is old enough for events of this moment to be fresh."""
+        """Whether the state is old enough for events of this time to be fresh."""
         return not self.overlaps and self.batch_time_ms >= self.birth_ms + self.skew_ms
 
 

@@ -52,7 +52,7 @@ def find(late: DataFrame, table: DataFrame, search: Search) -> Found:
 def sought(late: DataFrame, table: DataFrame, search: Search) -> DataFrame:
     """Return the query of `find`, in which statistics and Bloom filters exclude files and row groups."""
     if search.days is not None:
-        table = table.filter(_moments(search))
+        table = table.filter(_timestamps(search))
         if len(search.days) <= DAYS_MAX:
             table = table.filter(F.col("day").isin([*search.days, DAY_OUTSIDE]))
     rows = table.select("fingerprint", "epoch", "sequence", id_reuse.accepted().alias("accepted"))
@@ -62,7 +62,7 @@ def sought(late: DataFrame, table: DataFrame, search: Search) -> DataFrame:
     return rows.join(F.broadcast(late.select("fingerprint")), on="fingerprint", how="leftsemi")
 
 
-def _moments(search: Search) -> Column:
+def _timestamps(search: Search) -> Column:
     spans = {"event_time": search.event_times, "received": search.received}
     within = [
         F.col(name).between(F.timestamp_micros(F.lit(span[0])), F.timestamp_micros(F.lit(span[1])))

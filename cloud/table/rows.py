@@ -55,7 +55,7 @@ SCHEMA = StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
 PARTITIONED_BY = ("day",)
 YEARS = (2000, 2100)
 DAY_OUTSIDE = date(1970, 1, 1)
-"""The common partition of all moments outside YEARS, or far from the record's append."""
+"""The common partition of all times outside YEARS, or far from the record's append."""
 PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
 """The distance from the append within which a day has its own partition. A sensor may send any time, and each
 partition is a folder with its own files."""
@@ -70,8 +70,8 @@ _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 def day_of() -> Column:
     """Return the UTC day of the time where that is in the identity, else of acceptance: the same for all copies."""
-    moment = F.coalesce(_identity_time(), F.col("received"))
-    return F.when(F.year(moment).between(*YEARS), F.to_date(moment)).otherwise(F.lit(DAY_OUTSIDE))
+    time = F.coalesce(_identity_time(), F.col("received"))
+    return F.when(F.year(time).between(*YEARS), F.to_date(time)).otherwise(F.lit(DAY_OUTSIDE))
 
 
 def partition_of() -> Column:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from contract.moment import rfc3339
+from contract.timestamp import rfc3339
 from simulators.demo.summary import BrokerOutage, Kill
 from simulators.display import Display
 from simulators.errors import RunError

@@ -123,7 +123,7 @@ class EvidenceDatabase:
         return [moment for (moment,) in self.connection.execute(query)]
 
     def arrivals(self) -> list[tuple[int, int]]:
-        """Return the number of first arrivals in Kafka in each second; moments in milliseconds since 1970 UTC."""
+        """Return the number of first arrivals in Kafka in each second; times in milliseconds since 1970 UTC."""
         query = "SELECT 1000 * (first / 1000), count(*) FROM ({}) GROUP BY first / 1000"
         first = "SELECT min(at) AS first FROM record GROUP BY epoch, sequence"
         return list(self.connection.execute(query.format(first)))

@@ -9,7 +9,7 @@ CREATE TABLE event (
     requests INTEGER NOT NULL,
     transmissions INTEGER NOT NULL,
     first_line INTEGER,  -- of the ledger: line numbers decide the order, not clocks
-    first_at INTEGER,  -- the moment of the first transmission, in milliseconds since 1970 UTC
+    first_at INTEGER,  -- the time of the first transmission, in milliseconds since 1970 UTC
     acked_line INTEGER,
     ended TEXT,  -- Acked, Refused, GivenUp; NULL: open at the end of the ledger
     across INTEGER NOT NULL  -- how often a gateway's card was replaced by an older copy between transmission and outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from contract.event import Event
-from contract.moment import rfc3339
+from contract.timestamp import rfc3339
 from simulators import ledger
 from simulators.ledger import Acked, GivenUp, Line, Refused, Reported, Sent
 from simulators.oracle.evidence_database import EvidenceDatabase

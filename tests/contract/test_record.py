@@ -12,7 +12,6 @@ from agent.decode.json import read
 from agent.store.gateway_events import started
 from contract.event import TIME_MAX, TIME_MIN, Event, Label, gateway_device
 from contract.fingerprint import fingerprint
-from contract.moment import rfc3339
 from contract.record import (
     DATA_PATTERN,
     HEADERS,
@@ -34,6 +33,7 @@ from contract.record import (
     read_started,
     read_stated_label,
 )
+from contract.timestamp import rfc3339
 from tests.contract.forms import entries_of
 from tests.contract.strategies import events
 

@@ -15,8 +15,8 @@ from agent.config.settings import GatewaySettings, IdentitySettings, StoreSettin
 from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from agent.terminal import size
-from contract.moment import rfc3339
 from contract.record import ClockTrust
+from contract.timestamp import rfc3339
 
 MOUNTS = Path("/proc/self/mountinfo")
 SERVICE_MEMORY = Path("/sys/fs/cgroup/system.slice/oncegate.service/memory.max")

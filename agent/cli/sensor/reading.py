@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 
-from agent.cli.arguments import moment
+from agent.cli.arguments import timestamp
 
 NOW = "now"
 
@@ -39,8 +39,8 @@ def read_number_or_text(text: str) -> int | str:
 
 
 def read_time(text: str) -> int:
-    """Read `now`, or a moment; return milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000 if text == NOW else moment(text)
+    """Read `now`, or a timestamp; return milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000 if text == NOW else timestamp(text)
 
 
 def event_of(arguments: argparse.Namespace) -> dict[str, object]:

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 
-from agent.cli.arguments import past_moment, positive
+from agent.cli.arguments import past_timestamp, positive
 from agent.cli.store.lines import Document, Printer, add_form, local_time
 from agent.config import load
 from agent.config.settings import GatewaySettings
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since",
-        type=past_moment,
+        type=past_timestamp,
         metavar="TIME",
         help="only accepted since then: 10m, 2h, 7d ago, or date and time",
     )

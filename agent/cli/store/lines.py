@@ -50,7 +50,7 @@ class Printer:
 
 
 def local_time(milliseconds: int) -> str:
-    """Return a moment by the local clock; without the date where it is of today."""
-    moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
-    today = moment.date() == datetime.now().astimezone().date()
-    return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+    """Return a timestamp in local time; without the date where that is today."""
+    local = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    today = local.date() == datetime.now().astimezone().date()
+    return local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

@@ -15,7 +15,7 @@ _Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The agent at one moment."""
+    """A sample of the agent."""
 
     at: float
     """By the monotonic clock, in seconds."""

@@ -92,7 +92,7 @@ class InFlightBatch:
         """Return the batch for the outbox; `leader_epochs` are those read after the last ack.
 
         Raises LeaderChangedError where a partition's epoch is not what it was before the first send. Epochs only grow:
-        one that is equal at both moments was so between them, so that leader has appended all of the batch, and the
+        one that is equal at both times was so between them, so that leader has appended all of the batch, and the
         log was not truncated meanwhile. Raises SessionError where a leader has not answered: that does not prove a
         change.
         """

@@ -31,7 +31,7 @@ class LogEnd:
 
 
 LeaderEpochs = Mapping[int, int]
-"""The leader epoch of each partition at one moment, as the leader itself answered."""
+"""The leader epoch of each partition at one time, as the leader itself answered."""
 
 
 def leader_epochs(ends: Mapping[int, LogEnd]) -> LeaderEpochs:
@@ -41,7 +41,7 @@ def leader_epochs(ends: Mapping[int, LogEnd]) -> LeaderEpochs:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The topic at one moment; a partition without a leader is left out."""
+    """A snapshot of the topic; a partition without a leader is left out."""
 
     id: str
     ends: Mapping[int, LogEnd]
@@ -72,7 +72,7 @@ class TopicWatch:
         self._last_error = last_error
 
     def ask(self) -> Future[TopicDescription]:
-        """Request the topic's description; the answer is as of some moment after this call."""
+        """Request the topic's description; the answer is as of some time after this call."""
         return self._admin.describe_topics(TopicCollection([self._name]), request_timeout=REQUEST_SECONDS_MAX)[
             self._name
         ]
@@ -102,7 +102,7 @@ class TopicWatch:
         return ends
 
     def ask_ends(self, partitions: Iterable[int], *, stable: bool = False) -> dict[int, Future[ListOffsetsResultInfo]]:
-        """Request the partitions' ends of their leaders; each answer is as of some moment after this call."""
+        """Request the partitions' ends of their leaders; each answer is as of some time after this call."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the one part of it without types
         question = {TopicPartition(self._name, number): latest for number in partitions}
         if not question:

@@ -106,7 +106,7 @@ class SimilarityKeys:
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
         self._now: dict[int, bytes] = {}
-        """The moment, then the fingerprint, in one value: as two they would take 100 bytes more."""
+        """The time, then the fingerprint, in one value: as two they would take 100 bytes more."""
         self._before: dict[int, bytes] = {}
         self._since_ms = 0
 

@@ -20,8 +20,8 @@ from agent.store.read.selection import ALL, Entry, Selection, select_between, se
 from agent.store.read.states import PROCESSED, States
 from agent.store.read.trace import Trace, fingerprint_at, trace
 from agent.store.schema import database, tables
-from contract.moment import rfc3339
 from contract.record import encode_value
+from contract.timestamp import rfc3339
 
 
 def read_events(

@@ -13,7 +13,7 @@ NEW, FORWARDED, PROCESSED, LOST = "new", "forwarded", "processed", "lost"
 
 
 class States:
-    """The states at one moment."""
+    """A snapshot of the states."""
 
     def __init__(self, connection: Reads) -> None:
         self.batches = tables.load_batches(connection)

@@ -80,23 +80,23 @@ def fingerprint_at(connection: Reads, position: int) -> bytes | None:
 
 
 def _remembered(connection: Reads, fingerprint: bytes) -> dict[int, int]:
-    """Return the positions that are remembered for a fingerprint, each with the moment of its commit."""
+    """Return the positions that are remembered for a fingerprint, each with the time of its commit."""
     epochs = tables.load_epochs(connection)
     found: dict[int, int] = {}
     columns = "first_position, service_ms, packed"
     for first_position, service_ms, packed in tables.search(connection, "fingerprints", columns, fingerprint):
         for place, piece in enumerate(split(packed)):
             if piece == fingerprint:
-                found[first_position + place] = _moment(epochs, first_position, service_ms)
+                found[first_position + place] = _commit_time(epochs, first_position, service_ms)
     for segment, _ in segments.load_segments(connection):
         entry = segments.find(connection, segment.number, fingerprint)
         if entry is not None:
-            found.setdefault(entry.position, _moment(epochs, entry.position, entry.service_ms))
+            found.setdefault(entry.position, _commit_time(epochs, entry.position, entry.service_ms))
     return found
 
 
-def _moment(epochs: list[tuple[int, EpochStart]], position: int, service_ms: int) -> int:
-    """Return the moment of a commit, in milliseconds since 1970 UTC."""
+def _commit_time(epochs: list[tuple[int, EpochStart]], position: int, service_ms: int) -> int:
+    """Return the time of a commit, in milliseconds since 1970 UTC."""
     start = tables.epoch_of(epochs, position)
     if start is None:
         raise DamagedStoreError(f"position {position}: no epoch gives it a label")

@@ -94,7 +94,7 @@ class _Checks:
     def files(self) -> Iterator[str]:
         """Check the files for damage that SQLite does not report.
 
-        Beside a running agent file and log are read at two moments: a finding that does not repeat is no damage.
+        Beside a running agent file and log are read at different times: a finding that does not repeat is no damage.
         """
         for _ in range(FILE_CHECKS):
             try:

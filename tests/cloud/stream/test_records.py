@@ -67,7 +67,7 @@ def test_headers_in_any_order_and_beside_strangers_are_found_by_name(spark: Spar
     assert {name: straight[name] for name in names} == {name: turned[name] for name in names}
 
 
-def test_years_from_1_to_9999_are_moments(spark: SparkSession) -> None:
+def test_years_from_1_to_9999_are_timestamps(spark: SparkSession) -> None:
     times = (-62_135_596_800_000, -1, 0, 253_402_300_799_999)
     records = Gateway().records(TIMED._replace(time=time) for time in times)
     rows = read_records(topic(spark, records)).selectExpr("reason", "unix_millis(bound) as bound").collect()
@@ -89,15 +89,15 @@ BAD: dict[str, tuple[Callable[[], Record], str]] = {
     "sequence with a zero in front": (lambda: with_word(good(), SEQUENCE, "01"), "label"),
     "sequence too large": (lambda: with_word(good(), SEQUENCE, "9" * 19), "label"),
     "epoch not hex": (lambda: with_word(good(), EPOCH, "z" * 16), "label"),
-    "bound no number": (lambda: with_word(good(), BOUND, "yesterday"), "moments"),
-    "bound empty": (lambda: with_word(good(), BOUND, ""), "moments"),
-    "acceptance unknown": (lambda: with_word(good(), RECEIVED, "-"), "moments"),
-    "acceptance in the year 0": (lambda: with_word(good(), RECEIVED, "-62135596800001"), "moments"),
-    "acceptance after 9999": (lambda: with_word(good(), RECEIVED, "253402300800000"), "moments"),
-    "acceptance beyond 64 bits of microseconds": (lambda: with_word(good(), RECEIVED, "9" * 18), "moments"),
-    "acceptance beyond 64 bits": (lambda: with_word(good(), RECEIVED, "9" * 19), "moments"),
-    "time in the year 0": (lambda: with_header(good(), "ce_time", b"0000-01-01T00:00:00.000Z"), "moments"),
-    "bound after 9999": (lambda: with_word(good(), BOUND, "253402300800000"), "moments"),
+    "bound no number": (lambda: with_word(good(), BOUND, "yesterday"), "timestamps"),
+    "bound empty": (lambda: with_word(good(), BOUND, ""), "timestamps"),
+    "acceptance unknown": (lambda: with_word(good(), RECEIVED, "-"), "timestamps"),
+    "acceptance in the year 0": (lambda: with_word(good(), RECEIVED, "-62135596800001"), "timestamps"),
+    "acceptance after 9999": (lambda: with_word(good(), RECEIVED, "253402300800000"), "timestamps"),
+    "acceptance beyond 64 bits of microseconds": (lambda: with_word(good(), RECEIVED, "9" * 18), "timestamps"),
+    "acceptance beyond 64 bits": (lambda: with_word(good(), RECEIVED, "9" * 19), "timestamps"),
+    "time in the year 0": (lambda: with_header(good(), "ce_time", b"0000-01-01T00:00:00.000Z"), "timestamps"),
+    "bound after 9999": (lambda: with_word(good(), BOUND, "253402300800000"), "timestamps"),
     "clock unheard of": (lambda: with_word(good(), CLOCK, "sundial"), "clock"),
     "shared unheard of": (lambda: with_word(good(), SHARED, "maybe"), "shared"),
     "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),
@@ -116,7 +116,7 @@ def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) 
 
 def test_each_missing_header_is_a_reason(spark: SparkSession) -> None:
     rows = read_records(topic(spark, [without_header(good(), name) for name in HEADERS])).collect()
-    reasons = {"ce_id": "fingerprint", "ce_time": "moments"}
+    reasons = {"ce_id": "fingerprint", "ce_time": "timestamps"}
     assert [row["reason"] for row in rows] == [reasons.get(name, "headers") for name in HEADERS]
 
 

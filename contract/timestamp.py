@@ -1,4 +1,4 @@
-"""Moments, in milliseconds since 1970 UTC, as RFC 3339 text."""
+"""Timestamps, in milliseconds since 1970 UTC, as RFC 3339 text."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -7,7 +7,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(milliseconds: int) -> str:
-    """Return a moment of the years 1 to 9999 as RFC 3339 text in UTC, with milliseconds and Z."""
+    """Return a timestamp of the years 1 to 9999 as RFC 3339 text in UTC, with milliseconds and Z."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
