@@ -33,7 +33,7 @@ class Clock(Protocol):
         """Return the id of this boot of the machine."""
 
     def trust(self) -> ClockTrust:
-        """Return whether the wall clock is known to be right."""
+        """Return whether the wall clock is known to be correct."""
 
 
 class SystemClock:

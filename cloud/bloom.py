@@ -3,8 +3,8 @@ r"""Replay a topic through Bloom filters, and list their costs and the events th
     python -m cloud.bloom --bootstrap-servers localhost:9092 --output ./bloom
 
 (requires numpy and matplotlib: the extra `sim`). It reads the fingerprints of all records of the topic, in Kafka's
-order, and detects copies by rotating Bloom filters alone, by an exact index, and by Bloom filters in front of the exact
-index, at false-positive rates from 1e-2 to 1e-9. The output folder gets `figures.json`, a plot `figures.svg`, and
+order, and detects duplicates by rotating Bloom filters alone, by an exact index, and by Bloom filters in front of the
+exact index, at false-positive rates from 1e-2 to 1e-9. The output folder gets `figures.json`, a plot `figures.svg`, and
 `lost.csv` with each real event that the filters alone would have dropped, with partition and offset.
 """
 

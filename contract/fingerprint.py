@@ -1,4 +1,4 @@
-"""The fingerprint: a digest of an event's identity, equal for all copies of the event on every path and format."""
+"""The fingerprint: a digest of an event's identity, equal for all its duplicates in every protocol and format."""
 
 from collections.abc import Iterable
 from functools import lru_cache

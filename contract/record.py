@@ -48,14 +48,14 @@ UNKNOWN = "-"
 
 
 class ClockTrust(StrEnum):
-    """Whether the gateway's clock was known to be right when the gateway accepted the event."""
+    """Whether the gateway's clock was known to be correct when the gateway accepted the event."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
 
 
 class Shared(StrEnum):
-    """The day that all copies of an event share: that of its time, that of its label's acceptance, or none."""
+    """The day that all duplicates of an event share: that of its time, that of its label's acceptance, or none."""
 
     TIME = "time"
     LABEL = "label"

@@ -29,7 +29,7 @@ _TWO_MARKS = "\u0f71\u0f72"
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
-class InvalidValue(ValueError):  # noqa: N818  # the name says what is wrong
+class InvalidValue(ValueError):  # noqa: N818  # the name states the problem
     """An event cannot hold the value; sending it again does not help."""
 
 

@@ -21,7 +21,7 @@ from simulators.services.error import ServiceError
 
 
 def main(names: Sequence[str]) -> int:
-    """Check what is named, or all; print a table, and return the exit status."""
+    """Check the named configurations and mutants, or all; print a table, and return the exit status."""
     console = Console()
     try:
         configurations, mutants = _select(names)

@@ -64,7 +64,7 @@ def check_mutant(mutant: Mutant, seconds_max: float = SECONDS_MAX) -> Result:
 def check_all(
     configurations: Sequence[Configuration], mutants: Sequence[Mutant], done: Callable[[Result], None]
 ) -> list[Result]:
-    """Check all, and call `done` with each result as it comes; return the results in the order of the arguments."""
+    """Check all, and call `done` with each result as it arrives; return the results in the order of the arguments."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         futures: list[Future[Result]] = [
             *(pool.submit(check_configuration, one) for one in configurations),

@@ -68,13 +68,13 @@ class Mutant:
     breaks: str
     configuration: Configuration
     replace: Sequence[Sequence[str]]
-    """Pairs of a text that stands once in the specification, and the text in its place."""
+    """Pairs of a text that occurs once in the specification, and its replacement."""
 
     def apply(self, specification: str) -> str:
-        """Return the changed specification; raise SuiteError where a text does not stand in it once."""
+        """Return the changed specification; raise SuiteError where a text does not occur in it once."""
         for old, new in self.replace:
             if (count := specification.count(old)) != 1:
-                raise SuiteError(f"mutant {self.name}: {old!r} stands {count} times in the specification")
+                raise SuiteError(f"mutant {self.name}: {old!r} occurs {count} times in the specification")
             specification = specification.replace(old, new)
         return specification
 

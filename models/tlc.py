@@ -62,7 +62,7 @@ def run(specification: Path, configuration: Path, properties: tuple[str, ...], s
 
 
 def read(output: str, properties: tuple[str, ...]) -> Run:
-    """Return what an output of TLC says; `properties` are the temporal properties, of which it names none."""
+    """Return the result in an output of TLC; `properties` are the temporal properties, of which it names none."""
     if violated := _VIOLATED.search(output):
         return Run(Outcome.VIOLATED, output, violated[1])
     if _LIVENESS in output and len(properties) == 1:

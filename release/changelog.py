@@ -12,7 +12,7 @@ UNRELEASED = "unreleased"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the changelog says of one version."""
+    """The section of one version in the changelog."""
 
     version: str
     date: str
@@ -36,6 +36,8 @@ def section_of(changelog: str, version: str) -> Section:
 def check_tag(section: Section, tag: str) -> None:
     """Check that the tag names the section's version, and that the section has a date."""
     if tag != f"v{section.version}":
-        raise ReleaseError(f"the tag is {tag}, and pyproject.toml says {section.version}; expected v{section.version}")
+        raise ReleaseError(
+            f"the tag is {tag}, and the version in pyproject.toml is {section.version}; expected v{section.version}"
+        )
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", section.date):
         raise ReleaseError(f"CHANGELOG.md: {section.version} is {section.date}; write the date of its release")

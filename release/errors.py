@@ -2,4 +2,4 @@
 
 
 class ReleaseError(Exception):
-    """The release is not built; the message says what to do."""
+    """The release is not built; the message contains what to do."""

@@ -78,15 +78,15 @@ class Display:
         self.count(round(seconds), round(seconds_total), f"{self._rates(counts)}; {when}")
 
     def _rates(self, counts: Counts) -> str:
-        moment, transmissions, acked = self._last_rates
+        before, transmissions, acked = self._last_rates
         now = time.monotonic()
         self._last_rates = (now, counts.transmissions, counts.acked)
-        seconds = now - moment if moment else 0.0
+        seconds = now - before if before else 0.0
         sent_rate = (counts.transmissions - transmissions) / seconds if seconds else 0.0
         acked_rate = (counts.acked - acked) / seconds if seconds else 0.0
         return (
             f"{counts.acked:,} of {counts.events:,} events acked ({acked_rate:.0f}/s), "
-            f"{counts.transmissions:,} requests ({sent_rate:.0f}/s), {counts.in_flight:,} under way"
+            f"{counts.transmissions:,} requests ({sent_rate:.0f}/s), {counts.in_flight:,} in flight"
         )
 
     def _line(self, text: str, style: str = "") -> None:

@@ -18,7 +18,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 class ApiError(Exception):
-    """The request had no result; the message says why, and never contains the token."""
+    """The request had no result; the message contains the reason, and never the token."""
 
 
 class AgentUnreachableError(ApiError):
@@ -122,7 +122,7 @@ def read_token(file: Path | None) -> str:
 
 
 def _pinned(certificate: Path) -> ssl.SSLContext:
-    """Return a context that trusts the agent's own certificate, under whatever name the agent is asked."""
+    """Return a context that trusts the agent's own certificate, whatever host name the request uses."""
     try:
         context = ssl.create_default_context(cafile=str(certificate))
     except (OSError, ssl.SSLError) as error:

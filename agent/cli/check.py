@@ -118,7 +118,7 @@ def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> It
                 return
         name = unknown[1]
         line = source.line("kafka", "properties", name)
-        yield Mistake(source.name, line, "kafka", "properties", f"Kafka's client knows no property {name}")
+        yield Mistake(source.name, line, "kafka", "properties", f"Kafka's client has no property {name}")
         others = {key: value for key, value in settings.properties.items() if key != name}
         settings = replace(settings, properties=others)
 
@@ -134,7 +134,7 @@ def _placed(text: str, source: Source) -> Mistake:
 
 
 def _warnings(sections: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is allowed, and probably not meant."""
+    """Yield settings that are allowed but probably unintended."""
     ways = [sections[name].enabled for name in ("coap", "http", "mqtt") if name in sections]
     if len(ways) == 3 and not any(ways):
         yield "coap, http and mqtt are all disabled: no event can arrive"

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("check", "agent.cli.check", "check the configuration: file, line, key"),
         Command("config", "agent.cli.config", "print the effective configuration, with the origin of each value"),
         Command("doctor", "agent.cli.doctor.command", "check clock, disk, Kafka, MQTT; exit 1: something is wrong"),
-        Command("status", "agent.cli.status", "show what the store holds"),
+        Command("status", "agent.cli.status", "show the contents of the store"),
         Command("support-bundle", "agent.cli.bundle.command", "write versions, status, findings and log into one file"),
         Command("top", "agent.cli.top.command", "show the running agent, live: rates, backlog, latency, links"),
     ),
@@ -66,7 +66,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
 
-_DESCRIPTION = "Take events from sensors, each exactly once, and keep them until the cloud has them in its table."
+_DESCRIPTION = "Accept events from sensors, each exactly once, and keep them until they are in the table of the cloud."
 _EXAMPLES = """\
 examples:
   oncegate check                       is the configuration right?

@@ -34,7 +34,7 @@ class Exchange:
         self.received = received
         self.asks_time = False
         self.acknowledged = False
-        """Whether an empty ACK has gone out."""
+        """Whether an empty ACK was sent."""
 
     @property
     def confirmable(self) -> bool:

@@ -22,7 +22,7 @@ class IdentityRule:
     fields: tuple[str, ...] = IDENTITY_FIELDS
     """The fields of the identity; without `time` for a sensor that sets a new time in each resend."""
     window_seconds: float | None = None
-    """Within which an equal event is a copy although its identity would need its label; counted from the first copy.
+    """Within which an equal event is a duplicate, although its identity would need its label; from the first one on.
     None: such events are all kept."""
 
 

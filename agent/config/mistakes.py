@@ -1,4 +1,4 @@
-"""Mistakes in a configuration: where each one is, and what is wrong."""
+"""Mistakes in a configuration, each with its place and the problem."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _without_self_description(item: bytes) -> bytes:
 
 
 def _map_of(parts: list[object]) -> object:
-    """Return the map of alternating keys and values; `Invalid` where a key is wrong or comes twice."""
+    """Return the map of alternating keys and values; `Invalid` where a key is invalid or occurs twice."""
     entries: dict[object, object] = {}
     for key, value in zip(parts[::2], parts[1::2], strict=True):
         if type(key) is not str and type(key) is not int:

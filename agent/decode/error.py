@@ -5,13 +5,13 @@ class DecodeError(ValueError):
     """The root of the errors of decoding."""
 
 
-class Undecodable(DecodeError):  # noqa: N818  # the name says what is wrong
+class Undecodable(DecodeError):  # noqa: N818  # the name states the problem
     """The body as a whole cannot be read."""
 
 
-class UnknownFormat(DecodeError):  # noqa: N818  # the name says what is wrong
-    """The body's media type is none that events come in."""
+class UnknownFormat(DecodeError):  # noqa: N818  # the name states the problem
+    """The body's media type is not one of the supported formats."""
 
 
-class InvalidEvent(DecodeError):  # noqa: N818  # the name says what is wrong
+class InvalidEvent(DecodeError):  # noqa: N818  # the name states the problem
     """One event of a body is invalid; the others are not affected."""

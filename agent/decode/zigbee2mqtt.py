@@ -52,7 +52,7 @@ def _time(last_seen: object) -> int | None:
     """Return Zigbee2MQTT's timestamp where it has milliseconds, which identify a redelivery, else None.
 
     These are `epoch` and `ISO_8601`. `ISO_8601_local` has seconds only, in which a device may publish two equal events;
-    an age (`relative`) differs in each copy.
+    an age (`relative`) differs in each duplicate.
     """
     time = _iso_time(last_seen) if isinstance(last_seen, str) else last_seen
     return time if type(time) is int and EPOCH_MIN <= time <= TIME_MAX else None

@@ -36,7 +36,7 @@ class Sources:
 
     counts: Mapping[str, DeliveryCounts]
     transport_duplicates: Mapping[str, Callable[[], int]]
-    """Copies that a protocol's server has recognised itself, by `via`."""
+    """Duplicates that a protocol's server has recognised itself, by `via`."""
     responses: Mapping[int, int]
     """HTTP responses by status code."""
     dangers: Counter[Danger]
@@ -121,7 +121,7 @@ class _Agent(Collector):
 
 def _events(sources: Sources) -> Iterator[Metric]:
     accepted = CounterMetricFamily("oncegate_events_accepted", "Events that are on disk.", labels=("via",))
-    duplicates = CounterMetricFamily("oncegate_events_duplicates", "Copies recognised.", labels=("via",))
+    duplicates = CounterMetricFamily("oncegate_events_duplicates", "Duplicates recognised.", labels=("via",))
     possible = CounterMetricFamily(
         "oncegate_events_possible_duplicates", "New events that may repeat an earlier one.", labels=("via",)
     )

@@ -32,7 +32,7 @@ class Protocol(H11Protocol):
         try:
             address = transport.get_extra_info("peername")
             self.client = (uri_host(address), address[1])
-        except (OSError, TypeError):  # the client, or its interface, is gone
+        except (OSError, TypeError):  # the client has disconnected, or its interface is down
             transport.abort()
         self._await_head()
 

@@ -31,7 +31,7 @@ class Response:
     fields: tuple[tuple[str, str], ...] = ()
 
 
-class Refusal(Exception):  # noqa: N818  # the name says what it is
+class Refusal(Exception):  # noqa: N818  # the name states what it is
     """Ends the processing of a request with this response."""
 
     def __init__(self, response: Response) -> None:

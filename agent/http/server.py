@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
         return Protocol(self.config, self.server_state, self.lifespan.state)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start without listening: connections come from the acceptor."""
+        """Start without listening: the acceptor passes the connections."""
         await self.lifespan.startup()
         self.servers: list[asyncio.Server] = []
         self.started = True

@@ -50,7 +50,7 @@ class ViewSources:
     latest: Callable[[str], Sequence[Mapping[str, object]]]
     """Returns the latest events of the devices whose name contains a text."""
     rejected: Callable[[RejectSelection, int], Sequence[Mapping[str, object]]]
-    """Returns the latest of the wanted rejected events, newest first."""
+    """Returns the latest rejected events that match, newest first."""
 
 
 class CachedView(Generic[T]):

@@ -54,7 +54,7 @@ class IdentityWarnings:
     def check(self, candidates: Sequence[Candidate], outcome: Outcome) -> None:
         """Check a delivery's events once they are on disk."""
         if outcome.accepted < len(candidates):
-            return  # copies may be of any age
+            return  # duplicates may be of any age
         for candidate in candidates:
             event = candidate.event
             if event.device.startswith(_ADDRESS):

@@ -1,1 +1,1 @@
-"""The way in over MQTT: what Zigbee2MQTT publishes, and events of any other publisher."""
+"""Receives events over MQTT: from Zigbee2MQTT, and from any other publisher."""

@@ -87,7 +87,7 @@ class BufferedSocket:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Buffer what is sent within the block; `flush` sends it."""
+        """Buffer the data that is sent within the block; `flush` sends it."""
         self._gathering = True
         try:
             yield

@@ -89,7 +89,7 @@ class Packets:
         read = _variable_integer(buffer, at + 1)
         if read is None:
             if len(buffer) - at > _LENGTH_BYTES_MAX:
-                raise MqttError("the broker sends what is no MQTT packet")
+                raise MqttError("the broker has sent data that is not an MQTT packet")
             return None
         length, start = read
         publish = buffer[at] & _TYPE_BITS == _PUBLISH

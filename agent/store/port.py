@@ -12,7 +12,7 @@ from contract.record import ClockTrust, Shared
 
 
 class Candidate(NamedTuple):
-    """A valid event on its way into the store; times are milliseconds since 1970 UTC.
+    """A valid event to be stored; times are milliseconds since 1970 UTC.
 
     Candidate, Submission and Outcome are tuples, which take a third of a frozen dataclass's time to make.
     """
@@ -33,9 +33,9 @@ class Candidate(NamedTuple):
     fields: tuple[str, ...] = IDENTITY_FIELDS
     """The fields that make the identity."""
     retransmission_key: bytes | None = None
-    """16 bytes over the content of an event without an identity of its own: an equal key proves a copy."""
+    """16 bytes over the content of an event without an identity of its own: an equal key proves a duplicate."""
     retransmission_seconds: float = 0.0
-    """How long after the first copy it does."""
+    """For how long after the first one it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
     duplicates: int = 0
     fingerprints: tuple[bytes, ...] = ()
     new: tuple[bool, ...] = ()
-    """Whether the event of each fingerprint is new; where empty, all are copies."""
+    """Whether the event of each fingerprint is new; where empty, all are duplicates."""
     suspected: tuple[bytes, ...] = ()
     """The fingerprints of new events that name an earlier one in `possible_duplicate_of`."""
     refusal: str = ""
@@ -83,7 +83,7 @@ class Intake(Protocol):
 
         `done` is called once, in the event loop's thread: with a durable outcome only after the events survive a
         power cut (WAL, synchronous=FULL). Whether an event is new or a duplicate is decided in the same transaction
-        that stores it; a copy of an event in progress shares that transaction's outcome.
+        that stores it; a duplicate of an event in progress shares that transaction's outcome.
         """
 
 
@@ -173,7 +173,7 @@ class Outbox(Protocol):
         """Mark batches processed: the table has them, and they may be purged."""
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """Make forwarded batches `new` again, so that the forwarder sends them once more."""
+        """Make forwarded batches `new` again, so that the forwarder sends them again."""
 
     def labels(self, first: int, last: int) -> Sequence[LabelRange]:
         """Return the labels of the positions from first to last, whether or not their events are kept."""

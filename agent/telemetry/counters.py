@@ -17,7 +17,7 @@ class DeliveryCounts:
     accepted: int = 0
     """New events that are on disk."""
     duplicates: int = 0
-    """Copies that the store has recognised."""
+    """Duplicates that the store has recognised."""
     possible_duplicates: int = 0
     """New events that name an earlier one that they may repeat."""
     rejected: Counter[str] = field(default_factory=Counter)

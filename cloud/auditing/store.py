@@ -50,7 +50,7 @@ class Store:
         return {row["kafka_partition"]: row["end"] for row in rows}
 
     def duplicates(self) -> DataFrame:
-        """Return the known copies."""
+        """Return the known duplicates."""
         return self._read("duplicates")
 
     def ranges(self, healed: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -67,7 +67,7 @@ class Store:
         return all_ranges.filter(F.col("status").isin(*settled)), account.without(unwritten, healed)
 
     def keep(self, ranges: DataFrame, judged: DataFrame, span: TopicSpan) -> None:
-        """Write the results of an audit, replacing copies that a crashed one has left; the offsets last."""
+        """Write the results of an audit, replacing results that a crashed one has left; the offsets last."""
         self._spark.sql(f"DELETE FROM {self._name('duplicates')} WHERE {_from(span)}")
         copies = judged.filter(F.col("status") == account.DUPLICATE).withColumn("topic_id", F.lit(span.topic_id))
         self._write(copies.select(*self._read("duplicates").columns), "duplicates", "append")

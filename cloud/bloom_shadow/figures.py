@@ -1,4 +1,4 @@
-"""The figures of a method of detecting copies."""
+"""The figures of a method of detecting duplicates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The costs and losses of a method of detecting copies, over one recorded topic."""
+    """The costs and losses of a method of detecting duplicates, over one recorded topic."""
 
     way: str
     rate: float | None

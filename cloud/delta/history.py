@@ -34,7 +34,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A commit by somebody else that removed rows."""
+    """A commit by another program that removed rows."""
 
     version: int
     operation: str
@@ -102,7 +102,7 @@ class DeltaHistory:
 
     @property
     def may_lack_rows(self) -> bool:
-        """Whether somebody may have removed rows between the last two calls of `find`."""
+        """Whether another program may have removed rows between the last two calls of `find`."""
         return self._may_lack_rows
 
     def _follow(self) -> None:

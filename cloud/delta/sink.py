@@ -90,8 +90,8 @@ class DeltaSink:
     def _write_with_look_up(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         """Count, quarantine, look up and write, on a persisted batch.
 
-        The dedup may keep another of two copies in another evaluation, if a persisted part is lost. That does no harm:
-        where one of the copies is fresh, the table has none of them, and the append is a single evaluation.
+        The dedup may keep another of two duplicates in another evaluation, if a persisted part is lost. That does no
+        harm: where one of the two is fresh, the table has none of them, and the append is a single evaluation.
         """
         judged = survivors.withColumn("fresh", is_fresh(horizon)).persist()
         try:

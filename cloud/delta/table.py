@@ -99,7 +99,7 @@ class DeltaTable:
         """Raise StopError where somebody has removed rows since this checkpoint's last commit."""
         if self._layout.keeps_rows and (removal := self._history.removal()) is not None:
             raise StopError(
-                f"table {self._path}: version {removal.version}, a {removal.operation} by somebody else, has removed "
+                f"table {self._path}: version {removal.version}, a {removal.operation} by another program, has removed "
                 "rows that were receipted. Start with a new checkpoint: with --read-again to restore those that the "
                 "topic still has, or without it to leave them out"
             )

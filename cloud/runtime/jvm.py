@@ -22,7 +22,7 @@ def classes(spark: SparkSession) -> Any:
 def accept_callbacks(spark: SparkSession) -> None:
     """Start the callback server, so that the JVM can call this process; Spark does so with its first stream."""
     context: Any = spark.sparkContext
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark gives it no types
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types for it
 
 
 def hadoop_path(spark: SparkSession, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Requests to Kafka that Spark's reader does not offer, by the Java clients that come with its connector."""
+"""Requests to Kafka that Spark's reader does not offer, by the Java clients that its connector includes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Metrics:
         """When a batch was receipted, in seconds since 1970 UTC, for batches that Spark has not reported yet."""
         self.input = self._counter("records_total", "Records read from the topic")
         self.rows = self._counter("rows_total", "Events that are new in the table")
-        self.duplicates = self._counter("duplicates_total", "Copies dropped, by where the earlier one was", "by")
+        self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
         self.late = self._counter("late_total", "Events that may be older than the dedup's state")
         self.late_share = self._gauge("late_share", "Share of late events in the latest batch's survivors")
         self.quarantined = self._counter("quarantined_total", "Records that are not well-formed")

@@ -1,8 +1,8 @@
 """Records: the headers as columns, and whether a record is well-formed, by native functions of Spark.
 
 The value is not decoded here. A record that is not well-formed gets a reason, keeps its headers, and has a dedup key of
-its own, so that it is no copy of a good record with the same fingerprint. The key of an event whose id may be reused
-contains the span of its acceptance (`id_reuse`).
+its own, so that it is no duplicate of a good record with the same fingerprint. The key of an event whose id may be
+reused contains the span of its acceptance (`id_reuse`).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -170,7 +170,7 @@ def _after(prefix: str, text: Column) -> Column:
 
 
 def _timestamp_of_milliseconds(text: Column) -> Column:
-    """Return the timestamp of a decimal number; null for other forms, and beyond the years that `_is_timestamp` allows."""
+    """Return the timestamp of a decimal number; null for other forms, and for years beyond those of `_is_timestamp`."""
     number = F.when(text.rlike(_NUMBER), text.try_cast("bigint"))
     return F.timestamp_millis(F.when(number.between(*_MILLISECONDS), number))
 

@@ -1,7 +1,7 @@
 """Checks that the topic and its log are still those that the table has read.
 
 A topic that is deleted and recreated has another id. A log whose end a broker has lost, and that has grown again, holds
-other records at the same offsets; the leader epoch shows it, even with one broker. Spark's reader notices neither where
+other records at the same offsets; the leader epoch shows it, even with one broker. Spark's reader detects neither where
 the new log is long enough.
 """
 
@@ -63,7 +63,7 @@ class TopicLog:
     def _ends(self, wanted: Offsets, read: Commit) -> dict[int, LogEnd]:
         """Return the ends of the partitions; raise KafkaError where only former leaders answer.
 
-        A leader that is cut off and does not know of its successor answers with a log that is no longer valid.
+        A leader that is cut off from its successor answers with a log that is no longer valid.
         """
         known = self._remember(read.epochs)
         deadline = time.monotonic() + self._patience_seconds

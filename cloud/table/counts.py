@@ -1,4 +1,4 @@
-"""The counts of a batch: how many rows of each kind survived the dedup, and where copies of late ones can be."""
+"""The counts of a batch: how many rows of each kind survived the dedup, and where duplicates of late ones can be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BatchCounts:
     has_equals: bool
     """Whether equal fingerprints have passed the dedup, under keys of different spans."""
     search: Search
-    """The part of the table where copies of the late events can be."""
+    """The part of the table where duplicates of the late events can be."""
     ahead: int | None
     """As in `Written`."""
 

@@ -27,7 +27,7 @@ def accepted() -> Column:
 
 
 def span(retention_seconds: int) -> Column:
-    """Return the number of the retention period of acceptance, in SPAN_BYTES; copies differ by one at most."""
+    """Return the number of the retention period of acceptance, in SPAN_BYTES; duplicates differ by one at most."""
     number = F.floor(F.unix_seconds(accepted()) / retention_seconds).cast("bigint")
     return F.unhex(F.lpad(F.hex(number), 2 * SPAN_BYTES, "0"))
 

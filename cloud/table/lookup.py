@@ -23,12 +23,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The part of the table where copies of a batch's late events can be."""
+    """The part of the table where duplicates of a batch's late events can be."""
 
     count: int
     """The number of late events."""
     days: Collection[date] | None = None
-    """The days of all copies; None for any."""
+    """The days of all duplicates; None for any."""
     event_times: Span | None = None
     """First and last time that is part of an identity, in microseconds since 1970 UTC."""
     received: Span | None = None
@@ -44,7 +44,7 @@ class Found:
 
 
 def find(late: DataFrame, table: DataFrame, search: Search) -> Found:
-    """Return the table's rows with the fingerprints of late events, searching where their copies can be."""
+    """Return the table's rows with the fingerprints of late events, searching where their duplicates can be."""
     rows = sought(late, table, search).localCheckpoint(eager=True)
     return Found(rows, rows.count())
 

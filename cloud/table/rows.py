@@ -69,13 +69,13 @@ _VIA, _BEFORE_DATA = VIA_START.decode(), '",' + DATA_START.decode()
 
 
 def day_of() -> Column:
-    """Return the UTC day of the time where that is in the identity, else of acceptance: the same for all copies."""
+    """Return the UTC day of the time where that is in the identity, else of acceptance: the same for all duplicates."""
     time = F.coalesce(_identity_time(), F.col("received"))
     return F.when(F.year(time).between(*YEARS), F.to_date(time)).otherwise(F.lit(DAY_OUTSIDE))
 
 
 def partition_of() -> Column:
-    """Return the partition: the day, or DAY_OUTSIDE; a copy that arrives much later may be in the other one."""
+    """Return the partition: the day, or DAY_OUTSIDE; a duplicate that arrives much later may be in the other one."""
     age_days = F.datediff(F.to_date("appended"), day_of())
     return F.when(age_days.between(-AHEAD_DAYS_MAX, PAST_DAYS_MAX), day_of()).otherwise(F.lit(DAY_OUTSIDE))
 

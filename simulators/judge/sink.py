@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def read_sink(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Sink:
     """Return the sink from the arguments; wrong usage prints an error and exits with status 2."""
     if given.kafka_properties is not None and given.kafka is None:
-        parser.error("--kafka-properties goes with --kafka")
+        parser.error("--kafka-properties requires --kafka")
     try:
         properties = {} if given.kafka_properties is None else read_private(given.kafka_properties)
     except PropertiesError as error:

@@ -23,7 +23,7 @@ DECLARED = {
     "equal-events": "a sensor sent equal contents for two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
     "resent-without-proof": "an event with neither id nor time was sent again in a new request (guarantees, 2)",
-    "heard-twice-without-id": "an event with neither id nor time was heard by two gateways (guarantees, 2)",
+    "heard-twice-without-id": "an event with neither id nor time was received by two gateways (guarantees, 2)",
     "across-a-restored-card": "an event with neither id nor time was retransmitted to an older copy of the store "
     "(guarantees, 2)",
 }
@@ -138,16 +138,16 @@ def sentence(verdict: Verdict) -> str:
         return " ".join((f"The promise was broken: {counts}.", *_missing_evidence(verdict)))
     if verdict.rows is None:
         return (
-            f"{verdict.acked:,} of {verdict.events:,} events were acked. No table was looked at, so nothing is known "
-            "of what became of them: name one with --table, --postgres or --kafka."
+            f"{verdict.acked:,} of {verdict.events:,} events were acked. No table was read, so whether they arrived is "
+            "unknown: name one with --table, --postgres or --kafka."
         )
     known = ", ".join(f"{count:,} {name}" for name, count in verdict.declared.items() if count)
     limits = (f"Declared limits showed: {known}.",) if known else ()
     if missing := tuple(_missing_evidence(verdict)):
-        return " ".join(("No verdict.", *missing, "In what is there no fault was found.", *limits))
+        return " ".join(("No verdict.", *missing, "No fault was found in the available evidence.", *limits))
     if not verdict.complete:
         so_far = (
-            "So far the promise was kept. The run was interrupted: events that may still have been under way, missing "
+            "So far the promise was kept. The run was interrupted: events that may still have been in transit, missing "
             "ACKs and missing receipts are not judged."
         )
         return " ".join((so_far, *limits))
@@ -162,6 +162,6 @@ def _missing_evidence(verdict: Verdict) -> Iterator[str]:
     if verdict.complete and not verdict.settled:
         yield "Rows were still arriving when they were read: judge again later, with oncegate-sim judge."
     if verdict.unknown and (verdict.cut or verdict.complete):
-        yield f"{verdict.unknown:,} acked events are not there, and whether they were lost is not known."
+        yield f"{verdict.unknown:,} acked events are not there; it is unknown whether they were lost."
     if verdict.cut:
-        yield "Whether events of these partitions were doubled or out of order is known only of the records left."
+        yield "Duplicates and order in these partitions are judged by the remaining records only."

@@ -1,1 +1,1 @@
-"""The scenarios that come along, one TOML file each."""
+"""The built-in scenarios, one TOML file each."""

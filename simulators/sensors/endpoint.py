@@ -84,7 +84,7 @@ class Endpoint(asyncio.DatagramProtocol):
         return request.datagram(self._message_id, self._expected, kind)
 
     async def exchange(self, datagram: bytes, enter: Entry, *, again: bool = False) -> wire.Message | None:
-        """Send and retransmit one datagram with exponential backoff; return None where no answer comes."""
+        """Send and retransmit one datagram with exponential backoff; return None where no answer arrives."""
         seconds = self._timing.ack_timeout_seconds * self._random.uniform(1.0, self._timing.ack_random_factor)
         for _ in range(1 + self._timing.max_retransmit):
             enter(again)

@@ -43,7 +43,7 @@ def test_a_missing_mutant_a_missing_name_and_a_mutant_that_nothing_checks_are_ob
 
 
 def test_a_mutant_whose_text_does_not_stand_once_is_an_error() -> None:
-    with pytest.raises(SuiteError, match="stands 0 times"):
+    with pytest.raises(SuiteError, match="occurs 0 times"):
         replace(_mutant("mark_before_the_send"), replace=[["not there", ""]]).apply("anything")
 
 

@@ -33,7 +33,7 @@ def test_a_version_without_notes_is_not_released(changelog: str) -> None:
 @pytest.mark.parametrize(
     ("version", "tag", "reason"),
     [
-        ("0.1.0", "v0.2.0", r"the tag is v0.2.0, and pyproject.toml says 0.1.0; expected v0.1.0"),
+        ("0.1.0", "v0.2.0", r"the tag is v0.2.0, and the version in pyproject.toml is 0.1.0; expected v0.1.0"),
         ("0.2.0", "v0.2.0", r"0.2.0 is unreleased; write the date of its release"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_report_is_built_again_from_a_ledger_alone(tmp_path: Path, monkeypatch
         cli.main()
     assert ended.value.code == 0
     assert '<p class="verdict unverified">' in (tmp_path / "report.html").read_text()
-    assert "No table was looked at" in (tmp_path / "report.html").read_text()
+    assert "No table was read" in (tmp_path / "report.html").read_text()
 
 
 def test_what_a_gateway_had_accepted_before_the_run_is_not_the_runs(tmp_path: Path) -> None:

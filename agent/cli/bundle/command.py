@@ -23,7 +23,7 @@ EXAMPLES = """examples:
 
 It holds: versions, the effective configuration, status, findings of doctor, metrics, states of the connections, reasons
 of rejections, and the end of the log. It holds no password, key or token, no events, and no names of devices but those
-that the log or a reason mentions. It is complete only as root. Look into it before you pass it on.
+that the log or a reason mentions. Run it as root for a complete bundle. Inspect the file before you share it.
 """
 FOLDER = "oncegate-support"
 

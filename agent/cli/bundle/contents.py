@@ -1,4 +1,4 @@
-"""Collects the members of a support bundle; what cannot be collected says why."""
+"""Collects the members of a support bundle; a member that cannot be collected contains the reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Finds the secrets of a gateway, and removes them from whatever goes into a bundle.
 
-What is collected is meant to hold none. This is the second line of defence: for messages of libraries, for the log, and
+The collected data should contain none. This is the second line of defence: for messages of libraries, for the log, and
 for what an operator has typed where it does not belong.
 """
 
@@ -32,11 +32,11 @@ _IN_TEXT = (
     re.compile(rf"(?i)([\w.]*(?:password|passphrase|secret)['\"]?\s*[=:]\s*){_WORD}"),
     re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)"),
 )
-"""What looks like a secret, whether it is a known one or not; group 1 stays."""
+"""Text that looks like a secret, whether it is a known one or not; group 1 is kept."""
 
 
 class Redaction:
-    """Removes the known secrets, and what looks like one."""
+    """Removes the known secrets, and text that looks like one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         found = sorted({one for one in secrets if len(one) >= CHARACTERS_MIN}, key=len, reverse=True)
@@ -93,7 +93,7 @@ def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
 
 
 def misplaced(settings: Settings) -> Iterator[str]:
-    """Yield what stands where the path of a secret is expected and is no file: it may be the secret itself."""
+    """Yield values of settings for paths of secrets that are not files: they may be the secrets themselves."""
     for section, kind in SECTIONS.items():
         part = getattr(settings, section.replace(".", "_"))
         for option in fields(kind):

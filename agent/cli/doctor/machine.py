@@ -107,7 +107,7 @@ def check_mount(folder: Path, mounts: str | None = None) -> Iterator[Finding]:
     text = f"{folder} on {mount.point} ({mount.kind}, {mount.source})"
     unsafe = [f"{option}: {effect}" for option, effect in _UNSAFE_OPTIONS.items() if option in mount.options]
     if mount.kind in _VOLATILE:
-        yield wrong("mount", f"{text}: gone after a power cut", "set gateway.state_dir to a folder on a disk")
+        yield wrong("mount", f"{text}: lost in a power cut", "set gateway.state_dir to a folder on a disk")
     elif mount.kind in _REMOTE:
         yield wrong("mount", f"{text}: SQLite's log needs a local disk", "set gateway.state_dir to a local folder")
     elif unsafe:

@@ -41,7 +41,7 @@ _PROCESSORS = Path("/proc/cpuinfo")
 
 
 class MeasureError(Exception):
-    """The disk cannot be measured; the message says why."""
+    """The disk cannot be measured; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

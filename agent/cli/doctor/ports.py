@@ -40,7 +40,7 @@ def _check(name: str, bind: str, kind: socket.SocketKind, *, runs: bool) -> Find
         _bind(family, kind, address)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            hint = f"give {name} an address that this machine has"
+            hint = f"set {name} to an address of this machine"
             return wrong("ports", f"{name}: {protocol} {bind}: {error.strerror}", hint)
         if runs:
             return fine("ports", f"{name}: {protocol} {bind} is in use, and the agent runs")

@@ -38,7 +38,7 @@ def years_left(written: BytesWritten, capacity: int | None) -> Finding:
     hours = written.service_ms / 3_600_000
     so_far = f"the agent has written {size(written.bytes)} in {duration(hours * 3_600)} of running"
     if capacity is None or hours < HOURS_MIN or not written.bytes:
-        return fine("wear", f"{so_far}; too little is known to estimate the disk's life")
+        return fine("wear", f"{so_far}; not enough data yet to estimate the disk's life")
     years = capacity * FULL_WRITES / (written.bytes / hours) / _HOURS_PER_YEAR
     text = f"{so_far}: {years:,.0f} years for {size(capacity)}, if it can be filled {FULL_WRITES} times"
     if years < YEARS_MIN:

@@ -20,8 +20,8 @@ MEDIA = {**FORMATS, ZIGBEE2MQTT: Media.ZIGBEE2MQTT}
 _SENDER = "coap://[::1]"
 
 
-class NotADelivery(Exception):  # noqa: N818  # the message says why
-    """The gateway would not read events from this body; the message says why."""
+class NotADelivery(Exception):  # noqa: N818  # the name states the problem
+    """The gateway would not read events from this body; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

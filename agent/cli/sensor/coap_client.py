@@ -90,7 +90,7 @@ class Request:
         """Whether the gateway has acknowledged the message, and its response is to follow."""
 
     def exchange(self, target: Target, seconds: Iterator[float], report: Callable[[str], None]) -> CoapReply | None:
-        """Send until there is a response; return None where there is none. `report` is told of each resend."""
+        """Send until there is a response; return None where there is none. `report` is called for each resend."""
         with _connect(target) as sock:
             trouble = "no answer"
             for wait in seconds:
@@ -106,7 +106,7 @@ class Request:
                         reply = self._read(sock)
                     except TimeoutError:
                         break
-                    except OSError as error:  # of an earlier datagram: nobody listens there, at the moment
+                    except OSError as error:  # of an earlier datagram: no program listens there at present
                         trouble = error.strerror or str(error)
                         continue
                     if reply is not None:

@@ -29,8 +29,8 @@ EXAMPLES = """examples:
   oncegate send level=3 --device tank-1 --boot 4 --id 1 --http https://gateway:8580 --token-file tank-1.token
 
 An unanswered request is resent after 2 to 3 s, and each time after twice as long. With --repeat the same event is sent
-in new requests, as by a sensor that has lost the answer. A CoAP response does not tell a new event from a duplicate; on
-the gateway itself the agent's HTTP interface does.
+in new requests, as by a sensor that has not received the answer. A CoAP response does not distinguish new events
+from duplicates; on the gateway itself the agent's HTTP interface does.
 
 exit codes: 0 accepted, or a duplicate; 1 refused, or no answer; 2 wrong usage
 """
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a reading; numbers, true, false, null and JSON are read as such, anything else is text",
     )
-    parser.add_argument("--device", required=True, metavar="URN", help="the device that the event is of")
+    parser.add_argument("--device", required=True, metavar="URN", help="the device of the event")
     parser.add_argument("--id", type=reading.read_number_or_text, metavar="ID", help="the sensor's own event id")
     parser.add_argument(
         "--boot", type=reading.read_number_or_text, metavar="BOOT", help="the sensor's boot count or id"

@@ -1,4 +1,4 @@
-"""Send one event in a request of its own, over CoAP or HTTP, and tell what became of it."""
+"""Sends one event in a request of its own, over CoAP or HTTP, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Sender(Protocol):
 class CoapSender:
     """Sends over CoAP.
 
-    `own` is the HTTP interface of a gateway on this machine, which tells a new event from a duplicate.
+    `own` is the HTTP interface of a gateway on this machine, which distinguishes new events from duplicates.
     """
 
     def __init__(self, target: Target, retransmits: int, own: api.Api | None) -> None:

@@ -26,15 +26,15 @@ kept for store.keep_processed.
 """
 LIMIT = 20
 FOLLOW_SECONDS = 0.5
-"""How often the store is looked at."""
+"""How often the store is read."""
 _COLOURS = {"new": Colour.WARNING, "forwarded": None, "processed": Colour.GOOD, "lost": Colour.BAD}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--follow", "-f", action="store_true", help="go on with new events, until Ctrl-C")
+    parser.add_argument("--follow", "-f", action="store_true", help="continue with new events, until Ctrl-C")
     parser.add_argument(
-        "--device", metavar="PATTERN", default="*", help="only of these devices, such as 'urn:dev:mac:*'"
+        "--device", metavar="PATTERN", default="*", help="only events of these devices, such as 'urn:dev:mac:*'"
     )
     parser.add_argument(
         "--since",

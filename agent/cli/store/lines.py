@@ -36,7 +36,7 @@ class Printer:
         self._widths: Sequence[int] = ()
 
     def print(self, documents: Iterable[Document]) -> None:
-        """Print documents as they come."""
+        """Print documents as they arrive."""
         if not self._table:
             for document in documents:
                 print(json_line(document), flush=True)

@@ -20,9 +20,9 @@ EXAMPLES = """examples:
   oncegate rejected --download rejected.jsonl
   oncegate rejected --number 17 --raw | oncegate decode
 
-The store keeps the last 1,000 rejected events, and the first 4,096 bytes of each; `raw` has them as hex digits. Of an
-event that was rejected because of its device no bytes are kept. A request without a single valid event is refused as a
-whole, and is not listed here: its sender has the reason. MQTT has no such answer, so that its messages are listed.
+The store keeps the last 1,000 rejected events, and the first 4,096 bytes of each; `raw` has them as hex digits. No
+bytes are kept of an event that was rejected because of its device. A request without a single valid event is refused
+as a whole, and is not listed here: its sender has the reason. MQTT has no such answer, so its messages are listed.
 """
 LIMIT = 20
 _SHOWN_BYTES = 24
@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--via", choices=VIAS, default="", help="only those that arrived over this protocol")
     parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
-    parser.add_argument("--device", metavar="PATTERN", default="*", help="only of these, such as 'urn:dev:mac:*'")
+    parser.add_argument(
+        "--device", metavar="PATTERN", default="*", help="only events of these devices, such as 'urn:dev:mac:*'"
+    )
     parser.add_argument("--number", type=positive, metavar="N", help="only this one")
     parser.add_argument(
         "--limit", type=positive, metavar="N", help=f"how many at most (default: {LIMIT}, with --download all)"

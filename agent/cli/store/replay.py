@@ -32,7 +32,7 @@ _PROGRESS_SECONDS = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--epoch", required=True, metavar="E", help="the epoch, as events and status name it")
+    parser.add_argument("--epoch", required=True, metavar="E", help="the epoch, as listed by events and status")
     parser.add_argument("--from", dest="first", type=_sequence, default=1, metavar="N", help="first sequence (1)")
     parser.add_argument("--to", dest="last", type=_sequence, metavar="M", help="last sequence (the epoch's last)")
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -26,7 +26,7 @@ EXAMPLES = """examples:
   oncegate top --json | jq '{accepted, new, forwarded}'
   oncegate top --url https://gateway.local:8580 --token-file reader.token
 
-The figures are those of the agent's own metrics and status page, asked for over HTTP on this machine. q or Ctrl-C ends
+The figures are those of the agent's own metrics and status page, requested over HTTP on this machine. q or Ctrl-C ends
 the view. Into a pipe, one frame is written.
 """
 INTERVAL_SECONDS = 2.0
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the figures until the end is asked for."""
+    """Show the figures until the user ends the view."""
     from agent.cli.top.figures import take
 
     try:
@@ -119,7 +119,7 @@ def _show(interval: float, api: Api, first: Sample) -> None:
 
 
 class _View:
-    """What is shown: the latest figures, and since when there are no newer ones."""
+    """The displayed state: the latest figures, and since when there are no newer ones."""
 
     def __init__(self, before: Sample, figures: Figures) -> None:
         self.before = before

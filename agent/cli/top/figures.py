@@ -1,4 +1,4 @@
-"""What the live view shows: the figures between two samples of the agent."""
+"""The figures of the live view: the differences between two samples of the agent."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Figures:
 
 
 def take(api: Api) -> Sample:
-    """Ask the agent for a sample; raise ApiError."""
+    """Request a sample from the agent; raise ApiError."""
     from prometheus_client.parser import text_string_to_metric_families
 
     live = api.get("/api/v1/live?after=0").document

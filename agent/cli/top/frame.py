@@ -1,4 +1,4 @@
-"""Lays the figures out on a screen of any size, from 80 x 24 on without a loss."""
+"""Formats the figures for a screen of any size; from 80 x 24 on nothing is left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FULL_SHARE = 0.8
 
 
 def frame(figures: Figures, columns: int, rows: int, note: str, trouble: str = "") -> list[Line]:
-    """Return the lines; `note` is the last of them, `trouble` says why the figures are old."""
+    """Return the lines; `note` is the last of them, `trouble` is the reason why the figures are old."""
     head = [*_head(figures, trouble), ("", None), *_links(figures), ("", None)]
     room = max(0, rows - len(head) - 1)
     lists = max(0, room - 3)  # of these, two for headings and one between

@@ -1,4 +1,4 @@
-"""The whole terminal as a screen, given back as it was however the command ends."""
+"""Uses the whole terminal as a screen, and restores it however the command ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be closed
             self._write(_LEAVE)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
@@ -70,7 +70,7 @@ class Screen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """The columns and rows of the terminal."""
         return shutil.get_terminal_size((80, 24))
 
     def draw(self, lines: Sequence[Line]) -> None:
@@ -98,4 +98,4 @@ def _terminate(_: int, __: FrameType | None) -> None:
 
 
 def _ignore(_: int, __: FrameType | None) -> None:
-    """Let the wakeup descriptor end the wait."""
+    """Do nothing: the wakeup descriptor ends the wait."""

@@ -79,7 +79,7 @@ class Blocks:
         return len(self._assemblies)
 
     def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
-        """Add a block to its upload; return None where more are to come. A retransmitted block changes nothing.
+        """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
         Raises IncompleteError, TooLargeError, BlockSizeError, after which the upload is dropped.
         """

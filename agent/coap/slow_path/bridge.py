@@ -31,7 +31,7 @@ class BridgeTuning(TransportTuning):  # type: ignore[misc] # aiocoap carries no 
     EXCHANGE_LIFETIME = 0.0
     """Disables aiocoap's deduplication: it recognises a retransmission by address and Message ID alone, and would
     answer a restarted sensor's new request with the old answer. Serving a request again is harmless (RFC 7252 section
-    4.5): blocks and store recognise copies."""
+    4.5): blocks and store recognise duplicates."""
 
     def __init__(self, tuning: Tuning) -> None:
         self.EMPTY_ACK_DELAY = tuning.empty_ack_seconds

@@ -172,7 +172,7 @@ class PipelinedSession:
         if failed is not None:
             self._refuse(failed)
         elif self._alone is not None and not self._window.in_flight:
-            self._rewind |= self._context.oversized.taken(self._alone.position)
+            self._rewind |= self._context.oversized.accepted(self._alone.position)
             self._alone = None
         if self._silence.lasts(self._window.unreported):
             self._context.link.report_failure(UnreachableError(self._errors.text or str(self._silence)))

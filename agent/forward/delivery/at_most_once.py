@@ -58,7 +58,7 @@ class AtMostOnce:
     def open(
         self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event
     ) -> AtMostOnceSession:
-        """Implement `Mode`; what another mode holds for its size is sent with the rest."""
+        """Implement `Mode`; events that another mode holds because of their size are sent with the others."""
         context.oversized.forget()
         in_doubt = _InDoubtRecord(context.outbox)
         in_doubt.abandon("the connection or the agent ended")

@@ -44,7 +44,7 @@ class Confirmation:
         self._request: _Request | None = None
 
     def ask(self, window: InFlightWindow, *, at_once: bool = False) -> None:
-        """Ask for the acked batches, unless a request is outstanding or the last was less than CONFIRM_MS ago."""
+        """Query the leaders of acked batches, unless a query is outstanding or was sent less than CONFIRM_MS ago."""
         now = self._clock.monotonic_ms()
         if self._request is None and window.acked and (at_once or now - self._asked >= CONFIRM_MS):
             self._asked = now

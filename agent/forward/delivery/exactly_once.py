@@ -135,8 +135,8 @@ class ExactlyOnce:
             return
         if self._latest is not None:
             raise ClonedError(
-                f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: end it, or give one of the two"
-                " another gateway.id; then restart this agent"
+                f"another agent sends as {self._gateway!r}, in epoch {marker.epoch}: stop it, or configure another"
+                " gateway.id for one of the two; then restart this agent"
             )
         _log.warning(
             "delivery=exactly-once marker=foreign epoch=%s effect=%r",
@@ -226,7 +226,7 @@ class TransactionalSession:
         self._marker = intent.marker
         self.settled = intent.marker.number
         self._cursor = max(self._cursor, batch.last)
-        if len(events) == 1 and self._context.oversized.taken(batch.first):
+        if len(events) == 1 and self._context.oversized.accepted(batch.first):
             self._cursor = START
         self._context.link.report_delivery()
         self.marked += 1

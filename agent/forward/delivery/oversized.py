@@ -100,7 +100,7 @@ class Oversized:
         """Note that a request with these events was refused."""
         self._suspects.update(range(first, last + 1))
 
-    def taken(self, position: int) -> bool:
+    def accepted(self, position: int) -> bool:
         """Note that Kafka accepted an event sent alone; return whether all held events are to be sent again."""
         self._suspects.discard(position)
         if position != self._trying:
@@ -108,7 +108,7 @@ class Oversized:
         self._trying, self._refused_at = None, None
         again = len(self._held) - 1
         self._keep({})
-        _log.info("oversized=taken position=%d again=%d", position, again)
+        _log.info("oversized=accepted position=%d again=%d", position, again)
         return True
 
     def refused(self, event: StoredEvent, size: int) -> None:
@@ -121,7 +121,7 @@ class Oversized:
             self._hold(event, size)
 
     def forget(self) -> None:
-        """Release the held events: they are sent once more."""
+        """Release the held events: they are sent again."""
         if self._held:
             self._keep({})
 
@@ -167,7 +167,7 @@ class Oversized:
         self._held = held
 
 
-_EFFECT: Final = "it waits and is tried again, for as long as kafka.oversized_after says; the others go on"
+_EFFECT: Final = "it is kept and sent again, for kafka.oversized_after at most; other events are sent"
 
 
 def give_up(outbox: Outbox, event: StoredEvent, size: int) -> None:

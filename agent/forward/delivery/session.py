@@ -17,7 +17,7 @@ from agent.store.port import Outbox
 START = 0
 """Below every position: the outbox counts from 1."""
 IDLE_SECONDS_MAX = 0.5
-"""How long a session waits for an event, and so the longest time to notice a stop."""
+"""How long a session waits for an event, and so the longest time until a stop takes effect."""
 POLL_SECONDS_MAX = 0.02
 """How long a session waits at once for a delivery report."""
 STOP_MS_MAX = 5_000

@@ -36,7 +36,7 @@ class TransactionalProducer:
             raise SessionError(describe(error)) from error
 
     def commit(self, topic: str, marker: Marker, stop: threading.Event) -> None:
-        """Commit, with the marker; where it raises, the next session learns the outcome from the records."""
+        """Commit, with the marker; where it raises, the next session determines the outcome from the records."""
         offset = TopicPartition(topic, MARKER_PARTITION, marker.number, str(marker))
 
         def commit() -> None:

@@ -18,11 +18,11 @@ from agent.forward.errors import KafkaSettingsError, UnreachableError
 from contract.properties import PropertiesError, parse
 
 REQUEST_SECONDS_MAX: Final = 10.0
-"""How long one request to the broker may take; a broker that comes back meanwhile still answers it."""
+"""How long one request to the broker may take; a broker that returns meanwhile still answers it."""
 ANSWER_SECONDS_MAX: Final = 15.0
 """How long to wait for its answer: longer than the client does, whose own error is more precise."""
 STOP_POLL_SECONDS: Final = 0.1
-"""How soon a wait for an answer notices that the agent stops."""
+"""How soon a wait for an answer ends when the agent stops."""
 
 _CLIENT: Final[Mapping[str, str]] = {
     "client.id": "oncegate",

@@ -24,7 +24,7 @@ from agent.forward.kafka.client import REQUEST_SECONDS_MAX
 PORT: Final = "9092"
 """Kafka's default port, as in librdkafka."""
 _STOP_SECONDS: Final = 0.5
-"""How soon the check notices that the agent stops."""
+"""How soon the check ends when the agent stops."""
 
 _Address = tuple[socket.AddressFamily, Any]
 

@@ -1,4 +1,4 @@
-"""Notices that files by which the clients log in were replaced: certificates, keys, authorities, secrets.
+"""Detects that files by which the clients log in were replaced: certificates, keys, authorities, secrets.
 
 librdkafka reads them when a client is opened, and never again. So a renewed file needs new clients.
 """
@@ -17,7 +17,7 @@ from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.client import LastError, given_properties, open_admin
 
 CHECK_MS: Final = 2_000
-"""How often the files are looked at; a new state counts once two looks agree, since several files change together."""
+"""How often the files are checked; a new state counts once two checks agree, since several files change together."""
 _SUFFIXES: Final = (".location", ".file")
 """Of the properties that name files."""
 
@@ -49,7 +49,7 @@ class LoginFiles:
         return self._can_be_used()
 
     def _can_be_used(self) -> bool:
-        """Open a client with the present files; where that fails, the session goes on with those that it has read."""
+        """Open a client with the present files; where that fails, the session continues with those that it has read."""
         changed = [str(path) for path, stamp in self._seen.items() if self._used.get(path) != stamp]
         try:
             open_admin(self._settings, LastError())
@@ -75,7 +75,7 @@ class SessionStop(threading.Event):
         return super().is_set()
 
     def is_set(self) -> bool:
-        """Look at the files where that is due."""
+        """Check the files where that is due."""
         if not super().is_set() and not self._stop.is_set() and self._files.renewed():
             self.set()
         return super().is_set() or self._stop.is_set()

@@ -17,7 +17,7 @@ class Record(NamedTuple):
 
 
 def encode(event: StoredEvent, gateway: str) -> Record:
-    """Return the record of an event: keyed by its device, so that all its copies meet in one partition."""
+    """Return the record of an event: keyed by its device, so that all its duplicates are in one partition."""
     fields = read_header_fields(event.tail)
     acceptance = Acceptance(fields.received, fields.via, event.clock, event.shared, event.bound)
     return Record(

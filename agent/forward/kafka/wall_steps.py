@@ -1,6 +1,6 @@
 """Detects that the wall clock was set back, which lengthens every wait of Kafka's client library by as much.
 
-librdkafka waits until points in time of the wall clock (`cnd_timedwait`): if the clock is set back by an hour during a wait,
+librdkafka waits until times of the wall clock (`cnd_timedwait`): if the clock is set back by an hour during a wait,
 the wait lasts an hour longer, unless it is signalled. Its own threads wait in the same way, before the next attempt to
 connect and for expiries. Only a new client helps, whose waits begin after the step.
 """

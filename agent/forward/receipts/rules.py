@@ -73,7 +73,7 @@ class Rules:
     """Whether a commit without our metadata counts."""
 
 
-NO_EPOCH: Final = "names no leader epoch: it does not say which log the table has read"
+NO_EPOCH: Final = "has no leader epoch: the log that the table has read is unknown"
 """Why such a receipt does not count: the job always commits a leader epoch, and after a truncation the same offsets
 are those of other records."""
 

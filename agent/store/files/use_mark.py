@@ -17,7 +17,7 @@ from agent.store.files import swap
 
 log = logging.getLogger(__name__)
 
-_LOG_GONE = "the log is gone"
+_LOG_GONE = "the log is missing"
 _NO_ROUND = "-" * 8
 _NOTE = re.compile(rf"(?P<end>[0-9]{{20}}) (?P<round>[0-9a-f]{{8}}|{_NO_ROUND}) (?P<boot>[^\n]*)\n")
 _MODE = 0o644

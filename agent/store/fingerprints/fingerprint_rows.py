@@ -23,7 +23,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM fingerprints"
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A copy that was recognised, and when, in milliseconds since 1970 UTC."""
+    """A duplicate that was recognised, and when, in milliseconds since 1970 UTC."""
 
     received: int
     position: int

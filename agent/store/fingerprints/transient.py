@@ -17,12 +17,12 @@ FINGERPRINT_BYTES = 16
 FORGOTTEN = bytes(FINGERPRINT_BYTES)
 """Replaces a fingerprint whose event is in a gap."""
 EXCHANGE_LIFETIME_MS = 247_000
-"""How long a retransmission may come after the first transmission (RFC 7252 section 4.8.2)."""
+"""How long after the first transmission a retransmission may arrive (RFC 7252 section 4.8.2)."""
 RETRANSMISSION_KEYS_MAX = 100_000
 """About 350 bytes each; 400 a second for the whole of a transport's lifetime. At a higher rate the oldest are forgotten
 early, so that their retransmission is stored as another event."""
 RECENT_REJECTS_MAX = 1_000
-"""Rejected events that are recognised when they arrive again; a restart forgets them."""
+"""Rejected events that are recognised when they arrive again; not kept over a restart."""
 SIMILARITY_KEYS_MAX = 10_000
 """In each of the two generations, about 150 bytes each."""
 _MOMENT = Struct("q")
@@ -49,7 +49,7 @@ def split(packed: bytes) -> Iterator[bytes]:
 
 
 class RetransmissionKeys:
-    """Keys that prove a copy for a while: of a delivery's transport, or of a rule for values that never repeat."""
+    """Keys that prove a duplicate for a limited time: of retransmissions, or of rules for values that never repeat."""
 
     def __init__(self, lifetime_ms: int = EXCHANGE_LIFETIME_MS, count_max: int = RETRANSMISSION_KEYS_MAX) -> None:
         self.lifetime_ms = lifetime_ms
@@ -83,7 +83,7 @@ class RetransmissionKeys:
 
 
 class RecentRejects:
-    """Rejected events that are kept already: a pack of copies brings them again."""
+    """Rejected events that are kept already: a resent pack contains them again."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[int, None] = OrderedDict()

@@ -27,7 +27,7 @@ from contract.timestamp import rfc3339
 def read_events(
     folder: Path, gateway: str, limit: int, selection: Selection = ALL, last: int | None = None
 ) -> Iterator[dict[str, object]]:
-    """Yield the latest wanted events, up to a position, in order; hold no transaction between two.
+    """Yield the latest selected events, up to a position, in order; hold no transaction between two.
 
     Each has the record's keys and `state`.
     """
@@ -42,7 +42,7 @@ def read_events(
 def read_events_between(
     folder: Path, gateway: str, after: int, last: int, selection: Selection
 ) -> Iterator[dict[str, object]]:
-    """Yield the wanted events after a position up to another, in order; hold no transaction between two."""
+    """Yield the selected events after a position up to another, in order; hold no transaction between two."""
     from agent.store.read.connection import read_only
 
     with read_only(folder / FILE_NAME) as store:

@@ -14,7 +14,7 @@ from agent.store.schema import database, tables
 
 @dataclass(frozen=True, slots=True)
 class RejectSelection:
-    """Which rejected events are wanted; what is empty or None selects all."""
+    """Which rejected events are selected; an empty value or None selects all."""
 
     via: str = ""
     device: str = "*"
@@ -26,7 +26,7 @@ class RejectSelection:
     """Only those with a lower number."""
 
     def wants(self, number: int, reject: Reject) -> bool:
-        """Whether an event is wanted."""
+        """Whether an event is selected."""
         return (
             (not self.via or reject.via == self.via)
             and fnmatchcase(reject.device, self.device)
@@ -37,7 +37,7 @@ class RejectSelection:
 
 
 def read_rejected(folder: Path, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
-    """Return the latest wanted ones, newest first; `raw` holds the first bytes of each as hex digits."""
+    """Return the latest selected ones, newest first; `raw` holds the first bytes of each as hex digits."""
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         rejects = tables.load_rejects(connection)
     wanted = [(number, reject) for number, reject in rejects if selection.wants(number, reject)]

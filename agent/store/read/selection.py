@@ -16,7 +16,7 @@ Entry = KeptEvent | DamagedEvents
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events are wanted; damaged ones always are, since they may be among them."""
+    """Which events are selected; damaged ones always are, since they may be among them."""
 
     device: str = "*"
     """A glob pattern on the device."""
@@ -24,7 +24,7 @@ class Selection:
     """The earliest acceptance by the gateway's clock, in milliseconds since 1970 UTC."""
 
     def __contains__(self, entry: Entry) -> bool:
-        """Whether an entry is wanted."""
+        """Whether an entry is selected."""
         if isinstance(entry, DamagedEvents):
             return True
         if self == ALL:
@@ -37,13 +37,13 @@ ALL = Selection()
 
 
 def select_between(connection: Reads, after: int, last: int, selection: Selection) -> Iterator[Entry]:
-    """Yield the wanted events after a position up to another, in order."""
+    """Yield the selected events after a position up to another, in order."""
     positions = range(max(tables.first_event(connection) or 1, after + 1), last + 1)
     yield from (entry for entry in read_all(connection, positions) if entry in selection)
 
 
 def select_latest(connection: Reads, last: int, limit: int, selection: Selection) -> Iterator[Entry]:
-    """Yield the latest of the wanted events up to a position, in order.
+    """Yield the latest of the selected events up to a position, in order.
 
     The store is read backwards until there are enough.
     """

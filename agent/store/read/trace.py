@@ -99,7 +99,7 @@ def _commit_time(epochs: list[tuple[int, EpochStart]], position: int, service_ms
     """Return the time of a commit, in milliseconds since 1970 UTC."""
     start = tables.epoch_of(epochs, position)
     if start is None:
-        raise DamagedStoreError(f"position {position}: no epoch gives it a label")
+        raise DamagedStoreError(f"position {position}: it belongs to no epoch")
     return start.wall_ms + service_ms - start.service_ms
 
 

@@ -46,7 +46,7 @@ class Salvaged:
 def salvage(damaged: Path, new: Path, reason: str) -> Salvaged:
     """Fill a new file from a damaged one; the service that opens it declares the gaps."""
     with closing(database.open_for_service(new)) as connection:
-        # Nobody relies on this file before it is complete and flushed: no log, which would take the space twice.
+        # No one relies on this file before it is complete and flushed: no log, which would take the space twice.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
@@ -83,7 +83,7 @@ class _Salvage:
             if len(row) == 3 and isinstance(row[2], bytes):
                 self._take_events(row)
             if len(row) == 3 and is_whole("processed", row):
-                self._processed.add(row[0], row[1])  # the ranges only grow: older rows are true, too
+                self._processed.add(row[0], row[1])  # the ranges only grow: older rows are valid, too
             for table, columns in _TABLES.items():
                 if len(row) == columns and is_whole(table, row):
                     self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * columns)})", row)
@@ -125,7 +125,7 @@ _TABLES = {
 def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
     """Copy the tables of which only the newest state counts, as far as SQLite can read them.
 
-    The events of a batch that is lost here are new again, and sent once more.
+    The events of a batch that is lost here are new again, and sent again.
     """
     try:
         with closing(database.open_as_it_is(damaged)) as old:
@@ -164,7 +164,7 @@ def _declared_epochs(connection: sqlite3.Connection) -> Iterator[tuple[int, str]
 
 
 def _give_up(connection: sqlite3.Connection, kept: Ranges, reason: str) -> int:
-    """Record all positions of which nothing is known as gaps; return how many those are."""
+    """Record all positions of unknown events as gaps; return their number."""
     processed = Ranges(tables.load_processed(connection))
     covered = Ranges([*kept, *processed])
     for batch in tables.load_batches(connection):

@@ -150,7 +150,7 @@ class _Checks:
             for event in _events(commits):
                 started = read_started(event.tail)
                 if not epochs.covers(event.position):
-                    yield f"event at position {event.position}: no epoch gives it a label"
+                    yield f"event at position {event.position}: it belongs to no epoch"
                 elif started and names.get(event.position) != started.epoch:
                     yield f"event at position {event.position}: it begins epoch {started.epoch}, which has no row"
 

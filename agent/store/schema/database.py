@@ -62,7 +62,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA mmap_size = 0")
-    # Debian's SQLite overwrites deleted content, which would write a purged event once more.
+    # Debian's SQLite overwrites deleted content, which would write a purged event again.
     connection.execute("PRAGMA secure_delete = OFF")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do that within COMMIT
     connection.execute(f"PRAGMA journal_size_limit = {layout.LOG_BYTES_KEPT}")

@@ -1,4 +1,4 @@
-"""The capacity of the store: when there is no space for new events, and what is removed first."""
+"""The capacity of the store: when there is no space for new events, and which events are removed first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent.store.write.decision import STORE_FULL
 log = logging.getLogger(__name__)
 
 RESERVE_BYTES_MAX = 16 << 20
-"""Room that new events may not take, so that receipts and deletes still work when the store is full."""
+"""Space that new events may not use, so that receipts and deletes still work when the store is full."""
 RESERVE_SHARE = 0.1
 DROP_SHARE = 0.02
 """How much of a store at its bound is dropped at once, so that few events declare it."""

@@ -75,7 +75,7 @@ class Committer:
         self._path.duplicates.note(self._clock.wall_ms(), repeated)
 
     def _decide(self, group: Sequence[Submission]) -> Decision:
-        self._path.connection.ensure_durable()  # a copy is acked without a commit
+        self._path.connection.ensure_durable()  # a duplicate is acked without a commit
         capacity = self._path.capacity
         arriving_bytes = sum(len(candidate.tail) for submission in group for candidate in submission.candidates)
         if not capacity.is_full(arriving_bytes):

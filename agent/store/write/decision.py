@@ -1,4 +1,4 @@
-"""Decides what one commit holds: for each submission, which events are new and which are copies."""
+"""Decides what one commit holds: for each submission, which events are new and which are duplicates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Decision:
     """With the fingerprint of the latest event of each."""
     rejects: list[Reject] = field(default_factory=list)
     duplicates: list[tuple[bytes, int]] = field(default_factory=list)
-    """Copies with the position of the event that each repeats."""
+    """Duplicates with the position of the event that each repeats."""
     suspected: list[bytes] = field(default_factory=list)
     """Fingerprints of new events that name an earlier one."""
     declares: int = 0
@@ -122,7 +122,7 @@ class Decision:
         return fingerprint
 
     def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
-        """Return the invalid events to keep: a pack of copies brings those again that are kept already."""
+        """Return the invalid events to keep: a resent pack contains those again that are kept already."""
         if accepted or not submission.candidates:
             return submission.rejects
         return () if retransmitted else tuple(filter(self.memory.rejects.is_new, submission.rejects))
@@ -151,7 +151,7 @@ class Decision:
     def _proven_positions(self, submission: Submission) -> list[int | None]:
         """Return for each candidate the position that the transport proves; only those without a fingerprint have one.
 
-        They lie one behind the other, but for those for which another position is noted.
+        They are consecutive, except where another position is noted.
         """
         key = submission.retransmission_key
         first = None if key is None else self._noted(key)

@@ -71,7 +71,7 @@ class Transactions:
         return self._memory.progress.has_pending() or self._duplicates.has_pending()
 
     def note_wear(self) -> None:
-        """Write the wear at the end, when no more transactions come to carry it."""
+        """Write the wear at the end, when no transaction follows that could carry it."""
         self.run(lambda connection: self.wear.note(connection, self._service.now_ms(), at_once=True))
 
     def trouble(self, *, trial: bool = False) -> str:

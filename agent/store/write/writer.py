@@ -57,7 +57,7 @@ class Writer:
         self._queue.put(work)
 
     def wake(self) -> None:
-        """Cause a turn, which notices pending marks."""
+        """Cause a turn, which writes pending marks."""
         self._queue.put(do_nothing)
 
     def call(self, task: Task) -> None:

@@ -146,7 +146,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
         ("UPDATE processed SET last = 3", "rows", "table processed, row 1: the checksum does not match"),
         ("UPDATE facts SET value = 'x'", "rows", "table facts, row 'receipts.table': the checksum does not match"),
         ("DELETE FROM processed", "states", ""),
-        ("DELETE FROM epochs", "labels", "event at position 4: no epoch gives it a label"),
+        ("DELETE FROM epochs", "labels", "event at position 4: it belongs to no epoch"),
         ("DELETE FROM events WHERE first_position = 4", "states", "event at position 4: neither delivered nor there"),
         ("UPDATE events SET count = 3 WHERE first_position = 4", "events", "event at position 6: the checksum"),
     ],

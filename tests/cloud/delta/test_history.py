@@ -121,7 +121,7 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
     before = latest_version(folder) - 1
     spark.sql(TAKING_AWAY[operation].format(table=f"delta.`{folder}`", before=before))
     for _ in range(2):
-        with pytest.raises(StopError, match=f"a {operation} by somebody else.*--read-again"):
+        with pytest.raises(StopError, match=f"a {operation} by another program.*--read-again"):
             DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
@@ -129,10 +129,10 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_each_start(
 def test_rows_taken_away_while_the_job_runs_stop_it_and_its_next_start(spark: SparkSession, folder: Path) -> None:
     table, nothing = filled(spark, folder), spark.createDataFrame([], TABLE.schema)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
-    with pytest.raises(StopError, match="a DELETE by somebody else"):
+    with pytest.raises(StopError, match="a DELETE by another program"):
         table.append(nothing, replace(COMMIT, batch=3))
     restarted = DeltaTable(spark, str(folder), TABLE)
-    with pytest.raises(StopError, match="a DELETE by somebody else"):
+    with pytest.raises(StopError, match="a DELETE by another program"):
         restarted.check_rows()
     # A new checkpoint's claim supersedes it.
     restarted.append(nothing, replace(COMMIT, claim=2, batch=CLAIM_ONLY))
@@ -159,10 +159,10 @@ def test_rows_taken_away_among_very_many_commits_stop_the_job_and_its_next_start
     table = filled(spark, folder)
     write_many_as_another(folder)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = '2'")
-    with pytest.raises(StopError, match="a DELETE by somebody else"):
+    with pytest.raises(StopError, match="a DELETE by another program"):
         table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     write_many_as_another(folder)
-    with pytest.raises(StopError, match="a DELETE by somebody else"):
+    with pytest.raises(StopError, match="a DELETE by another program"):
         DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
@@ -185,7 +185,7 @@ def test_commits_that_say_little_of_themselves_are_judged_by_what_they_do(spark:
         "partitionValues": file["partitionValues"],
     }
     write_as_another(folder, {"remove": gone})
-    with pytest.raises(StopError, match="by somebody else"):
+    with pytest.raises(StopError, match="by another program"):
         table.append(nothing, replace(COMMIT, batch=4))
-    with pytest.raises(StopError, match="by somebody else"):
+    with pytest.raises(StopError, match="by another program"):
         DeltaTable(spark, str(folder), TABLE).check_rows()

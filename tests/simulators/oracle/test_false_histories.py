@@ -104,7 +104,7 @@ FALSE = {
     "an event has two labels long after a restored card": History(
         "mislabelled", [RESTORED_ONCE, *LINES], TOPIC, [*TOPIC, RELABELLED]
     ),
-    "an event has two labels in one epoch, though it was under way at a restore": History(
+    "an event has two labels in one epoch, though it was in transit at a restore": History(
         "mislabelled",
         _single(A, RESTORED_ONCE, Acked(2, 1)),
         TOPIC[:1],

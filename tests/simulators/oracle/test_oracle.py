@@ -246,7 +246,7 @@ def test_without_a_table_nothing_is_claimed() -> None:
         evidence.add_ledger(sent_and_acked(Event("d", id=1)))
         verdict = judge(evidence, Scope(has_table=False))
     assert (verdict.faults, verdict.kept, verdict.rows) == ({}, False, None)
-    assert "No table was looked at" in sentence(verdict)
+    assert "No table was read" in sentence(verdict)
 
 
 INTERRUPTED = Scope(complete=False, settled=False)

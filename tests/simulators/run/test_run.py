@@ -80,7 +80,7 @@ async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp
     async with minimal_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 1.5))
     assert status == 1, output
-    assert "No table was looked at" in output
+    assert "No table was read" in output
     lines = list(ledger.read(tmp_path / "out.jsonl"))
     assert isinstance(lines[0], Begun)
     assert lines[0].run["seed"] == 7
@@ -126,7 +126,7 @@ async def test_an_interrupt_gives_the_report_so_far(tmp_path: Path) -> None:
     async with minimal_gateway() as gateway:
         status, output = await _run(_command(tmp_path, gateway.address[1], 600), tmp_path / "out.jsonl")
     assert status == 130, output
-    assert "No table was looked at" in output
+    assert "No table was read" in output
     assert "interrupted" in output
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -154,7 +154,7 @@ def test_targets_have_the_ports_that_are_usual() -> None:
         (["lost-acks", "--target", "udp://x"], "is no coap://HOST"),
         (["lost-acks", "--local", "--seed", "-1"], "no natural number"),
         (["lost-acks", "--target", "coap://x", "--table", "t", "--kafka", "k:1"], "not allowed with argument --table"),
-        (["lost-acks", "--target", "coap://x", "--kafka-properties", "f"], "--kafka-properties goes with --kafka"),
+        (["lost-acks", "--target", "coap://x", "--kafka-properties", "f"], "--kafka-properties requires --kafka"),
         (["lost-acks", "--target", "coap://x", "--standstill", "-1"], "is no number of seconds"),
         (["quiet-house", "--target", "coap://x", "--target", "http://x", "--token-file", "none"], "--token-file: "),
     ],

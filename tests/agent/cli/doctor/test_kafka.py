@@ -119,7 +119,7 @@ def test_the_leader_epoch_beside_an_offset_is_seen(kafka: KafkaTopic) -> None:
         assert {partition.committed_epoch for partition in view.partitions.values()} == {epoch}
     assert judge(kafka, "with").condition is Condition.FINE
     without = judge(kafka, "without")
-    assert (without.condition, "names no leader epoch" in without.text) == (Condition.WRONG, True)
+    assert (without.condition, "has no leader epoch" in without.text) == (Condition.WRONG, True)
 
 
 def test_receipts_are_judged_by_whose_they_are(kafka: KafkaTopic) -> None:

@@ -154,7 +154,7 @@ def test_years_left_follow_from_the_rate() -> None:
     assert (slow.condition, fast.condition) == (Condition.FINE, Condition.WARNING)
     years = float(re.findall(r"([\d,]+) years", fast.text)[0].replace(",", ""))
     assert years == pytest.approx(32e9 * FULL_WRITES / 20e9 / 365.25, abs=1)
-    assert "too little is known" in years_left(BytesWritten(10, 10), 32 * 10**9).text
+    assert "not enough data yet" in years_left(BytesWritten(10, 10), 32 * 10**9).text
 
 
 def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_port_that_another_has_names_its_process(tmp_path: Path) -> None:
 
 def test_an_address_that_this_machine_lacks_is_wrong(tmp_path: Path) -> None:
     coap, _ = check_ports(settings(tmp_path, "192.0.2.1:5683", "127.0.0.1:0"))
-    assert (coap.condition, "give coap.bind an address" in coap.hint) == (Condition.WRONG, True)
+    assert (coap.condition, "set coap.bind to an address" in coap.hint) == (Condition.WRONG, True)
 
 
 async def test_the_ports_of_an_agent_that_runs_are_its_own(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def settings(linked: tuple[Broker, int, int], kafka: KafkaTopic) -> KafkaSetting
 
 
 def nothing() -> None:
-    """Let the answer pass at once."""
+    """Do nothing, so that the answer is passed on at once."""
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_suspect_goes_alone_and_what_waits_not_at_all() -> None:
     assert [cut(1), cut(3), cut(4), cut(5)] == [[1, 2], [3], [4], [5, 6]]
     case.refuse(3, 900)
     assert [cut(1), cut(3)] == [[1, 2], [4]]
-    assert not case.rules.taken(4)
+    assert not case.rules.accepted(4)
     assert [cut(1), cut(3)] == [[1, 2], [4, 5, 6]]
 
 
@@ -223,7 +223,7 @@ def test_the_smallest_is_tried_again_and_where_it_is_taken_all_go_again() -> Non
     assert case.try_again() == [2]
     assert case.try_again() == [], "one at a time"
     assert case.rules.goes_alone(2)
-    assert case.rules.taken(2)
+    assert case.rules.accepted(2)
 
     assert [event.position for event in case.rules.cut(case.events())] == [1, 2, 3, 4]
     assert waiting(case.outbox) == []
@@ -256,7 +256,7 @@ def test_nothing_is_given_up_that_was_not_refused_once_more_after_its_time() -> 
 
     case.clock.pass_seconds(RETRY_MS / 1000)
     assert case.try_again() == [3]
-    assert case.rules.taken(3)
+    assert case.rules.accepted(3)
 
     assert case.outbox.given_up == {2: REASON}
     assert waiting(case.outbox) == []
@@ -299,7 +299,7 @@ def test_what_is_refused_again_after_another_was_taken_waits_anew() -> None:
         case.try_and_refuse()
     case.clock.pass_seconds(RETRY_MS / 1000)
     assert case.try_again() == [1]
-    assert case.rules.taken(1)
+    assert case.rules.accepted(1)
     case.refuse(2, 900)
 
     assert read_held(case.outbox.fact(OVERSIZED))[2].refused_ms == 0
@@ -338,5 +338,5 @@ def test_where_too_many_wait_nothing_else_is_sent(caplog: pytest.LogCaptureFixtu
     assert caplog.text.count("oversized=full") == 1
     case.clock.pass_seconds(RETRY_MS / 1000)
     assert case.try_again() == [1]
-    assert case.rules.taken(1)
+    assert case.rules.accepted(1)
     assert not case.rules.full

@@ -130,7 +130,7 @@ def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
         assert processed(outbox) == 0
         hold = read_hold(outbox.fact(RECEIPTS_HELD))
         assert hold is not None
-        assert "names no leader epoch" in hold.reason
+        assert "has no leader epoch" in hold.reason
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
