@@ -87,7 +87,8 @@ SHOWN_BY = {
     "receipts.enabled": f"{RECEIPTS}::test_without_receipts_forwarded_is_done",
     "receipts.group": "tests/agent/cli/doctor/test_kafka.py::test_receipts_are_judged_by_whose_they_are",
     "receipts.poll_seconds": f"{EFFECTS}::test_receipts_are_asked_for_as_often_as_configured",
-    "receipts.any_commit": f"{RECEIPTS}::test_a_foreign_commit_counts_where_any_does",
+    "receipts.any_commit": "tests/agent/forward/receipts/test_foreign_commits.py::"
+    "test_a_foreign_commit_counts_where_any_does",
 }
 OPTIONS = [f"{section}.{key_of(option)}" for section, kind in SECTIONS.items() for option in fields(kind)]
 

@@ -1,13 +1,29 @@
-"""An agent that all tests of this folder share: each uses devices of its own."""
+"""The agent that all tests of this folder share, each with devices of its own; and a command in the tests' process."""
 
 import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from agent.cli import main
 from simulators.services import ports
-from tests.agent.cli.running import RunningAgent
+from tests.agent.cli.running import Run, RunningAgent
 from tests.support.agent_process import agent_process
+
+CONFIGURATION = """\
+[gateway]
+id = "gw1"
+state_dir = "{folder}/state"
+
+[http]
+bind = "127.0.0.1:0"
+
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "ssl.key.pem" = "geheim" }}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +40,22 @@ def running_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningA
         agent.start()
         agent.wait_for_log("agent=ready")
         yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "oncegate.toml"
+    file.write_text(CONFIGURATION.format(folder=tmp_path))
+    return file
+
+
+@pytest.fixture
+def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main.main()
+        message = capsys.readouterr()
+        return int(end.value.code or 0), message.out, message.err
+
+    return run

@@ -4,10 +4,13 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 Completed = subprocess.CompletedProcess[str]
+Run = Callable[..., tuple[int, str, str]]
+"""Runs a command in this process; returns its status, output and messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,48 +7,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agent import terminal
-from agent.cli import commands, main
+from agent.cli import commands
 from agent.terminal import Colour, paint
-
-CONFIGURATION = """\
-[gateway]
-id = "gw1"
-state_dir = "{folder}/state"
-
-[http]
-bind = "127.0.0.1:0"
-
-[kafka]
-bootstrap_servers = "127.0.0.1:1"
-properties = {{ "security.protocol" = "SASL_SSL", "sasl.password" = "geheim", "ssl.key.pem" = "geheim" }}
-"""
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    file = tmp_path / "oncegate.toml"
-    file.write_text(CONFIGURATION.format(folder=tmp_path))
-    return file
-
-
-@pytest.fixture
-def oncegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oncegate", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        message = capsys.readouterr()
-        return int(end.value.code or 0), message.out, message.err
-
-    return run
+from tests.agent.cli.running import Run
 
 
 @pytest.mark.parametrize("command", sorted(commands.COMMANDS))
@@ -107,133 +73,6 @@ def test_a_command_imports_only_what_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(["agent.cli.commands", "agent.cli.failures", "agent.cli.main", "agent.cli.run"])
-
-
-def test_a_mistake_is_named_with_file_line_key_and_the_nearest_key(file: Path, oncegate: Run) -> None:
-    file.write_text(file.read_text() + "topci = 'x'\n")
-    status, _, message = oncegate("check", "--config", str(file))
-    first = message.splitlines()[-1]
-    assert (status, first) == (2, f"oncegate: {file}:11: [kafka] topci: unknown key; did you mean topic?")
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("[store]\nmax_bytes = 'lots'", r":12: \[store\] max_bytes: expected a size such as .*; found 'lots'"),
-        ("[receits]\nenabled = true", r":11: unknown section \[receits\]; did you mean receipts\?"),
-        ("[mqtt]\nusername = 'u'\n\npassword_file = 3", r":14: \[mqtt\] password_file: expected the path"),
-        ("properties_file = '/none'", r":11: \[kafka\] properties_file: /none cannot be read"),
-        ("[mqtt", ":11: not TOML: .*line 11"),
-        ("[store]\nmax_bytes = 9\n[coap]\n[store]\n", r":14: store is already in line 11: remove one of the two"),
-        ("topic = 'a'\n'topic' = 'b'", ":12: topic is already in line 11: remove one of the two"),
-    ],
-)
-def test_check_says_where_and_what(line: str, message: str, file: Path, oncegate: Run) -> None:
-    file.write_text(file.read_text() + line + "\n")
-    status, _, error = oncegate("check", "--config", str(file))
-    assert status == 2
-    assert re.search(message, error)
-
-
-def test_a_property_that_kafkas_client_does_not_know_is_wrong(file: Path, oncegate: Run) -> None:
-    file.write_text(file.read_text().replace('"ssl.key.pem" = "geheim"', '"linger.msx" = 5'))
-    status, _, error = oncegate("check", "--config", str(file))
-    assert status == 2
-    assert "linger.msx" in error
-
-
-WRONG_IN_MANY_PLACES = """\
-[gateway]
-state_dir = "state"
-clock = "sun"
-
-[kafka]
-topci = "x"
-bootstrap_servers = "127.0.0.1:1"
-
-[kafka.properties]
-"linger.msx" = 5
-"security.protocl" = "SASL_SSL"
-"client.id" = "mine"
-
-[http]
-bind = "0.0.0.0:0"
-tls_key = "/none.pem"
-
-[mqtt]
-tls_ca_file = "/ca"
-password_file = "/p"
-[[mqtt.subscriptions]]
-topic = "a"
-[[mqtt.subscriptions]]
-topic = "b"
-format = "xml"
-
-[coap]
-bind = "5683"
-
-[cop]
-"""
-
-
-def test_all_mistakes_are_named_at_once_with_their_lines(
-    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file.write_text(WRONG_IN_MANY_PLACES)
-    monkeypatch.setenv("ONCEGATE_COPA__BIND", "x")
-    monkeypatch.setenv("ONCEGATE_STORE__MAX_BYTES", "lots")
-    status, _, message = oncegate("check", "--config", str(file))
-    text = message.replace(f"oncegate: {file}", "").replace("oncegate: ", "")
-    assert status == 2
-    assert [line.rpartition("; ")[0] or line for line in text.splitlines()] == [
-        ":1: [gateway] id: missing; name of this gateway",
-        ":3: [gateway] clock: expected one of kernel, trusted",
-        ":6: [kafka] topci: unknown key",
-        ":10: [kafka] properties: Kafka's client has no property linger.msx",
-        ":11: [kafka] properties: Kafka's client has no property security.protocl",
-        ":14: [http] token_file: needed, since http.bind = 0.0.0.0:0 can be reached from beyond this machine",
-        ":14: [http] tls_certificate: http.tls_certificate and http.tls_key: expected both or neither",
-        ":21: [mqtt] subscriptions: entry 1: expected tables with topic (a filter",
-        ":21: [mqtt] subscriptions: entry 2: expected as format one of json, cbor, senml-json, senml-cbor",
-        ':28: [coap] bind: expected an address and a port such as "[::]:5683" or "127.0.0.1:8580"',
-        ":30: unknown section [cop]",
-        "environment: ONCEGATE_COPA__BIND: unknown section",
-        'environment: [store] max_bytes: expected a size such as "64KiB", "1GiB", or bytes as a number',
-    ]
-
-
-def test_the_mistakes_are_one_json_object_for_programs(file: Path, oncegate: Run) -> None:
-    file.write_text(
-        file.read_text()
-        .replace('"ssl.key.pem" = "geheim"', '"linger.msx" = 5, "client.idd" = "x"')
-        .replace("SASL_SSL", "SSL")
-    )
-    file.write_text(file.read_text() + "[mqtt]\ntls_ca_file = '/ca'\npassword_file = '/p'\n")
-    status, out, error = oncegate("check", "--config", str(file), "--json")
-    found = json.loads(out)
-    assert (status, error, found["fine"], found["warnings"]) == (2, "", False, [])
-    assert [(one["line"], one["section"], one["key"]) for one in found["mistakes"]] == [
-        (10, "kafka", "properties"),
-        (10, "kafka", "properties"),
-        (12, "mqtt", "tls_ca_file"),
-        (13, "mqtt", "password_file"),
-    ]
-    assert found["mistakes"][3]["message"] == "expected only with username"
-    assert {one["message"].split()[-1] for one in found["mistakes"][:2]} == {"linger.msx", "client.idd"}
-    assert "geheim" not in out
-
-
-def test_a_configuration_without_mistakes_is_fine_and_one_that_accepts_nothing_is_warned_about(
-    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file.write_text(file.read_text().replace("SASL_SSL", "PLAINTEXT").replace(', "ssl.key.pem" = "geheim"', ""))
-    assert oncegate("check", "--config", str(file)) == (0, f"{file}: fine\n", "")
-    for section in ("COAP", "HTTP", "MQTT"):
-        monkeypatch.setenv(f"ONCEGATE_{section}__ENABLED", "false")
-    status, out, _ = oncegate("check", "--config", str(file), "--json")
-    result = json.loads(out)
-    assert (status, result["fine"], result["mistakes"]) == (0, True, [])
-    assert result["warnings"] == ["coap, http and mqtt are all disabled: no event can arrive"]
 
 
 def test_config_shows_each_value_with_its_origin_and_no_secret(
@@ -322,16 +161,6 @@ def test_a_start_on_a_read_only_file_system_is_refused_in_a_sentence(file: Path,
     assert status == 1
     assert f"oncegate: {folder}/events.db.lock: Read-only file system" in message
     assert "Traceback" not in message
-
-
-def test_no_secret_stands_in_what_is_said_of_wrong_properties(
-    file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ONCEGATE_KAFKA__PROPERTIES", "sasl.password=geheim")
-    status, _, message = oncegate("check", "--config", str(file))
-    assert status == 2
-    assert "[kafka] properties: expected a table" in message
-    assert "geheim" not in message
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 
 import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.health import FAILING
-from agent.forward.receipts.hold import read_hold
 from agent.forward.receipts.poller import FLOWING, HELD
-from agent.store.facts import RECEIPTS_HELD, RECEIPTS_TABLE
+from agent.store.facts import RECEIPTS_TABLE
 from agent.store.port import Batch, Offsets, OutboxError
 from agent.telemetry.links import LinkName
 from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import GROUP, KafkaTopic
+from tests.agent.forward.broker import KafkaTopic
 from tests.agent.forward.checks import wait_until_forwarded
 from tests.agent.forward.events import readings
+from tests.agent.forward.receipts.polling import EVENTS, CountingOutbox, processed, wait_for_polls
 from tests.agent.forward.running import forwarding, receipting
 from tests.support.memory_outbox import MemoryOutbox
 from tests.support.waiting import wait_for_count, wait_until
-
-EVENTS = 50
-
-
-class CountingOutbox(MemoryOutbox):
-    """Counts the queries for outstanding batches: one for each poll."""
-
-    polls = 0
-
-    def forwarded(self) -> Sequence[Batch]:
-        self.polls += 1
-        return super().forwarded()
-
-
-@pytest.fixture
-def outbox(kafka: KafkaTopic) -> CountingOutbox:
-    """Return an outbox whose events are in the topic."""
-    outbox = CountingOutbox()
-    outbox.append(*readings(EVENTS))
-    with forwarding(kafka.settings(), outbox):
-        wait_until_forwarded(outbox)
-    return outbox
-
-
-def wait_for_polls(outbox: CountingOutbox, polls: int = 5) -> None:
-    """Wait until polls have begun and ended after this moment."""
-    before = outbox.polls
-    wait_for_count(lambda: outbox.polls - before, polls + 1, "polls", or_more=True)
 
 
 def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
@@ -56,10 +27,6 @@ def leaders(outbox: MemoryOutbox) -> dict[int, int | None]:
     return {
         number: offsets.leader_epoch for batch in outbox.forwarded() for number, offsets in batch.partitions.items()
     }
-
-
-def processed(outbox: MemoryOutbox) -> int:
-    return sum(batch.last - batch.first + 1 for batch in outbox.processed)
 
 
 @pytest.mark.kafka
@@ -71,87 +38,6 @@ def test_a_true_receipt_counts_and_pins_its_table(kafka: KafkaTopic, outbox: Cou
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
     assert outbox.fact(RECEIPTS_TABLE) == "table-1"
-
-
-@pytest.mark.kafka
-def test_a_foreign_commit_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.commit(None, "")
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        assert caplog.text.count("receipts=held") == 1
-        hold = read_hold(outbox.fact(RECEIPTS_HELD))
-        assert hold is not None
-        assert "foreign consumer" in hold.reason
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-        wait_until(lambda: read_hold(outbox.fact(RECEIPTS_HELD)) is None, "commands beside the agent are told")
-
-    assert "receipts=flowing" in caplog.text
-
-
-@pytest.mark.kafka
-def test_a_foreign_commit_counts_where_any_does(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(None, "")
-
-    with receipting(kafka.settings(), outbox, any_commit=True):
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert outbox.fact(RECEIPTS_TABLE) is None
-
-
-@pytest.mark.kafka
-def test_an_offset_beyond_the_logs_end_holds_until_a_true_receipt_stands_there(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.commit(10**12, kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert "receipts=flowing" in caplog.text
-
-
-@pytest.mark.kafka
-def test_a_receipt_without_a_leader_epoch_holds_until_one_names_it(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.commit(None, kafka.receipt(), leader_epochs={})
-
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: "receipts=held" in caplog.text or processed(outbox) > 0, "it is judged")
-        assert processed(outbox) == 0
-        hold = read_hold(outbox.fact(RECEIPTS_HELD))
-        assert hold is not None
-        assert "has no leader epoch" in hold.reason
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert "receipts=flowing" in caplog.text
-
-
-@pytest.mark.kafka
-def test_another_table_holds_until_it_says_that_it_succeeds(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    outbox.set_fact(RECEIPTS_TABLE, "table-1")
-    kafka.commit(None, kafka.receipt("table-2"))
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
-        assert caplog.text.count("receipts=held") == 1
-        kafka.commit(None, kafka.receipt("table-2", succeeds="table-1"))
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-    assert outbox.fact(RECEIPTS_TABLE) == "table-2"
 
 
 @pytest.mark.kafka
@@ -184,58 +70,6 @@ def test_what_a_replaced_topic_had_is_sent_again_and_receipted_there(kafka: Kafk
 
     with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
         wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.kafka
-def test_receipts_of_the_topic_before_it_was_recreated_hold(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    of_the_old = kafka.receipt("table-0")
-    kafka.delete_topic()
-    anew = kafka.create_topic()
-
-    with receipting(kafka.settings(), outbox), forwarding(kafka.settings(), outbox):
-        wait_until(lambda: {batch.topic_id for batch in outbox.forwarded()} == {anew}, "all are sent again")
-        kafka.commit(None, of_the_old)
-        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
-        assert processed(outbox) == 0
-        assert outbox.fact(RECEIPTS_TABLE) is None
-        kafka.commit(None, kafka.receipt())
-        wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
-
-
-@pytest.mark.kafka
-def test_other_groups_give_no_receipts(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(None, kafka.receipt(), group=f"{GROUP}-copy")
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-
-    assert processed(outbox) == 0
-
-
-@pytest.mark.kafka
-def test_a_console_consumer_in_the_group_gives_no_receipt(
-    kafka: KafkaTopic, outbox: CountingOutbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    kafka.consume_as_anybody()
-
-    with receipting(kafka.settings(), outbox):
-        wait_until(lambda: "receipts=held" in caplog.text, "it is held")
-
-    assert processed(outbox) == 0
-
-
-@pytest.mark.kafka
-def test_offsets_of_an_aborted_transaction_are_no_receipt(kafka: KafkaTopic, outbox: CountingOutbox) -> None:
-    kafka.commit(0, kafka.receipt())
-    kafka.abort_commit(kafka.receipt())
-
-    with receipting(kafka.settings(), outbox):
-        wait_for_polls(outbox)
-        assert processed(outbox) == 0
         kafka.commit(None, kafka.receipt())
         wait_for_count(lambda: processed(outbox), EVENTS, "all are processed")
 
