@@ -118,10 +118,22 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_source_options(parser)
+    _add_sink_options(parser)
+    _add_processing_options(parser)
+    kafka_options.add_options(parser, "Kafka's Java client")
+    return parser
+
+
+def _add_source_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
     add("--topic", default=EVENTS, help="default: %(default)s")
     add("--group", default=GROUP_DEFAULT, help="group whose committed offsets are the receipts; default: %(default)s")
+
+
+def _add_sink_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--sink", choices=(DELTA, POSTGRES), default=DELTA, help="where the table is; default: %(default)s")
     add(
         "--table",
@@ -137,13 +149,20 @@ def _parser() -> argparse.ArgumentParser:
         help="file with libpq's connection string, which only its owner may read; the password there or in pgpass",
     )
     add(
-        "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address"
-    )
-    add(
         "--devices",
         metavar="FILE",
         help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
     )
+    add(
+        "--succeeds",
+        type=_table_id,
+        metavar="ID",
+        help="id of the table that this one replaces, so that gateways accept the new one",
+    )
+
+
+def _add_processing_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; created if absent")
     add(
         "--window",
@@ -158,18 +177,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--max-offsets-per-trigger", type=_positive, default=400_000, metavar="N", help="default: %(default)s")
     add(
-        "--succeeds",
-        type=_table_id,
-        metavar="ID",
-        help="id of the table that this one replaces, so that gateways accept the new one",
-    )
-    add(
         "--read-again",
         action="store_true",
         help="begin a new checkpoint at the topic's earliest offset; events in the table are not written again",
     )
-    kafka_options.add_options(parser, "Kafka's Java client")
-    return parser
+    add(
+        "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address"
+    )
 
 
 def _window(text: str) -> int:

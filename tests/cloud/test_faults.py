@@ -39,7 +39,7 @@ class Ledger:
     sent: int = 0
     quarantined: int = 0
 
-    def tell(self, records: list[Record], partition: int | None = None) -> None:
+    def send(self, records: list[Record], partition: int | None = None) -> None:
         self.marks |= {dict(record.headers)["ce_id"].decode() for record in records}
         self.cloud.send(records, partition)
         self.sent += len(records)
@@ -66,77 +66,89 @@ def test_a_hard_week(cloud: CloudSide) -> None:
     live = Gateway()
     cloud.window = "1m"
     cloud.start()
-    ledger.tell(live.records(readings(50)))
+    ledger.send(live.records(readings(50)))
     ledger.check()
-
-    # Offline for three days, then a backlog beside live traffic.
     offline = Gateway("gw-2", "00000000000000b2")
-    old = [event._replace(time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
-    backlog = [offline.record(event, event.time) for event in old]
-    ledger.tell(
-        [record for pair in zip(backlog, live.records(readings(200, start=2000)), strict=True) for record in pair]
-    )
-    ledger.check()
-
-    # Clocks a year ahead and in 1970: the sensors', then the gateways', trusted or not.
-    for place, (moment, clock) in enumerate(
-        [(now() + YEAR, ClockTrust.TRUSTED), (0, ClockTrust.UNTRUSTED), (now() + YEAR, ClockTrust.UNTRUSTED)]
-    ):
-        wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
-        events = [event._replace(time=moment) for event in readings(20, start=3000 + 100 * place)]
-        ledger.tell(
-            [
-                *wrong.records(events, moment),
-                *live.records(events),
-                *live.records(readings(5, start=3050 + 100 * place)),
-            ]
-        )
-    ledger.check()
-
-    # Three gateways receive from one sensor, at once, minutes and days apart, with and without a time of its own.
-    heard = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
-    timed = [event._replace(time=now() - 2 * DAY) for event in readings(20, start=4000)]
-    untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
-    for gateway, ago in zip(heard, (0, 5 * MINUTE, 2 * DAY), strict=True):
-        ledger.tell([gateway.record(event, now() - ago) for event in (*timed, *untimed)])
-    ledger.check()
-    ledger.tell([heard[0].record(event) for event in (*timed, *untimed)])
-    ledger.check()
-
-    # A malformed duplicate before the valid one, and after it.
-    good = live.records(readings(20, start=5000))
-    bad = [replace(record, value=record.value[:-2]) for record in good]
-    ledger.spoil(bad[:10], 0)
-    ledger.tell(good, 0)
-    ledger.spoil(bad[10:], 0)
-    ledger.spoil([without_header(record, "ce_id") for record in good] * 100, 1)  # thousands at once
-    ledger.check()
+    backlog = send_backlog(ledger, live, offline)
+    send_with_wrong_clocks(ledger, live)
+    send_over_three_gateways(ledger)
+    send_malformed_duplicates(ledger, live)
 
     # A gateway restored from a backup: earlier events are sent again under their labels, and a new epoch continues.
-    ledger.tell([*backlog[100:], *Gateway("gw-2", "00000000000000b3").records(readings(20, start=6000))])
+    ledger.send([*backlog[100:], *Gateway("gw-2", "00000000000000b3").records(readings(20, start=6000))])
     ledger.check()
-
-    # A counter that wrapped after the retention: in one backlog, and against the table.
-    counter = Event(DEVICE, id=1, data={"t": 2})
-    ledger.tell([offline.record(counter, now() - 20 * DAY)])
-    ledger.spoil([offline.record(counter, now() - 10 * DAY)])
-    ledger.check()
-    ledger.spoil([live.record(counter)])
-    ledger.check()
+    send_wrapped_counter(ledger, live, offline)
 
     # Aborted transactions leave nothing, and a former producer is fenced; the receipts cover both.
     aborted(cloud, live.records(readings(30, start=7000)))
-    ledger.tell(live.records(readings(30, start=7100)))
+    ledger.send(live.records(readings(30, start=7100)))
     cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
 
     # More partitions than before.
     admin = AdminClient({"bootstrap.servers": cloud.bootstrap_servers})
     admin.create_partitions([NewPartitions(cloud.topic, 5)])[cloud.topic].result(60)
-    ledger.tell(live.records(readings(30, start=8000)), 4)
+    ledger.send(live.records(readings(30, start=8000)), 4)
     cloud.wait_for_rows(len(ledger.marks))
     assert cloud.marks() == sorted(ledger.marks)
     assert cloud.stop() == 0
+
+
+def send_backlog(ledger: Ledger, live: Gateway, offline: Gateway) -> list[Record]:
+    """Send the backlog of a gateway that was offline for three days beside live traffic; return the backlog."""
+    old = [event._replace(time=now() - 3 * DAY + place) for place, event in enumerate(readings(200, start=1000))]
+    backlog = [offline.record(event, event.time) for event in old]
+    ledger.send(
+        [record for pair in zip(backlog, live.records(readings(200, start=2000)), strict=True) for record in pair]
+    )
+    ledger.check()
+    return backlog
+
+
+def send_with_wrong_clocks(ledger: Ledger, live: Gateway) -> None:
+    """Send with clocks a year ahead and in 1970: the sensors', and the gateways', trusted or not."""
+    for place, (time, clock) in enumerate(
+        [(now() + YEAR, ClockTrust.TRUSTED), (0, ClockTrust.UNTRUSTED), (now() + YEAR, ClockTrust.UNTRUSTED)]
+    ):
+        wrong = Gateway(f"gw-3{place}", f"00000000000000c{place}", clock=clock)
+        events = [event._replace(time=time) for event in readings(20, start=3000 + 100 * place)]
+        ledger.send(
+            [*wrong.records(events, time), *live.records(events), *live.records(readings(5, start=3050 + 100 * place))]
+        )
+    ledger.check()
+
+
+def send_over_three_gateways(ledger: Ledger) -> None:
+    """Send events of one sensor over three gateways, at once, minutes and days apart, with and without a time."""
+    gateways = [Gateway(f"gw-4{n}", f"00000000000000d{n}") for n in range(3)]
+    timed = [event._replace(time=now() - 2 * DAY) for event in readings(20, start=4000)]
+    untimed = [Event(DEVICE, id=number, data={"t": 1}) for number in range(4100, 4120)]
+    for gateway, ago in zip(gateways, (0, 5 * MINUTE, 2 * DAY), strict=True):
+        ledger.send([gateway.record(event, now() - ago) for event in (*timed, *untimed)])
+    ledger.check()
+    ledger.send([gateways[0].record(event) for event in (*timed, *untimed)])
+    ledger.check()
+
+
+def send_malformed_duplicates(ledger: Ledger, live: Gateway) -> None:
+    """Send malformed duplicates before the valid records, and after them."""
+    good = live.records(readings(20, start=5000))
+    bad = [replace(record, value=record.value[:-2]) for record in good]
+    ledger.spoil(bad[:10], 0)
+    ledger.send(good, 0)
+    ledger.spoil(bad[10:], 0)
+    ledger.spoil([without_header(record, "ce_id") for record in good] * 100, 1)  # thousands at once
+    ledger.check()
+
+
+def send_wrapped_counter(ledger: Ledger, live: Gateway, offline: Gateway) -> None:
+    """Send events of a counter that wrapped after the retention, in one backlog, and against the table."""
+    counter = Event(DEVICE, id=1, data={"t": 2})
+    ledger.send([offline.record(counter, now() - 20 * DAY)])
+    ledger.spoil([offline.record(counter, now() - 10 * DAY)])
+    ledger.check()
+    ledger.spoil([live.record(counter)])
+    ledger.check()
 
 
 def aborted(cloud: CloudSide, records: list[Record]) -> None:
@@ -158,13 +170,13 @@ def aborted(cloud: CloudSide, records: list[Record]) -> None:
 def test_state_that_is_lost_stops_the_job_and_a_new_checkpoint_goes_on(cloud: CloudSide) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
     first = gateway.records(readings(20))
-    ledger.tell(first)
+    ledger.send(first)
     cloud.start()
     ledger.check()
     cloud.wait_for_log("batch=0 stage=done")
     assert cloud.stop() == 0
     shutil.rmtree(cloud.folder / cloud.checkpoint / "state")
-    ledger.tell([*first, *gateway.records(readings(20, start=20))])
+    ledger.send([*first, *gateway.records(readings(20, start=20))])
     assert cloud.wait_for_end(cloud.start()) == 1
     assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
     shutil.rmtree(cloud.folder / cloud.checkpoint)
@@ -175,7 +187,7 @@ def test_state_that_is_lost_stops_the_job_and_a_new_checkpoint_goes_on(cloud: Cl
 @on_both
 def test_records_that_retention_has_eaten_stop_the_job(cloud: CloudSide) -> None:
     ledger, gateway = Ledger(cloud), Gateway()
-    ledger.tell(gateway.records(readings(10)), 0)
+    ledger.send(gateway.records(readings(10)), 0)
     cloud.start()
     ledger.check()
     assert cloud.stop() == 0
@@ -195,7 +207,7 @@ def test_a_window_made_larger_and_smaller_doubles_nothing(cloud: CloudSide) -> N
     for place, window in enumerate(("20s", "10m", "8s", "1h")):
         cloud.window = window
         told += readings(20, start=20 * place)
-        ledger.tell([*gateway.records(told[-20:]), *neighbour.records(told)])
+        ledger.send([*gateway.records(told[-20:]), *neighbour.records(told)])
         cloud.start()
         ledger.check()
         assert cloud.stop() == 0
@@ -210,13 +222,13 @@ def test_a_drivers_clock_a_day_ahead_and_right_again_is_waited_for_and_receipts_
     clock.set(DAY // 1000)
     cloud.environment = dict(clock.environment)
     cloud.window = "1m"
-    ledger.tell(gateway.records(readings(20)))
+    ledger.send(gateway.records(readings(20)))
     cloud.start()
     ledger.check()
     cloud.wait_for_log("batch=0 stage=done")
     assert cloud.stop() == 0
     cloud.environment = {}
-    ledger.tell(gateway.records(readings(20, start=20)))
+    ledger.send(gateway.records(readings(20, start=20)))
     cloud.start()
     cloud.wait_for_log("clock=behind")
     assert (len(cloud.marks()), cloud.receipted()) == (20, 20)
@@ -234,8 +246,8 @@ def test_partitions_ten_times_apart_in_speed_lose_nothing(cloud: CloudSide) -> N
     """One partition is hours behind the other: maxOffsetsPerTrigger reads as many records of both in each batch."""
     ledger = Ledger(cloud)
     slow, quick = lagging(EVENTS)
-    ledger.tell(slow, 0)
-    ledger.tell(quick, 1)
+    ledger.send(slow, 0)
+    ledger.send(quick, 1)
     cloud.start("--max-offsets-per-trigger", "1100")
     ledger.check()
 

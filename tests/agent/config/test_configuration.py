@@ -32,11 +32,21 @@ def test_an_address_to_listen_on_is_read(bind: str) -> None:
     assert read({"coap": {"bind": bind}}).coap.bind == bind
 
 
-def test_every_key_is_read() -> None:
+def test_every_key_of_gateway_and_coap_is_read() -> None:
     settings = read(
         {
             "gateway": {"id": "gw2", "state_dir": "/tmp/x", "clock": "trusted"},
             "coap": {"enabled": False, "bind": "127.0.0.1:1", "max_body_bytes": "2KiB"},
+        }
+    )
+    gateway = settings.gateway
+    assert (gateway.id, str(gateway.state_dir), gateway.clock) == ("gw2", "/tmp/x", "trusted")
+    assert (settings.coap.enabled, settings.coap.bind, settings.coap.max_body_bytes) == (False, "127.0.0.1:1", 2048)
+
+
+def test_every_key_of_http_and_devices_is_read() -> None:
+    settings = read(
+        {
             "http": {
                 "enabled": False,
                 "bind": "[::1]:2",
@@ -46,6 +56,17 @@ def test_every_key_is_read() -> None:
                 "max_body_bytes": "1KiB",
             },
             "devices": {"allow": ["urn:a:*", "urn:b"], "deny": ["urn:a:1"]},
+        }
+    )
+    http = settings.http
+    assert (http.enabled, http.bind, http.token_file, http.max_body_bytes) == (False, "[::1]:2", Path("/t"), 1024)
+    assert (http.tls_certificate, http.tls_key) == (Path("/c"), Path("/k"))
+    assert (settings.devices.allow, settings.devices.deny) == (("urn:a:*", "urn:b"), ("urn:a:1",))
+
+
+def test_every_key_of_mqtt_is_read() -> None:
+    settings = read(
+        {
             "mqtt": {
                 "enabled": True,
                 "host": "broker",
@@ -61,23 +82,9 @@ def test_every_key_is_read() -> None:
                 "max_body_bytes": "1KiB",
                 "base_topic": "z2m",
                 "subscriptions": [{"topic": "a/{device}", "format": "cbor"}],
-            },
-            "identity": {"retention": "1d", "resend_window": "10s", "resend_horizon": "1h"},
-            "store": {"max_bytes": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
-            "kafka": {"bootstrap_servers": "a:1", "topic": "t", "properties": {"linger.ms": 7, "enable.x": True}},
-            "receipts": {"enabled": False, "group": "g", "poll_seconds": 2, "any_commit": True},
+            }
         }
     )
-    assert (settings.gateway.id, str(settings.gateway.state_dir), settings.gateway.clock) == (
-        "gw2",
-        "/tmp/x",
-        "trusted",
-    )
-    assert (settings.coap.enabled, settings.coap.bind, settings.coap.max_body_bytes) == (False, "127.0.0.1:1", 2048)
-    http = settings.http
-    assert (http.enabled, http.bind, http.token_file, http.max_body_bytes) == (False, "[::1]:2", Path("/t"), 1024)
-    assert (http.tls_certificate, http.tls_key) == (Path("/c"), Path("/k"))
-    assert (settings.devices.allow, settings.devices.deny) == (("urn:a:*", "urn:b"), ("urn:a:1",))
     assert settings.mqtt == MqttSettings(
         enabled=True,
         host="broker",
@@ -94,17 +101,23 @@ def test_every_key_is_read() -> None:
         base_topic="z2m",
         subscriptions=(Subscription("a/{device}", Media.CBOR),),
     )
-    identity = settings.identity
-    assert (identity.retention_seconds, identity.resend_window_seconds, identity.resend_horizon_seconds) == (
-        86_400,
-        10,
-        3_600,
+
+
+def test_every_key_of_identity_store_kafka_and_receipts_is_read() -> None:
+    settings = read(
+        {
+            "identity": {"retention": "1d", "resend_window": "10s", "resend_horizon": "1h"},
+            "store": {"max_bytes": "2GiB", "commit_delay_ms_max": 5, "commit_events_max": 9, "keep_processed": "2m"},
+            "kafka": {"bootstrap_servers": "a:1", "topic": "t", "properties": {"linger.ms": 7, "enable.x": True}},
+            "receipts": {"enabled": False, "group": "g", "poll_seconds": 2, "any_commit": True},
+        }
     )
-    store = settings.store
+    identity, store, receipts = settings.identity, settings.store, settings.receipts
+    assert (identity.retention_seconds, identity.resend_window_seconds) == (86_400, 10)
+    assert identity.resend_horizon_seconds == 3_600
     assert (store.max_bytes, store.commit_delay_ms_max, store.commit_events_max) == (2 << 30, 5, 9)
     assert store.keep_processed_seconds == 120
     assert (settings.kafka.topic, settings.kafka.properties) == ("t", {"linger.ms": "7", "enable.x": "true"})
-    receipts = settings.receipts
     assert (receipts.enabled, receipts.group, receipts.poll_seconds, receipts.any_commit) == (False, "g", 2, True)
 
 

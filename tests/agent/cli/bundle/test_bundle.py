@@ -49,38 +49,8 @@ def bundle(configuration: Path, file: Path, environment: Mapping[str, str] | Non
 @pytest.fixture
 def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]:
     """Put a secret into each place that can hold one; return configuration, environment, and further secrets."""
-    (tmp_path / "kafka").write_text(
-        "# geheim-file in a comment\nsasl.password=geheim-file\n"
-        'sasl.jaas.config=org.x.PlainLoginModule required username="u" password="geheim-jaas";\n'
-    )
-    (tmp_path / "mqtt").write_text("geheim-mqtt\n")
-    token_hash = sha256(b"geheim-token").hexdigest()
-    (tmp_path / "tokens").touch(0o640)
-    (tmp_path / "tokens").write_text(f"reader prometheus sha256:{token_hash}\n")
-    shutil.copy(KEY, tmp_path / "http.key")
-    shutil.copy(KEY, tmp_path / "kafka.key")
-    (tmp_path / "oscore").mkdir()
-    properties = {
-        "sasl.username": "u",
-        "sasl.password": IN_PLACES[0],
-        "ssl.key.password": IN_PLACES[1],
-        "sasl.jaas.config": 'x required password="geheim-jaas-inline";',
-        "ssl.key.pem": IN_PLACES[3],
-        "ssl.key.location": str(tmp_path / "kafka.key"),
-    }
-    quote = json.JSONEncoder(ensure_ascii=False).encode
-    written = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in properties.items())
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/state"\n'
-        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{tmp_path}/kafka"\n'
-        f"properties = {{ {written} }}\n"
-        f'[mqtt]\nusername = "u"\npassword_file = "{tmp_path}/mqtt"\ntls = true\n'
-        'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'
-        f'[coap.oscore]\ncredentials_dir = "{tmp_path}/oscore"\n'
-        f'[http]\nbind = "127.0.0.1:1"\ntoken_file = "{tmp_path}/tokens"\n'
-        f'tls_certificate = "{CERTIFICATE}"\ntls_key = "{tmp_path}/http.key"\n'
-    )
+    token_hash = write_secret_files(tmp_path)
+    configuration = write_configuration(tmp_path)
     made = subprocess.run(
         (sys.executable, "-m", "agent.cli.main", "credentials", "urn:x", "--config", str(configuration)),
         capture_output=True,
@@ -89,6 +59,55 @@ def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]
     oscore = json.loads(made.stdout)
     key_lines = [line for line in KEY.read_text().splitlines() if not line.startswith("-----")]
     further = [oscore["secret_hex"], oscore["salt_hex"], token_hash, *key_lines]
+    write_journal(tmp_path / "bin", further)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "MY_TOKEN": "geheim-environment"}
+    return configuration, environment, further
+
+
+def write_secret_files(folder: Path) -> str:
+    """Write the files of secrets that the configuration names; return the hash of the token."""
+    (folder / "kafka").write_text(
+        "# geheim-file in a comment\nsasl.password=geheim-file\n"
+        'sasl.jaas.config=org.x.PlainLoginModule required username="u" password="geheim-jaas";\n'
+    )
+    (folder / "mqtt").write_text("geheim-mqtt\n")
+    token_hash = sha256(b"geheim-token").hexdigest()
+    (folder / "tokens").touch(0o640)
+    (folder / "tokens").write_text(f"reader prometheus sha256:{token_hash}\n")
+    shutil.copy(KEY, folder / "http.key")
+    shutil.copy(KEY, folder / "kafka.key")
+    (folder / "oscore").mkdir()
+    return token_hash
+
+
+def write_configuration(folder: Path) -> Path:
+    """Write a configuration with secrets in its properties, in a comment and in place of a path."""
+    properties = {
+        "sasl.username": "u",
+        "sasl.password": IN_PLACES[0],
+        "ssl.key.password": IN_PLACES[1],
+        "sasl.jaas.config": 'x required password="geheim-jaas-inline";',
+        "ssl.key.pem": IN_PLACES[3],
+        "ssl.key.location": str(folder / "kafka.key"),
+    }
+    quote = json.JSONEncoder(ensure_ascii=False).encode
+    written = ", ".join(f"{quote(name)} = {quote(value)}" for name, value in properties.items())
+    configuration = folder / "oncegate.toml"
+    configuration.write_text(
+        f'# geheim-property\n[gateway]\nid = "gw1"\nstate_dir = "{folder}/state"\n'
+        f'[kafka]\nbootstrap_servers = "127.0.0.1:1"\nproperties_file = "{folder}/kafka"\n'
+        f"properties = {{ {written} }}\n"
+        f'[mqtt]\nusername = "u"\npassword_file = "{folder}/mqtt"\ntls = true\n'
+        'tls_certificate_file = "/cert"\ntls_key_file = "geheim-misplaced"\n'
+        f'[coap.oscore]\ncredentials_dir = "{folder}/oscore"\n'
+        f'[http]\nbind = "127.0.0.1:1"\ntoken_file = "{folder}/tokens"\n'
+        f'tls_certificate = "{CERTIFICATE}"\ntls_key = "{folder}/http.key"\n'
+    )
+    return configuration
+
+
+def write_journal(folder: Path, further: list[str]) -> None:
+    """Write a journalctl whose log contains all secrets."""
     logged = [
         *(secret for secret in (*IN_PLACES[:10], *further) if secret != "geheim-token"),  # only its hash is known
         *(
@@ -100,14 +119,11 @@ def secrets_everywhere(tmp_path: Path) -> tuple[Path, dict[str, str], list[str]]
         "-----BEGIN PRIVATE KEY-----",
         "geheim-unnamed",
     ]
-    (tmp_path / "bin").mkdir()
-    journalctl = tmp_path / "bin" / "journalctl"
-    journalctl.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(["agent=ready", *logged]) + "\nEND\n")
+    folder.mkdir()
+    journalctl = folder / "journalctl"
+    script = "\n".join(["agent=ready", *logged])
+    journalctl.write_text(f"#!/bin/sh\ncat <<'END'\n{script}\nEND\necho geheim-environment\n")
     journalctl.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "MY_TOKEN": "geheim-environment"}
-    with journalctl.open("a") as script:
-        script.write("echo geheim-environment\n")
-    return configuration, environment, further
 
 
 def test_no_secret_is_in_the_bundle_wherever_it_may_have_been(
