@@ -93,10 +93,10 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
         mqtt = tasks.create_task(_subscribe(settings, pipeline, links, stop), name="mqtt")
         try:
             async with AsyncExitStack() as stack:
-                ways_in = await _open_ways_in(settings, clock, pipeline, store, recent_errors, links, stack)
-                places = " ".join(f"{name}={way.address}" for name, way in ways_in.items())
+                servers = await _open_servers(settings, clock, pipeline, store, recent_errors, links, stack)
+                places = " ".join(f"{name}={server.address}" for name, server in servers.items())
                 runtime.tune()
-                addresses = {name: way.address for name, way in ways_in.items()}
+                addresses = {name: server.address for name, server in servers.items()}
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())
                 supervision = tasks.create_task(supervise(notifier, store, places), name="supervision")
@@ -110,7 +110,7 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
             logging.getLogger().removeHandler(recent_errors)
 
 
-async def _open_ways_in(
+async def _open_servers(
     settings: Settings,
     clock: Clock,
     pipeline: Pipeline,
@@ -120,7 +120,7 @@ async def _open_ways_in(
     stack: AsyncExitStack,
 ) -> dict[str, CoapServer | HttpServer]:
     """Open the enabled servers; leaving the stack closes them."""
-    ways_in: dict[str, CoapServer | HttpServer] = {}
+    servers: dict[str, CoapServer | HttpServer] = {}
     transport_duplicates: dict[str, Callable[[], int]] = {}
     if settings.coap.enabled:
         oscore = open_oscore(settings.coap_oscore, settings.gateway.state_dir)
@@ -129,13 +129,13 @@ async def _open_ways_in(
         coap = await stack.enter_async_context(
             CoapServer(settings.coap, pipeline.receive, oscore=oscore, now=pipeline.trusted_time)
         )
-        ways_in["coap"] = coap
+        servers["coap"] = coap
         transport_duplicates["coap"] = lambda: coap.counters.duplicates
         store.add_transport(transport_duplicates["coap"], coap.forget_answers)
     if settings.http.enabled:
         http = _http(settings, clock, pipeline, store, recent_errors, links, transport_duplicates)
-        ways_in["http"] = await stack.enter_async_context(http)
-    return ways_in
+        servers["http"] = await stack.enter_async_context(http)
+    return servers
 
 
 def _http(

@@ -33,6 +33,7 @@ from cloud.auditing.store import Store, TopicSpan
 from cloud.auditing.table import TableView, read_table
 from cloud.auditing.topic import Topic
 from cloud.errors import JobError, StopError
+from cloud.runtime.program_log import log_to_stderr
 from cloud.session import open_session
 
 logger = logging.getLogger("cloud.audit")
@@ -44,8 +45,7 @@ OFFSETS_PER_TASK = 100_000
 def main(arguments: list[str]) -> int:
     """Run one audit."""
     settings = parse(arguments)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     spark = open_session()
     try:
         findings = audit(spark, settings)

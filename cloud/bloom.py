@@ -31,6 +31,7 @@ from cloud.bloom_shadow.figures import Figures
 from cloud.bloom_shadow.filter import RotatingFilters, bytes_per_key, hashes
 from cloud.bloom_shadow.index import ExactIndex
 from cloud.bloom_shadow.topic import Recorded, read_topic
+from cloud.runtime.program_log import log_to_stderr
 from contract.topics import EVENTS
 
 logger = logging.getLogger("cloud.bloom")
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.keys_per_filter < 1:
         parser.error("argument --keys-per-filter: at least 1")
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    log_to_stderr()
     given.output.mkdir(parents=True, exist_ok=True)
     try:
         recorded = read_topic(given.bootstrap_servers, given.topic, kafka_options.properties(given))

@@ -36,6 +36,7 @@ from cloud.plain_consumer.topic import TopicIdReader
 from cloud.plain_consumer.values import Entry, read_message
 from cloud.plain_consumer.webhook import Webhook
 from cloud.postgres.connection import read_connection
+from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.unbounded_calls import within
 from cloud.settings import table_name
 from contract.topics import EVENTS
@@ -67,7 +68,7 @@ class ConsumerSettings:
 def main(arguments: Sequence[str]) -> int:
     """Consume until a stop is requested; return the exit status."""
     settings = parse(arguments)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    log_to_stderr()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

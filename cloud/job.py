@@ -34,6 +34,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cloud.delta.sink import open_delta
 from cloud.errors import FlushError, JobError, ReelectedError, StopError
 from cloud.runtime import disk, jvm
+from cloud.runtime.program_log import log_to_stderr
 from cloud.runtime.shutdown import StopRequest
 from cloud.session import open_session
 from cloud.settings import POSTGRES, JobSettings, parse
@@ -61,8 +62,7 @@ POLL_SECONDS = 0.5
 def main(arguments: list[str]) -> int:
     """Run the job until a stop is requested."""
     settings = parse(arguments)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     spark = open_session()
     try:
         run(spark, settings)

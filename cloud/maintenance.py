@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, excludes_writers
 from cloud.errors import JobError, StopError
+from cloud.runtime.program_log import log_to_stderr
 from cloud.session import open_session
 from cloud.settings import DELTA, POSTGRES, seconds
 
@@ -51,8 +52,7 @@ class MaintenanceSettings:
 def main(arguments: Sequence[str]) -> int:
     """Run maintenance once; return the exit status."""
     settings = parse(arguments)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     try:
         if settings.connection is not None:
             maintain_postgres(settings, settings.connection)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from release.errors import ReleaseError
 
-UNRELEASED = "unreleased"
-
 
 @dataclass(frozen=True, slots=True)
 class Section:

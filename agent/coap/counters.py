@@ -21,8 +21,6 @@ class Counters:
     """Requests refused, since too many were in progress."""
     malformed: int = 0
     """Datagrams that are no message, or none that a server should receive."""
-    bad_options: int = 0
-    """Requests with an unknown critical option (RFC 7252 section 5.4.1)."""
     unprotected: int = 0
     """Plain requests refused, since OSCORE is required."""
     truncated: int = 0
@@ -37,5 +35,3 @@ class Counters:
     """Separate responses that were never acknowledged."""
     send_failed: int = 0
     """Datagrams that the kernel refused to send; equivalent to loss on the network."""
-    receive_failed: int = 0
-    """Reads of the socket that failed."""

@@ -42,11 +42,6 @@ _OPENED = (
 """Number of items left in a container, and the length of its head, where the first byte determines both."""
 
 
-def is_number_or_string(item: bytes) -> bool:
-    """Whether an item begins as an integer, bytes or text do."""
-    return item[0] >> 5 <= _TEXT
-
-
 def is_array(item: bytes) -> bool:
     """Whether an item begins as an array does."""
     return item[:1] != b"" and item[0] >> 5 == _ARRAY

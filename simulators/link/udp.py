@@ -27,7 +27,6 @@ class Traffic:
     requests_lost: int = 0
     answers: int = 0
     answers_lost: int = 0
-    peers_refused: int = 0
 
 
 @dataclass(slots=True)
@@ -97,7 +96,6 @@ class Link:
         paths = self._peers.get(address)
         if paths is None:
             if len(self._peers) >= PEERS_MAX:
-                self.traffic.peers_refused += 1
                 return
             paths = self._admit(address)
         now = self._now()

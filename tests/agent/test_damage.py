@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from agent.store.layout import FILE_NAME, PAGE_BYTES
 from contract.event import Event
 from simulators.services.process import Process
 from tests.agent.store.stores import HandClock, accept, batch, make_store
-from tests.support.agent_process import agent_process
 
 COMMITS = 40
 
@@ -29,12 +27,6 @@ def configuration(tmp_path: Path) -> Path:
         '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
     return file
-
-
-@pytest.fixture
-def agent(configuration: Path) -> Iterator[Process]:
-    with agent_process(configuration) as process:
-        yield process
 
 
 @pytest.fixture

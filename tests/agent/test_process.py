@@ -17,7 +17,6 @@ from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
 from simulators.services.process import Process
-from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
 KILLS, KILLS_MANY = 8, 200
@@ -33,12 +32,6 @@ def configuration(tmp_path: Path) -> Path:
         '[coap]\nbind = "[::1]:0"\n[http]\nbind = "127.0.0.1:0"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
     return file
-
-
-@pytest.fixture
-def agent(configuration: Path) -> Iterator[Process]:
-    with agent_process(configuration) as process:
-        yield process
 
 
 class Client:

@@ -83,10 +83,8 @@ class SlowPath:
                 self._counters.slow += 1
                 self._bridge.feed(sanitized.datagram, endpoint, endpoint.retransmission_key(datagram))
             case Disposition.BAD_OPTION:
-                self._counters.bad_options += 1
                 self._refuse(datagram, endpoint, Reply(BAD_OPTION, b"unknown critical option"))
             case Disposition.NO_PROXY:
-                self._counters.bad_options += 1
                 self._refuse(datagram, endpoint, Reply(NO_PROXY))
             case Disposition.RESET:
                 self._counters.malformed += 1

@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from agent.store.layout import FILE_NAME
 from agent.store.read.events import read_packed
 from agent.store.schema import database
 from simulators.services.process import Process
-from tests.support.agent_process import agent_process
 from tests.support.waiting import wait_until
 
 KILLS = 5
@@ -34,12 +32,6 @@ def configuration(tmp_path: Path) -> Path:
         '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[http]\nbind = "127.0.0.1:0"\n'
     )
     return file
-
-
-@pytest.fixture
-def agent(configuration: Path) -> Iterator[Process]:
-    with agent_process(configuration) as process:
-        yield process
 
 
 def start(agent: Process) -> int:

@@ -14,7 +14,7 @@ from simulators.oracle.evidence_database import AHEAD
 from tests.simulators.oracle.changes import (
     altered,
     choose,
-    content,
+    choose_two,
     due,
     is_labelled_as,
     is_of,
@@ -130,12 +130,9 @@ def lose_the_record_of_a_row(true: Run, random: Random) -> Broken:
 @_breaks("mislabelled")
 def exchange_contents(true: Run, random: Random) -> Broken:
     """Write the contents of one record under the label of another."""
-    first = choose(true.table, random)
-    if first is None:
+    if (chosen := choose_two(true, random)) is None:
         return None
-    second = choose([row for row in true.table if content(row) != content(first)], random)
-    if second is None:
-        return None
+    first, second = chosen
     fields = ("device", "type", "id", "time", "data", "boot")
     of_first, of_second = ({name: getattr(row, name) for name in fields} for row in (first, second))
     exchanged = with_row(true, first, first._replace(**of_second))
@@ -145,12 +142,9 @@ def exchange_contents(true: Run, random: Random) -> Broken:
 @_breaks("mislabelled")
 def give_a_label_to_two_events(true: Run, random: Random) -> Broken:
     """Use a label again for an event with other contents."""
-    first = choose(true.table, random)
-    if first is None:
+    if (chosen := choose_two(true, random)) is None:
         return None
-    second = choose([row for row in true.table if content(row) != content(first)], random)
-    if second is None:
-        return None
+    first, second = chosen
     return altered(true, second, epoch=first.epoch, sequence=first.sequence)
 
 

@@ -20,6 +20,13 @@ def choose(choices: list[T], random: Random) -> T | None:
     return random.choice(choices) if choices else None
 
 
+def choose_two(true: Run, random: Random) -> tuple[Row, Row] | None:
+    """Return two rows with different contents; None where there are none."""
+    first = choose(true.table, random)
+    second = None if first is None else choose([row for row in true.table if content(row) != content(first)], random)
+    return None if first is None or second is None else (first, second)
+
+
 def content(row: Row | Event) -> tuple[object, ...]:
     return (row.device, row.type, str(row.id), row.time, str(row.data))
 

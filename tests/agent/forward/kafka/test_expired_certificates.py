@@ -116,6 +116,17 @@ def wait_until_logged(links: Links, settings: KafkaSettings) -> None:
     assert "-enddate" in finding.hint
 
 
+def send_until_it_expires(sender: Sender, link: SilentLink, expiry: datetime) -> None:
+    """Send before and after a certificate expires, over one connection; then cut that, and append more."""
+    sender.append()
+    sender.arrived()
+    wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
+    sender.append()
+    sender.arrived()
+    link.cut()
+    sender.append()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_without_a_restart(
     secured: tuple[Broker, int, int], authority: Authority, kafka: KafkaTopic, gateway: str, mode: str
@@ -127,13 +138,7 @@ def test_an_expired_certificate_of_our_own_is_named_and_a_renewed_file_is_taken_
     sender = Sender(outbox)
 
     with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
-        sender.append()
-        sender.arrived()
-        wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
-        sender.append()
-        sender.arrived()
-        link.cut()
-        sender.append()
+        send_until_it_expires(sender, link, expiry)
         wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         authority.issue("gateway.pem", LONG_SECONDS)
@@ -155,13 +160,7 @@ def test_an_expired_certificate_of_the_broker_is_named_and_everything_waits_for_
     install(kafka, short)
 
     with SilentLink(says, listens) as link, forwarding(chosen, outbox, gateway) as links:
-        sender.append()
-        sender.arrived()
-        wait_until(lambda: datetime.now(UTC) > expiry, "it expires")
-        sender.append()
-        sender.arrived()
-        link.cut()
-        sender.append()
+        send_until_it_expires(sender, link, expiry)
         wait_until_logged(links, chosen)
         assert unsettled(outbox) == EVENTS
         install(kafka, authority.issue("broker-long.pem", LONG_SECONDS)[0])
