@@ -34,7 +34,7 @@ class Parts(NamedTuple):
 def split(datagram: bytes) -> Parts:
     """Split a message of version 1 into its parts; options are delimited, not decoded.
 
-    Raises MessageFormatError.
+    Raise MessageFormatError.
     """
     start = HEADER_BYTES + (datagram[0] & _TOKEN_LENGTH_BITS)
     size = len(datagram)

@@ -28,7 +28,7 @@ class Query(NamedTuple):
 def read_query(texts: Iterable[str]) -> Query:
     """Return the Uri-Query options of a request; the decoder checks which words are known.
 
-    Raises QueryError.
+    Raise QueryError.
     """
     words: dict[str, str] = {}
     asks_time = False

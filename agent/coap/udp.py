@@ -42,7 +42,7 @@ class Datagrams(Protocol):
     """Reads and sends the datagrams of a non-blocking AF_INET6 socket that reports the local address of each."""
 
     def receive(self) -> Sequence[Received]:
-        """Return the datagrams that wait, up to a number; empty where none waits. Raises OSError."""
+        """Return the datagrams that wait, up to a number; empty where none waits. Raise OSError."""
 
     def send(self, outgoing: Sequence[Outgoing]) -> int:
         """Send datagrams without waiting; return how many the kernel refused."""

@@ -69,7 +69,7 @@ class Forwarder:
         """Forward until `stop` is set; blocks, and needs a thread of its own.
 
         A broker that is unreachable, a topic that is missing and a session that fails are retried without limit.
-        Raises KafkaSettingsError where no attempt could succeed.
+        Raise KafkaSettingsError where no attempt could succeed.
         """
         producer_config(self._settings, self._mode.fixed)
         open_admin(self._settings, LastError())

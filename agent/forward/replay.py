@@ -28,7 +28,7 @@ def send_again(
 ) -> int:
     """Send events at least once, labels and fingerprints unchanged; return how many, all acked by the broker.
 
-    `progress` is called with the number acked so far. Raises KafkaSettingsError, and SessionError unless all are acked.
+    `progress` is called with the number acked so far. Raise KafkaSettingsError, and SessionError unless all are acked.
     """
     config = producer_config(settings, AtLeastOnce.fixed)
     errors = LastError()

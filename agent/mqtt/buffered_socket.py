@@ -43,7 +43,7 @@ class BufferedSocket:
     def recv(self, count: int) -> bytes:
         """Return at most `count` of the next bytes before the next message.
 
-        Raises BlockingIOError, or TLS's own error, where there are none, and MqttError where they are no packets.
+        Raise BlockingIOError, or TLS's own error, where there are none, and MqttError where they are no packets.
         """
         if self._at == len(self._ahead):
             if not self._items and not self._fill():
@@ -95,7 +95,7 @@ class BufferedSocket:
             self._gathering = False
 
     def flush(self) -> bool:
-        """Send the buffered bytes; return whether all are sent. Raises OSError where the connection is broken."""
+        """Send the buffered bytes; return whether all are sent. Raise OSError where the connection is broken."""
         while self._unsent:
             try:
                 sent = self._sock.send(self._unsent)

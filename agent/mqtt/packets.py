@@ -61,7 +61,7 @@ class Packets:
     def feed(self, data: bytes) -> list[Item]:
         """Return the packets that are complete with the next bytes.
 
-        Raises MqttError where the bytes are no MQTT packets, after which no packet boundary can be found.
+        Raise MqttError where the bytes are no MQTT packets, after which no packet boundary can be found.
         """
         if self._skip:
             passed = min(self._skip, len(data))

@@ -41,7 +41,7 @@ class Gateway(Protocol):
     def send(self, number: int, again: int, *, cut: bool) -> bool:
         """Send an event once; return whether the sensor knows that it was acknowledged.
 
-        With `cut`, the response is lost on the way. Raises OSError where there is none.
+        With `cut`, the response is lost on the way. Raise OSError where there is none.
         """
 
     def arrived(self) -> Counter[int]:

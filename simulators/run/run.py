@@ -41,7 +41,7 @@ T = TypeVar("T")
 async def run(options: RunOptions, display: Display, stop: Stop) -> Verdict:
     """Play one run in its folder, which keeps ledger and verdict.
 
-    Raises RunError or ServiceError where there is no verdict.
+    Raise RunError or ServiceError where there is no verdict.
     """
     home = options.folder.absolute()
     folder.empty(home)

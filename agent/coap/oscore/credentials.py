@@ -75,7 +75,7 @@ class CredentialFiles:
 def read_credentials(folder: Path) -> CredentialFiles:
     """Read all files of a directory; an invalid one is reported in `errors`, and the others are still read.
 
-    Raises CredentialsError where the directory itself cannot be read.
+    Raise CredentialsError where the directory itself cannot be read.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)

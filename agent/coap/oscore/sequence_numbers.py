@@ -70,7 +70,7 @@ class SenderNumbers:
     def reserve(self) -> None:
         """Reserve a block where no number is left; blocks on the disk.
 
-        Raises NoNumberError where that fails, NumbersExhaustedError where no number is left.
+        Raise NoNumberError where that fails, NumbersExhaustedError where no number is left.
         """
         with self._reserving:
             if self.has_some:

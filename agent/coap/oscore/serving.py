@@ -45,7 +45,7 @@ class OscoreServing:
 def open_oscore(settings: OscoreSettings, state_folder: Path) -> OscoreServing | None:
     """Read the credentials directory, None where none is configured; files that cannot be used are logged.
 
-    Raises CredentialsError where OSCORE cannot be served at all.
+    Raise CredentialsError where OSCORE cannot be served at all.
     """
     if settings.credentials_dir is None:
         return None

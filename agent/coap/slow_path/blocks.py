@@ -81,7 +81,7 @@ class Blocks:
     def take(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
         """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
-        Raises IncompleteError, TooLargeError, BlockSizeError, after which the upload is dropped.
+        Raise IncompleteError, TooLargeError, BlockSizeError, after which the upload is dropped.
         """
         self._forget(now)
         assembly = self._assemblies.get(key)

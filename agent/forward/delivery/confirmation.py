@@ -54,7 +54,7 @@ class Confirmation:
     def take(self) -> Confirmed | None:
         """Return the confirmation, None where there is no answer yet.
 
-        Raises TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.
+        Raise TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.
         """
         if self._request is None:
             return None

@@ -286,7 +286,7 @@ class TransactionalSession:
     def _await_reports(self, events: Sequence[StoredEvent], in_flight: InFlightBatch, stop: threading.Event) -> bool:
         """Wait until every record is reported; return False where the broker has refused one for its size.
 
-        Raises SessionError where one has failed for another reason.
+        Raise SessionError where one has failed for another reason.
         """
         silence = Silence(self._context.clock, self._context.silence_ms)
         deadline: int | None = None
@@ -312,7 +312,7 @@ class TransactionalSession:
 def _still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
     """Yield an intent's events that are new, in runs, between which events have been given up since.
 
-    Raises SessionError where there are other labels at its positions.
+    Raise SessionError where there are other labels at its positions.
     """
     after = intent.batch.first - 1
     while after < intent.batch.last:

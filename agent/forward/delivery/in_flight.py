@@ -91,9 +91,9 @@ class InFlightBatch:
     def batch(self, topic_id: str, leader_epochs: LeaderEpochs) -> Batch:
         """Return the batch for the outbox; `leader_epochs` are those read after the last ack.
 
-        Raises LeaderChangedError where a partition's epoch is not what it was before the first send. Epochs only grow:
+        Raise LeaderChangedError where a partition's epoch is not what it was before the first send. Epochs only grow:
         one that is equal at both times was so between them, so that leader has appended all of the batch, and the
-        log was not truncated meanwhile. Raises SessionError where a leader has not answered: that does not prove a
+        log was not truncated meanwhile. Raise SessionError where a leader has not answered: that does not prove a
         change.
         """
         spans: dict[int, Offsets] = {}

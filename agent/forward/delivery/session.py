@@ -67,5 +67,5 @@ class Mode(Protocol):
     def open(self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
         """Begin a session with the topic in its present state.
 
-        Raises KafkaException or SessionError where that fails, ClonedError where it must not be retried.
+        Raise KafkaException or SessionError where that fails, ClonedError where it must not be retried.
         """

@@ -39,7 +39,7 @@ def await_stable(context: SessionContext, batch: Batch, stop: threading.Event) -
     """Wait until readers of committed records get past a batch, and return where its partitions end for them.
 
     They get past aborted records, too: `is_committed` distinguishes them.
-    Returns None where a transaction stays open. Raises UnreachableError where a partition does not answer.
+    Return None where a transaction stays open. Raise UnreachableError where a partition does not answer.
     """
     deadline = context.clock.monotonic_ms() + STABLE_MS
     while True:
@@ -77,7 +77,7 @@ def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop
     """Whether readers of committed records, which get past a transaction, receive it.
 
     The highest record in each partition is sufficient: a transaction ends in a partition as a whole.
-    Raises UnreachableError where a partition does not answer.
+    Raise UnreachableError where a partition does not answer.
     """
     spans = intent.batch.partitions
     labels = read_labels(reader, context.topic, {number: span.highest for number, span in spans.items()}, stop)

@@ -60,7 +60,7 @@ class ReceiptPoller:
         self._random = random
 
     def run(self, stop: threading.Event) -> None:
-        """Poll until `stop` is set; blocks, and needs a thread of its own. Raises KafkaSettingsError."""
+        """Poll until `stop` is set; blocks, and needs a thread of its own. Raise KafkaSettingsError."""
         if not self._settings.enabled:
             self._settle_forwarded(stop)
             return
