@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list[Figures], list[tuple[float, int]]]:
     """Return the figures of all methods, and the events that filters alone would have lost, as rate and index."""
-    truth = first_occurrences(recorded.keys)
+    first_ones = first_occurrences(recorded.keys)
     figures, lost = [], []
     with ExactIndex(folder / "exact.db") as index:
         started = time.process_time()
@@ -53,7 +53,7 @@ def replay(recorded: Recorded, keys_per_filter: int, folder: Path) -> tuple[list
         figures.append(Figures("exact", None, index.bytes_per_key(), copies, 0, len(recorded.keys), seconds))
     for rate in RATES:
         hits, seconds = _timed(partial(_filtered, recorded.keys, keys_per_filter, rate))
-        wrong = np.flatnonzero(hits & truth)
+        wrong = np.flatnonzero(hits & first_ones)
         lost += [(rate, int(place)) for place in wrong]
         size = bytes_per_key(rate)
         figures.append(Figures("bloom", rate, size, int(hits.sum()), len(wrong), 0, seconds))

@@ -6,7 +6,7 @@ class JobError(Exception):
 
 
 class StopError(JobError):
-    """Continuing would lose, duplicate or falsely receipt events; each start fails until a person has decided."""
+    """Continuing would lose, duplicate or falsely receipt events; each start fails until an operator has decided."""
 
 
 class FlushError(StopError):

@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(spark: SparkSession, settings: JobSettings) -> None:
-    """Run the job on its checkpoint; after a failed flush, later starts stop until a person has looked."""
+    """Run the job on its checkpoint; after a failed flush, later starts stop until an operator has checked the disk."""
     settings = qualify(spark, settings)
     checkpoint = Checkpoint(spark, settings.checkpoint, settings.kafka.topic)
     checkpoint.check_flush()

@@ -34,7 +34,7 @@ class Begun:
 # The three that a check reads by the million are not frozen, which would double the cost of creating them.
 @dataclass(slots=True)
 class Reported:
-    """A sensor has a new event to report. Moments are in milliseconds since 1970 UTC."""
+    """A sensor has a new event to report. Times are in milliseconds since 1970 UTC."""
 
     at: int
     mark: int

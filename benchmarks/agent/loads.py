@@ -83,7 +83,7 @@ def coap(
 
 def flood(port: int, seconds: float, rate: float) -> subprocess.Popen[str]:
     """Start a flood of slow-path requests whose answers are not awaited."""
-    return ClientLoad("coap", port, 64, seconds, "odd", rate, PUT, forget=True).start()
+    return ClientLoad("coap", port, 64, seconds, "slow-path", rate, PUT, forget=True).start()
 
 
 def http(server: Server, seconds: float, pack: int, connections: int, path: str = "/api/v1/events") -> Result:

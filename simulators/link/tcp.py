@@ -17,7 +17,7 @@ STALL_SECONDS = 0.1
 
 
 class StreamLink:
-    """Forwards connections to one target; the n-th connection's fate depends on the seed, outages on the time.
+    """Forwards connections to one target; the faults of the n-th connection depend on the seed, outages on the time.
 
     A reset happens before a piece of an answer, when the request has already arrived.
     """

@@ -84,7 +84,7 @@ def _check_known(evidence: EvidenceDatabase, findings: Findings) -> dict[bytes, 
 
 
 def _add_surplus(findings: Findings, violation: Violation, count: int) -> None:
-    """Count surplus rows: as doubled, or as invented where no request could have brought them."""
+    """Count surplus rows: as doubled, or as invented where no request can have caused them."""
     findings.add(replace(violation, what="doubled" if violation.sent else "invented"), count)
 
 

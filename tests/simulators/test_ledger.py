@@ -76,7 +76,7 @@ def test_counts_follow_what_is_in_flight(tmp_path: Path) -> None:
         assert (ledger.counts.in_flight, ledger.counts.open) == (1, 1)
 
 
-def test_the_truth_of_another_run_is_never_touched(tmp_path: Path) -> None:
+def test_the_ledger_of_another_run_is_never_changed(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text("truth\n")
     with pytest.raises(FileExistsError), Ledger(path, lambda: 0):

@@ -101,7 +101,7 @@ def bad(random: Random) -> bytes:
     return bytes(raw)
 
 
-def odd(number: int) -> bytes:
+def slow_path_request(number: int) -> bytes:
     """Return a request that only aiocoap can answer: discovery, another method, the first block of an upload."""
     core = ((URI_PATH, b".well-known"), (URI_PATH, b"core"))
     token = number.to_bytes(4, "big")
@@ -145,14 +145,14 @@ def test_a_million_bad_datagrams_leave_the_agent_alive_its_memory_flat_and_every
     survive(agent, 1_000_000)
 
 
-def test_ordinary_events_are_all_acked_beside_a_flood_of_odd_requests(agent: Gateway) -> None:
+def test_plain_posts_are_all_acked_beside_a_flood_of_slow_path_requests(agent: Gateway) -> None:
     sensor, number = Sensor(agent.port), 0
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as stranger:
         stranger.connect(("::1", agent.port))
         for _ in range(300):
             for _ in range(20):
                 number += 1
-                stranger.send(odd(number))
+                stranger.send(slow_path_request(number))
             sensor.deliver()
     sensor.close()
     assert agent.process.terminate() == 0

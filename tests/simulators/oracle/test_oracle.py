@@ -29,7 +29,7 @@ def _some(kind: KnownBy) -> int:
     return next(index for index, event in enumerate(reported) if identified_by(event) is kind)
 
 
-def test_the_truth_is_kept() -> None:
+def test_an_existing_ledger_is_kept() -> None:
     verdict = audit(LEDGER, reversed(TABLE))
     assert verdict.kept
     assert (verdict.events, verdict.acked, verdict.rows) == (ALL, ALL, ALL)

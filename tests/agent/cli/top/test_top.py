@@ -117,7 +117,7 @@ def test_a_frame_follows_the_size_of_the_terminal_and_shows_new_events(running_a
 
 
 @pytest.fixture
-def mortal_agent(tmp_path: Path, running_agent: RunningAgent) -> Iterator[tuple[RunningAgent, Process]]:
+def killable_agent(tmp_path: Path, running_agent: RunningAgent) -> Iterator[tuple[RunningAgent, Process]]:
     """Start an agent of the test's own."""
     configuration = tmp_path / "oncegate.toml"
     text = running_agent.configuration.read_text()
@@ -132,9 +132,9 @@ def mortal_agent(tmp_path: Path, running_agent: RunningAgent) -> Iterator[tuple[
 
 
 def test_an_agent_that_dies_is_said_to_be_gone_and_seen_again_when_it_is_back(
-    mortal_agent: tuple[RunningAgent, Process],
+    killable_agent: tuple[RunningAgent, Process],
 ) -> None:
-    running, agent = mortal_agent
+    running, agent = killable_agent
     with terminal(*running.command("top", "--interval", "0.1")) as shown:
         wait_until(lambda: bool(shown.frames()), "a frame is drawn")
         agent.kill()

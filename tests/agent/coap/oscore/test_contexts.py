@@ -163,7 +163,7 @@ async def test_where_oscore_is_required_a_plain_request_is_refused(tmp_path: Pat
     assert len(recorder.deliveries) == 1
 
 
-async def test_a_flood_of_plain_odd_requests_takes_nothing_of_what_protected_ones_may(
+async def test_a_flood_of_plain_slow_path_requests_leaves_the_budget_of_protected_ones(
     tmp_path: Path, sensor: ProtectedSensor
 ) -> None:
     recorder = Recorder()

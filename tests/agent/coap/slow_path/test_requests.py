@@ -87,7 +87,7 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
     assert len(recorder.deliveries) == 1
 
 
-async def test_an_odd_request_is_proven_as_an_ordinary_one_is() -> None:
+async def test_a_slow_path_request_is_proven_as_one_of_the_fast_path_is() -> None:
     recorder = Recorder()
     async with serving(recorder) as server:
         with Sensor(server.port) as sensor:
@@ -156,7 +156,7 @@ async def test_what_deserves_no_answer_gets_none(raw: bytes) -> None:
     assert recorder.deliveries == []
 
 
-async def test_a_restarted_sensors_odd_request_is_not_answered_from_memory() -> None:
+async def test_a_restarted_sensors_slow_path_request_is_not_answered_from_memory() -> None:
     recorder = Recorder()
     async with serving(recorder, fast=False) as server:
         with Sensor(server.port) as sensor:
@@ -165,7 +165,7 @@ async def test_a_restarted_sensors_odd_request_is_not_answered_from_memory() -> 
     assert [delivery.body for delivery in recorder.deliveries] == [b"\xa0", b"\xa1\x01\x02"]
 
 
-async def test_an_odd_request_with_the_token_of_one_in_progress_cancels_nothing() -> None:
+async def test_a_slow_path_request_with_the_token_of_one_in_progress_cancels_nothing() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, fast=False) as server:
         with Sensor(server.port) as sensor:
@@ -177,7 +177,7 @@ async def test_an_odd_request_with_the_token_of_one_in_progress_cancels_nothing(
             assert {(await sensor.receive()).mid, (await sensor.receive()).mid} == {1, 2}
 
 
-async def test_too_many_odd_requests_in_progress_are_refused_for_now() -> None:
+async def test_too_many_slow_path_requests_in_progress_are_refused_for_now() -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, Tuning(slow_per_second=1e6), fast=False) as server:
         with Sensor(server.port) as sensor:
@@ -190,7 +190,7 @@ async def test_too_many_odd_requests_in_progress_are_refused_for_now() -> None:
                 recorder.respond()
 
 
-async def test_odd_requests_beyond_their_budget_are_shed_and_ordinary_ones_are_not(
+async def test_slow_path_requests_beyond_their_budget_are_shed_and_plain_posts_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

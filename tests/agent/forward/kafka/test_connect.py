@@ -76,7 +76,7 @@ def test_it_ends_with_the_agent(silent: str) -> None:
         check_reachable(silent, stop)
 
 
-def test_a_port_that_is_free_again_is_knocked_at_anew() -> None:
+def test_a_port_that_is_free_again_is_tried_again() -> None:
     (port,) = ports.free(1)
     place = f"127.0.0.1:{port}"
     with pytest.raises(UnreachableError):
