@@ -38,7 +38,7 @@ class GatewayStatus:
 
     gateway: str
     accepted: int
-    """Events of sensors, in all the store's life."""
+    """Events of sensors since the store was created."""
     duplicates: int
     rejected: int
     events: EventCounts

@@ -10,7 +10,7 @@ _HELP = """usage: oncegate-sim COMMAND [OPTIONS]
 Run simulated sensors over a lossy radio link against a gateway, and report whether events were lost or doubled.
 
 commands:
-run a scenario against a gateway in the field, or against all services on this machine
+run        run a scenario against a gateway in the field, or against all services on this machine
 scenarios  list the scenarios that are included
 judge      judge an earlier run again by the current content of the table
 compare    run one scenario in each delivery mode and without dedup, and show the effect of each layer

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         ("gateway", printable(status.gateway)),
         ("agent", agent),
-        ("accepted", f"{count(status.accepted, 'event')}, of sensors, in all the store's life"),
+        ("accepted", f"{count(status.accepted, 'sensor event')} since the store was created"),
         ("", f"{count(status.duplicates, 'duplicate')} recognised, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
         ("oldest", _oldest(status)),

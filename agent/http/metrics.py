@@ -108,7 +108,7 @@ class _Agent(Collector):
         yield GaugeMetricFamily("oncegate_store_max_bytes", "The store's bound.", value=sources.store_bytes_max)
         yield GaugeMetricFamily("oncegate_store_log_bytes", "Its write-ahead log.", value=sources.log_bytes())
         yield CounterMetricFamily(
-            "oncegate_bytes_written", "Written to disk in all the store's life.", value=sources.written_bytes()
+            "oncegate_bytes_written", "Written to disk since the store was created.", value=sources.written_bytes()
         )
         yield from _ages(sources)
         trusted = sources.clock.trust() is ClockTrust.TRUSTED

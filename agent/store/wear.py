@@ -1,4 +1,4 @@
-"""Counts the bytes that the agent writes to its disk in all the store's life, since they wear a card out."""
+"""Counts the bytes that the agent has written to its disk since the store was created, since they wear a card out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Wear:
 
     @property
     def bytes(self) -> int:
-        """The bytes written in all the store's life."""
+        """The bytes written since the store was created."""
         return self._before.bytes + process_bytes() - self._start
 
     def note(self, connection: sqlite3.Connection, service_ms: int, *, at_once: bool = False) -> None:

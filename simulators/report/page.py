@@ -41,7 +41,7 @@ class Arrivals:
 def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -> None:
     """Write the report of one run."""
     seen = observe(ledger.read(ledger_file))
-    kafka, table = (_by_step(seen, moments) for moments in (arrivals.kafka, arrivals.table))
+    kafka, table = (_by_step(seen, times) for times in (arrivals.kafka, arrivals.table))
     scenario = seen.run.get("scenario", {})
     page = Template(_PAGE.read_text()).substitute(
         name=escape(str(scenario.get("name", ledger_file.stem))),
@@ -64,14 +64,14 @@ def write(ledger_file: Path, verdict: Verdict, arrivals: Arrivals, path: Path) -
 def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) -> str:
     kinds = ", ".join(f"{fleet['sensors']:,} {fleet['kind']}" for fleet in scenario.get("fleets", ()))
     played = (
-        f"{scenario.get('description', '')} Played: {kinds} ({seen.run.get('targets', 'unknown target')}), "
+        f"{scenario.get('description', '')} Sensors: {kinds} ({seen.run.get('targets', 'unknown target')}), "
         if scenario
         else ""
     )
     times = verdict.transmissions / max(1, verdict.events)
     said = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
     unknown = verdict.events - verdict.acked
-    unacked = f" Of {unknown:,} the outcome is unknown to their sensors." if unknown else ""
+    unacked = f" {unknown:,} got no ACK." if unknown else ""
     return f"{played}seed {seen.run.get('seed', 'unknown')}. {said}{unacked}"
 
 

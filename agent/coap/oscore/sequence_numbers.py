@@ -91,7 +91,7 @@ class SenderNumbers:
         except FileNotFoundError:
             return self._random.randrange(START_MAX)
         except ValueError:
-            _log.warning("oscore=damaged file=%s effect=%r", self._file, "numbers begin anywhere")
+            _log.warning("oscore=damaged file=%s effect=%r", self._file, "numbers continue at a random one")
             return self._random.randrange(START_MAX)
         return used + self._random.randrange(max(1, (NUMBER_END - used) // LEAP_SHARE))
 

@@ -14,7 +14,7 @@ class InDoubtBatches:
     last: int = -1
     """Positions in flight; none where last is below first."""
     lost_max: int = 0
-    """Events, in all the store's life, that were in flight when the connection or the agent ended."""
+    """Events that were in flight when a connection or the agent ended, since the store was created."""
 
     @property
     def in_flight(self) -> int:

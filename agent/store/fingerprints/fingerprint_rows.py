@@ -158,7 +158,7 @@ def latest_duplicates(connection: Reads, limit: int) -> list[Duplicate]:
 
 
 def count_duplicates(connection: Reads) -> int:
-    """Count the duplicates recognised in all the store's life, as far as transactions have carried the count."""
+    """Count the duplicates recognised since the store was created, as far as transactions have carried the count."""
     counted: int = connection.execute("SELECT coalesce(sum(duplicates), 0) FROM fingerprints").fetchone()[0]
     return counted + int(read_fact(connection, DUPLICATES_FORGOTTEN) or 0)
 

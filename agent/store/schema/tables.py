@@ -250,7 +250,7 @@ def load_rejects(connection: Reads) -> list[tuple[int, Reject]]:
 
 
 def count_rejects(connection: Reads) -> int:
-    """Count the rejected events in all the store's life."""
+    """Count the rejected events since the store was created."""
     number: int = connection.execute("SELECT coalesce(max(number), 0) FROM rejected").fetchone()[0]
     return number
 

@@ -79,7 +79,7 @@ class Maintenance:
             self._limit_log(now)
         except FAILURES as error:
             self._path.transactions.report(error)
-            log.error("store=housekeeping-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
+            log.error("store=maintenance-failed reason=%r retry_seconds=%d", str(error), RETRY_MS // 1000)
             self._retry_at = now + RETRY_MS
             return RETRY_MS / 1000
         return max(min(due for due in dues if due is not None) - now, 1) / 1000

@@ -136,7 +136,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
         for _ in range(10):
             assert (await accept(store, clock, ONE)).duplicates == 1
         assert Failing.hits == 1
-        assert sum("housekeeping-failed" in record.getMessage() for record in caplog.records) == 1
+        assert sum("maintenance-failed" in record.getMessage() for record in caplog.records) == 1
         Failing.fault = ""
         clock.pass_seconds(6)
 
