@@ -41,8 +41,8 @@ class Build:
             timeout=STEP_SECONDS_MAX,
         )
         if done.returncode != 0:
-            said = (done.stdout + done.stderr)[-4_000:]
-            raise ReleaseError(f"{' '.join(map(str, command))}: status {done.returncode}\n{said}")
+            output = (done.stdout + done.stderr)[-4_000:]
+            raise ReleaseError(f"{' '.join(map(str, command))}: status {done.returncode}\n{output}")
         return done.stdout
 
     def _environment(self) -> dict[str, str]:

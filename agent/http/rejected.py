@@ -14,17 +14,17 @@ _WORDS = ("via", "device", "reason", "before", "limit")
 _DIGITS_MAX = 19
 
 
-def read_selection(asked: Mapping[str, str]) -> tuple[RejectSelection, int]:
+def read_selection(query: Mapping[str, str]) -> tuple[RejectSelection, int]:
     """Return which rejected events a query selects, and how many at most; raise Refusal."""
-    for word in asked:
+    for word in query:
         if word not in _WORDS:
             raise refusal(400, "bad request", f"{word[:16]}: known are {', '.join(_WORDS)}")
-    via = asked.get("via", "")
+    via = query.get("via", "")
     if via and via not in VIAS:
         raise refusal(400, "bad request", f"via: expected one of {', '.join(VIAS)}")
-    before = _number("before", asked["before"], None) if "before" in asked else None
-    limit = _number("limit", asked["limit"], LIMIT_MAX) if "limit" in asked else LIMIT
-    return RejectSelection(via, asked.get("device", "*"), asked.get("reason", ""), None, before), limit
+    before = _number("before", query["before"], None) if "before" in query else None
+    limit = _number("limit", query["limit"], LIMIT_MAX) if "limit" in query else LIMIT
+    return RejectSelection(via, query.get("device", "*"), query.get("reason", ""), None, before), limit
 
 
 def _number(word: str, text: str, most: int | None) -> int:

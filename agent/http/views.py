@@ -153,24 +153,24 @@ class Views:
         media_type, text = await self._metrics.get()
         return Response(200, text, media_type)
 
-    async def _show_live(self, asked: Mapping[str, str]) -> Response:
-        after = asked.get("after", "0")
+    async def _show_live(self, query: Mapping[str, str]) -> Response:
+        after = query.get("after", "0")
         if not after.isdecimal() or len(after) > NUMBER_DIGITS_MAX:
             raise refusal(400, "bad request", "after: expected the number of an entry, 0 for all")
         live = await self._live.get()
         return Response(200, live.removesuffix(b"}") + b',"feed":' + encode(self._sources.feed(int(after))) + b"}")
 
-    async def _show_trace(self, asked: Mapping[str, str]) -> Response:
-        text = asked.get("fingerprint", "")
+    async def _show_trace(self, query: Mapping[str, str]) -> Response:
+        text = query.get("fingerprint", "")
         if not FINGERPRINT.fullmatch(text):
             raise refusal(400, "bad request", "fingerprint: expected 32 hex digits")
         return document(200, await self._searches.get(lambda: self._sources.trace(bytes.fromhex(text))))
 
-    async def _show_latest(self, asked: Mapping[str, str]) -> Response:
-        return document(200, await self._searches.get(lambda: self._sources.latest(asked.get("device", ""))))
+    async def _show_latest(self, query: Mapping[str, str]) -> Response:
+        return document(200, await self._searches.get(lambda: self._sources.latest(query.get("device", ""))))
 
-    async def _show_rejected(self, asked: Mapping[str, str]) -> Response:
-        selection, limit = read_selection(asked)
+    async def _show_rejected(self, query: Mapping[str, str]) -> Response:
+        selection, limit = read_selection(query)
         return document(200, await self._searches.get(lambda: self._sources.rejected(selection, limit)))
 
 

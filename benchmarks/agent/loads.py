@@ -147,16 +147,16 @@ def _measured(server: Server, load: ClientLoad) -> Result:
         printed = program.communicate()[0]
     if program.returncode:
         raise SystemExit(f"bench-agent: the load has failed: {load}")
-    said = json.loads(printed)
+    figures = json.loads(printed)
     return Result(
-        said["accepted"],
-        said["seconds"],
+        figures["accepted"],
+        figures["seconds"],
         server.cpu_seconds() - before,
-        said["p50_ms"],
-        said["p99_ms"],
-        said["max_ms"],
-        said["refused"],
-        said["resent"],
+        figures["p50_ms"],
+        figures["p99_ms"],
+        figures["max_ms"],
+        figures["refused"],
+        figures["resent"],
     )
 
 

@@ -63,12 +63,12 @@ def _watch(bench: Bench, process: Process, seconds: int) -> list[float]:
     first = sum(reached.values())
     ages: list[float] = []
     total, sent, started = RECORDS_PER_SECOND * seconds, 0, time.time()
-    told = topic.records(total, time.time_ns() // 1_000_000)
+    records = topic.records(total, time.time_ns() // 1_000_000)
     deadline = started + seconds + 120
     while (sent < total or sum(reached.values()) < first + total) and time.time() < deadline and process.alive:
         due = min(total, int((time.time() - started) * RECORDS_PER_SECOND))
         while sent < due:
-            key, value, headers = next(told)
+            key, value, headers = next(records)
             producer.produce(TOPIC, value, key, headers=list(headers), on_delivery=delivered)
             sent += 1
         producer.poll(0.01)

@@ -116,13 +116,13 @@ def grow(spark: SparkSession, folder: str, count: int) -> None:
     """Fill the state in STEPS, each followed by SMALL_BATCHES of SMALL_KEYS: one file of keys is one batch."""
     sizes = [SMALL_KEYS] * SMALL_BATCHES + ([count // STEPS] + [SMALL_KEYS] * SMALL_BATCHES) * STEPS
     source = Path(folder) / "keys"
-    told = 0
+    written = 0
     for number, size in enumerate(sizes):
-        keys = spark.range(told, told + size).select(F.unhex(F.md5(F.col("id").cast("string"))).alias("key"))
+        keys = spark.range(written, written + size).select(F.unhex(F.md5(F.col("id").cast("string"))).alias("key"))
         keys.coalesce(1).write.mode("append").parquet(str(source / f"batch={number:03}"))
         for file in source.glob(f"batch={number:03}/*.parquet"):
             os.utime(file, (number, number))  # Spark takes the oldest first
-        told += size
+        written += size
     keys = spark.readStream.schema("key binary").option("maxFilesPerTrigger", 1).parquet(str(source / "*"))
     survivors = drop_duplicates(keys.withColumn("seen", F.current_timestamp()), WINDOW_SECONDS).select("key")
     writer = survivors.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")

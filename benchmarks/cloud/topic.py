@@ -18,10 +18,10 @@ DISTANCE_RECORDS = 20_000
 DEVICES = 500
 VALUE_BYTES = 200
 
-Told = tuple[bytes, bytes, Headers]
+RecordFields = tuple[bytes, bytes, Headers]
 
 
-def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[Told]:
+def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int = 7) -> Iterator[RecordFields]:
     """Yield records of about VALUE_BYTES, a tenth of which repeat an earlier one as another gateway's."""
     chance = random.Random(seed)
     recent: list[Event] = []
@@ -38,14 +38,14 @@ def records(count: int, time_ms: int, *, shared: Shared = Shared.TIME, seed: int
         yield _record(event, gateway, Label(f"00000000000000{gateway[-1]:0>2}", sequences[gateway]), shared)
 
 
-def send(bootstrap_servers: str, topic: str, told: Iterator[Told]) -> int:
+def send(bootstrap_servers: str, topic: str, records: Iterator[RecordFields]) -> int:
     """Produce the records, wait until Kafka has all of them, and return their number."""
     ends = {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"}
     room = {"linger.ms": 50, "queue.buffering.max.messages": 500_000, "compression.type": "lz4"}
     # Idempotent: each contender waits for a count, which a record sent twice would falsify.
     producer = Producer({**ends, **room, "enable.idempotence": True})
     sent = 0
-    for key, value, headers in told:
+    for key, value, headers in records:
         while True:
             try:
                 producer.produce(topic, value, key, headers=list(headers))
@@ -65,7 +65,7 @@ def _event(number: int, time_ms: int, shared: Shared, chance: random.Random) -> 
     return Event(device, id=number, time=moment, data={"t": round(chance.uniform(-20, 40), 2), "rh": number % 100})
 
 
-def _record(event: Event, gateway: str, label: Label, shared: Shared) -> Told:
+def _record(event: Event, gateway: str, label: Label, shared: Shared) -> RecordFields:
     received = time.time_ns() // 1_000_000
     mark = fingerprint(event)
     value = encode_value(mark, gateway, label, encode_tail(event, received, "coap"))

@@ -121,10 +121,10 @@ async def _show(ledger: Ledger, events_min: int, display: Display) -> None:
 
 def _equal_readings(lines: Iterable[Line]) -> int:
     """Return the number of events with the type and data of an earlier event of the same sensor."""
-    said = [
+    repeated = [
         (line.event.device, line.event.type, canonical(line.event.data)) for line in lines if isinstance(line, Reported)
     ]
-    return len(said) - len(set(said))
+    return len(repeated) - len(set(repeated))
 
 
 def complete(verdict: Verdict, status: GatewayStatus) -> Verdict:

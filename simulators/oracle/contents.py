@@ -111,7 +111,7 @@ def _room(by_gateway: Sequence[int], sent: int, requests: int, across: int) -> d
     beyond = [max(0, rows - sent) for rows in by_gateway]
     anew = [min(rows, requests - sent) for rows in beyond]
     return {
-        "heard-twice-without-id": max(0, sum(min(rows, sent) for rows in by_gateway) - sent),
+        "received-twice-without-id": max(0, sum(min(rows, sent) for rows in by_gateway) - sent),
         "resent-without-proof": sum(anew),
         "across-a-restored-card": sum(min(rows - taken, across) for rows, taken in zip(beyond, anew, strict=True)),
     }

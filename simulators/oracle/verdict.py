@@ -23,7 +23,7 @@ DECLARED = {
     "equal-events": "a sensor sent equal contents for two events (guarantees, 2)",
     "restamped-resends": "a resend was stamped with another time, and so is another event (guarantees, 2)",
     "resent-without-proof": "an event with neither id nor time was sent again in a new request (guarantees, 2)",
-    "heard-twice-without-id": "an event with neither id nor time was received by two gateways (guarantees, 2)",
+    "received-twice-without-id": "an event with neither id nor time was received by two gateways (guarantees, 2)",
     "across-a-restored-card": "an event with neither id nor time was retransmitted to an older copy of the store "
     "(guarantees, 2)",
 }

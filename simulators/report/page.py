@@ -69,10 +69,10 @@ def _story(seen: Observations, verdict: Verdict, scenario: Mapping[str, Any]) ->
         else ""
     )
     times = verdict.transmissions / max(1, verdict.events)
-    said = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
+    counts = f"{verdict.events:,} events were sent {times:.2f} times each on average; {verdict.acked:,} were acked."
     unknown = verdict.events - verdict.acked
     unacked = f" {unknown:,} got no ACK." if unknown else ""
-    return f"{played}seed {seen.run.get('seed', 'unknown')}. {said}{unacked}"
+    return f"{played}seed {seen.run.get('seed', 'unknown')}. {counts}{unacked}"
 
 
 def _stations(seen: Observations, verdict: Verdict) -> list[Station]:

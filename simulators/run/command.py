@@ -42,7 +42,7 @@ async def _run(options: RunOptions, console: Console) -> Verdict:
     with Display(console) as display:
 
         def interrupted() -> None:
-            if stop.asked.is_set():
+            if stop.requested.is_set():
                 task.cancel()
             else:
                 display.fact("interrupted: judging the run so far; press again to end at once")

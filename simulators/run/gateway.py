@@ -89,10 +89,10 @@ class Gateway(ProcessService):
 
     def fingerprint(self, event: Event) -> str | None:
         """Return the fingerprint of an event; None where it depends on a label, having neither id nor time."""
-        said = {name: value for name, value in event._asdict().items() if value is not None}
+        fields = {name: value for name, value in event._asdict().items() if value is not None}
         done = subprocess.run(
             [self._program, "fingerprint", "-"],
-            input=json.dumps(said),
+            input=json.dumps(fields),
             capture_output=True,
             text=True,
             check=False,

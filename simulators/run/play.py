@@ -29,11 +29,11 @@ class Stop:
     """A request to end a run early, without new events and without waiting for outstanding ones."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     def __call__(self) -> None:
         """Request the end."""
-        self.asked.set()
+        self.requested.set()
 
 
 def clock() -> int:
@@ -91,7 +91,7 @@ async def sensors(
     """
 
     def is_over(moment: float) -> bool:
-        return stop.asked.is_set() or (moment >= scenario.seconds and (reports is None or reports.suffice.is_set()))
+        return stop.requested.is_set() or (moment >= scenario.seconds and (reports is None or reports.suffice.is_set()))
 
     field = Field(
         ledger=ledger,
@@ -104,7 +104,7 @@ async def sensors(
         may_report=None if reports is None else reports.enabled,
     )
     playing = asyncio.ensure_future(fleet.play(scenario.fleets, field))
-    stopping = asyncio.ensure_future(stop.asked.wait())
+    stopping = asyncio.ensure_future(stop.requested.wait())
     try:
         await asyncio.wait((playing, stopping), timeout=scenario.seconds, return_when=asyncio.FIRST_COMPLETED)
         if reports is not None:

@@ -79,7 +79,7 @@ async def _run_remote(options: RunOptions, home: Path, display: Display, stop: S
             await play.sensors(options.scenario, options.seed, ledger, targets, stop, number)
             watching.cancel()
         _end(ledger, stop)
-    settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.asked.is_set)
+    settled = await wait_for_rows(options.ledger_file, options.sink, display, stop.requested.is_set)
     display.phase("comparing the evidence with the ledger")
     return await asyncio.to_thread(judge_remote_run, options.ledger_file, options.sink, settled=settled)
 
@@ -119,7 +119,7 @@ async def _play_local(options: RunOptions, services: Services, ledger: Ledger, d
         reports = Reports()
         happening = tasks.create_task(faults.play(scenario.faults, services, ledger, display, reports))
         await play.sensors(scenario, options.seed, ledger, targets, stop, reports=reports)
-        if not stop.asked.is_set():
+        if not stop.requested.is_set():
             await happening
         happening.cancel()
         watching.cancel()
@@ -173,7 +173,7 @@ def _begin(options: RunOptions, ledger: Ledger, more: Mapping[str, object]) -> N
 
 
 def _end(ledger: Ledger, stop: Stop) -> None:
-    if not stop.asked.is_set():
+    if not stop.requested.is_set():
         ledger.end()
 
 

@@ -28,7 +28,7 @@ class HasStatus(Protocol):
 
 async def wait_for_job(services: Services, stop: Stop | None = None) -> None:
     """Wait until a started job reads the topic: events are not missing while it is still starting."""
-    if "job" not in services.down and not (stop is not None and stop.asked.is_set()):
+    if "job" not in services.down and not (stop is not None and stop.requested.is_set()):
         await asyncio.to_thread(services.job.wait)
 
 
@@ -45,7 +45,7 @@ async def wait_for_receipts(
         display.count(accepted - outbox, accepted, f"{outbox:,} events without a receipt")
         if outbox != latest:
             latest, moved = outbox, clock.now()
-        limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.asked.is_set() else STANDSTILL_SECONDS_MAX
+        limit = INTERRUPTED_SECONDS_MAX if stop is not None and stop.requested.is_set() else STANDSTILL_SECONDS_MAX
         if outbox == 0 or clock.now() - moved > limit:
             return statuses
         await clock.sleep(POLL_SECONDS)

@@ -50,12 +50,12 @@ class Reporter:
         can_be_sent_anew = identified_by(event) is not KnownBy.NEITHER
         datagram: bytes | None = None
         for tried in range(self._plan.tries):
-            said = self._restamped(event) if tried else event
-            enter = self._entry(mark, None if said is event else said.time)
+            sent = self._restamped(event) if tried else event
+            enter = self._entry(mark, None if sent is event else sent.time)
             if self._plan.block_bytes:
-                answer = await self._in_blocks(said, enter)
+                answer = await self._in_blocks(sent, enter)
             elif datagram is None or can_be_sent_anew:
-                datagram = self.endpoint.prepare(self.generator.request(said))
+                datagram = self.endpoint.prepare(self.generator.request(sent))
                 answer = await self.endpoint.exchange(datagram, enter)
             else:
                 answer = await self.endpoint.exchange(datagram, enter, again=True)

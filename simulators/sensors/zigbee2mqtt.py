@@ -59,9 +59,9 @@ class Zigbee2MqttObserver:
         device = None if source is None else source.devices.get(name)
         if device is None:
             return  # Zigbee2MQTT's own state
-        said: dict[str, Any] = json.loads(message.payload)
-        data = {key: value for key, value in said.items() if key not in NOT_DATA}
-        mark = self._field.ledger.reported(Event(device, time=said["last_seen"], data=data))
+        payload: dict[str, Any] = json.loads(message.payload)
+        data = {key: value for key, value in payload.items() if key not in NOT_DATA}
+        mark = self._field.ledger.reported(Event(device, time=payload["last_seen"], data=data))
         self._field.ledger.sent(mark)
         self._field.ledger.acked(mark)
         self._received += 1

@@ -25,7 +25,7 @@ class RejectSelection:
     before: int | None = None
     """Only those with a lower number."""
 
-    def wants(self, number: int, reject: Reject) -> bool:
+    def selects(self, number: int, reject: Reject) -> bool:
         """Whether an event is selected."""
         return (
             (not self.via or reject.via == self.via)
@@ -40,7 +40,7 @@ def read_rejected(folder: Path, selection: RejectSelection, limit: int) -> list[
     """Return the latest selected ones, newest first; `raw` holds the first bytes of each as hex digits."""
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         rejects = tables.load_rejects(connection)
-    wanted = [(number, reject) for number, reject in rejects if selection.wants(number, reject)]
+    wanted = [(number, reject) for number, reject in rejects if selection.selects(number, reject)]
     return [
         {
             "number": number,

@@ -76,8 +76,8 @@ class Decision:
         labelled: list[int] = []
         suspected = len(self.suspected)
         in_progress = False
-        for candidate, told in zip(submission.candidates, proven, strict=True):
-            position = self._position(candidate, told)
+        for candidate, proven_position in zip(submission.candidates, proven, strict=True):
+            position = self._position(candidate, proven_position)
             new.append(position is None)
             if position is None:
                 position = self.next_position
@@ -94,7 +94,7 @@ class Decision:
         if submission.retransmission_key is not None and labelled and max(labelled) >= start:
             self._note_retransmission_key(submission.retransmission_key, labelled)
         accepted = self.next_position - start
-        rejects = self._new_rejects(submission, accepted, retransmitted=any(told is not None for told in proven))
+        rejects = self._new_rejects(submission, accepted, retransmitted=any(place is not None for place in proven))
         self.rejects.extend(rejects)
         in_progress |= accepted > 0 or bool(rejects)
         outcome = Outcome(accepted, len(given) - accepted, tuple(given), tuple(new), tuple(self.suspected[suspected:]))

@@ -50,7 +50,7 @@ def test_an_event_with_neither_that_is_sent_in_two_requests_may_be_two_rows() ->
 def test_two_gateways_may_keep_what_has_neither_twice_and_nothing_else() -> None:
     neither, known = Event("d", data={"a": 1}), Event("d", id=1, data={"a": 1})
     heard, known_twice = ([row_of(event), row_of(event, 1, "f", "gw2")] for event in (neither, known))
-    assert audit(sent_and_acked(neither), heard, scope=Scope(gateways=2)).declared == {"heard-twice-without-id": 1}
+    assert audit(sent_and_acked(neither), heard, scope=Scope(gateways=2)).declared == {"received-twice-without-id": 1}
     assert audit(sent_and_acked(known), known_twice, scope=Scope(gateways=2)).doubled == 1
 
 
