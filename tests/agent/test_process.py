@@ -215,7 +215,7 @@ def test_status_and_events_read_beside_the_running_agent(agent: Process, connect
     status = json.loads(read("status", "--json"))
     assert (status["accepted"], status["events"]["new"], status["epochs"]) == (1, 2, 1)
     screen = read("status")
-    assert all(text in screen for text in ("1 event,", "agent         runs", "awaits its receipt for")), screen
+    assert all(text in screen for text in ("1 sensor event since", "agent         runs", "awaits its receipt")), screen
     assert len(screen.splitlines()) <= 24
     events = [json.loads(line) for line in read("events", "--json").splitlines()]
     assert [(event["type"], event["sequence"], event["state"]) for event in events] == [

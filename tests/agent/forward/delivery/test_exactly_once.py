@@ -143,7 +143,7 @@ def test_a_clone_stops_the_one_that_it_has_fenced_and_goes_on_itself(
             clone.append(*readings(10, 10))
             wait_until_forwarded(clone)
         assert original.new == 10
-        assert "end it, or give one of the two another gateway.id" in (original.fact(FORWARDER_STOPPED) or "")
+        assert "configure another gateway.id for one of the two" in (original.fact(FORWARDER_STOPPED) or "")
     assert caplog.text.count("kafka=cloned") == 1
 
     with forwarding(kafka.settings(MODE), original, gateway):
