@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from agent import release
 from agent.clock import Clock
@@ -12,6 +13,7 @@ from agent.http.metrics import Metrics, Sources
 from agent.http.views import Views, ViewSources
 from agent.pipeline import Pipeline
 from agent.status import GatewayStatus, read_status
+from agent.store.errors import FAILURES
 from agent.store.event_store import EventStore
 from agent.store.layout import FILE_NAME
 from agent.store.read.documents import read_events, read_trace
@@ -44,6 +46,14 @@ def observe(
     def status() -> GatewayStatus:
         return read_status(folder, name)
 
+    def current_status() -> GatewayStatus:
+        flush(store)
+        return status()
+
+    def traces(fingerprint: bytes) -> list[dict[str, object]]:
+        flush(store)
+        return read_trace(folder, name, fingerprint)
+
     def latest(device: str) -> list[Mapping[str, object]]:
         events = read_events(folder, name, SEARCHED_EVENTS_MAX)
         found = (event for event in events if device.lower() in str(event.get("device", "")).lower())
@@ -66,15 +76,21 @@ def observe(
     )
     view_sources = ViewSources(
         trouble=store.trouble,
-        status=status,
+        status=current_status,
         metrics=Metrics(sources).text,
-        live=lambda: live.document(status),
+        live=lambda: live.document(current_status),
         feed=live.feed,
-        trace=lambda fingerprint: read_trace(folder, name, fingerprint),
+        trace=traces,
         latest=latest,
         rejected=lambda selection, limit: read_rejected(folder, selection, limit),
     )
     return Views(view_sources), responses
+
+
+def flush(store: EventStore) -> None:
+    """Write the counts of duplicates, which views read from the disk; where that fails, they show older ones."""
+    with suppress(*FAILURES):
+        store.flush()
 
 
 class LiveView:

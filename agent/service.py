@@ -24,6 +24,7 @@ from agent.forward.receipts.poller import ReceiptPoller
 from agent.pipeline import Pipeline
 from agent.store.errors import DamagedStoreError, DiskFullError
 from agent.store.event_store import EventStore
+from agent.store.flush_socket import FlushSocket
 from agent.systemd.notify import Notifier
 from agent.systemd.supervision import supervise, wait_for_room
 from agent.telemetry.links import Links
@@ -96,6 +97,7 @@ async def _run(settings: Settings, clock: Clock, store: EventStore, pipeline: Pi
                 servers = await _open_servers(settings, clock, pipeline, store, recent_errors, links, stack)
                 places = " ".join(f"{name}={server.address}" for name, server in servers.items())
                 runtime.tune()
+                await stack.enter_async_context(FlushSocket(settings.gateway.state_dir, store.flush))
                 addresses = {name: server.address for name, server in servers.items()}
                 pairs = "".join(f" {name}=%s" for name in addresses)
                 log.info(f"agent=ready gateway=%s{pairs}", settings.gateway.id, *addresses.values())

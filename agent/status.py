@@ -34,7 +34,7 @@ class EventCounts:
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatus:
-    """The status of the store; counts of duplicates lag behind until the next commit."""
+    """The status of the store; of a running agent without the duplicates that are not written yet."""
 
     gateway: str
     accepted: int

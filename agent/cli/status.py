@@ -11,6 +11,7 @@ from agent import terminal
 from agent.config import load
 from agent.status import EventCounts, GatewayStatus, read_status
 from agent.store.layout import FILE_NAME
+from agent.store.read.flush_request import request_flush
 from agent.store.schema import database, disk_space
 from agent.terminal import Colour, count, duration, paint, printable, size
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the status."""
     settings = load.load(arguments.config)
+    is_current = request_flush(settings.gateway.state_dir)
     status = read_status(settings.gateway.state_dir, settings.gateway.id)
     if arguments.json:
         print(json.dumps(status.document()))
@@ -39,11 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
     running = database.in_use(path)
     agent = "runs" if running else "does not run; start it: systemctl start oncegate"
     share = status.store_bytes / settings.store.max_bytes
+    late = " (the latest may be missing)" if running and not is_current else ""
     rows = [
         ("gateway", printable(status.gateway)),
         ("agent", agent),
         ("accepted", f"{count(status.accepted, 'sensor event')} since the store was created"),
-        ("", f"{count(status.duplicates, 'duplicate')} recognised, {status.rejected:,} rejected"),
+        ("", f"{count(status.duplicates, 'duplicate')} recognised{late}, {status.rejected:,} rejected"),
         ("in the store", _states(status.events)),
         ("oldest", _oldest(status)),
         (

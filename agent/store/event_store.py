@@ -101,6 +101,10 @@ class EventStore:
         """Return why no event can be stored now, empty where a trial write has reached the disk; blocks."""
         return self._trouble(trial=True)
 
+    def flush(self) -> None:
+        """Write the marks and the counts of duplicates that wait for a transaction; raise one of FAILURES; blocks."""
+        self._writer.call(self._maintenance.flush)
+
     async def turn(self) -> None:
         """Wait for an iteration of the writer: submissions queued before are then on disk, or refused."""
         come_round: asyncio.Future[None] = self._loop.create_future()

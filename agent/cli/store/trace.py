@@ -7,6 +7,7 @@ import sys
 
 from agent.config import load
 from agent.store.read.documents import read_trace
+from agent.store.read.flush_request import request_flush
 from agent.terminal import json_line, printable
 
 UNKNOWN = 1
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the store's data about an event; return 1 where it has none."""
     gateway = load.load(arguments.config).gateway
+    request_flush(gateway.state_dir)
     found = read_trace(gateway.state_dir, gateway.id, arguments.fingerprint)
     if not found:
         print("not found: never accepted, or older than identity.retention", file=sys.stderr)

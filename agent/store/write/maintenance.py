@@ -21,7 +21,9 @@ from agent.store.write.write_path import WritePath
 log = logging.getLogger(__name__)
 
 MARKS_MS = 2_000
-"""How long marks, and the count of duplicates, may wait for a commit of events that carries them."""
+"""How long marks may wait for a commit of events that carries them."""
+DUPLICATES_MS = 30_000
+"""The same for duplicates, since a commit for each of them would wear the card; readers ask for them (`flush`)."""
 PURGE_MS = 10_000
 """The pause between two purges, so that one deletes many commits at once."""
 FORGET_MS = 600_000
@@ -55,6 +57,7 @@ class Maintenance:
         self._retention_ms = int(retention_seconds * 1000)
         now = clock.monotonic_ms()
         self._marks_since: int | None = None
+        self._duplicates_since: int | None = None
         self._purge_at = now
         self._forget_at = now
         self._retry_at = now
@@ -84,21 +87,25 @@ class Maintenance:
             return RETRY_MS / 1000
         return max(min(due for due in dues if due is not None) - now, 1) / 1000
 
+    def flush(self) -> None:
+        """Write pending marks and duplicates now; raise one of FAILURES with nothing written."""
+        try:
+            self._path.transactions.flush()
+        except FAILURES as error:
+            self._path.transactions.report(error)
+            raise
+
     def _marks(self, now: int) -> int:
         """Write marks and duplicates that no commit of events has written in time.
 
         Duplicates that a transport answers itself wake no thread, so each iteration checks their number.
         """
-        if not self._path.transactions.has_pending():
-            self._marks_since = None
-            return now + MARKS_MS
-        if self._marks_since is None:
-            self._marks_since = now
-        if now - self._marks_since >= MARKS_MS:
+        self._marks_since = _since(self._marks_since, now, self._memory.progress.has_pending())
+        self._duplicates_since = _since(self._duplicates_since, now, self._path.duplicates.has_pending())
+        if _age(self._marks_since, now) >= MARKS_MS or _age(self._duplicates_since, now) >= DUPLICATES_MS:
             self._path.transactions.flush()
-            self._marks_since = None
-            return now + MARKS_MS
-        return self._marks_since + MARKS_MS
+            self._marks_since = self._duplicates_since = None
+        return (now if self._marks_since is None else self._marks_since) + MARKS_MS
 
     def _purge(self, now: int) -> int | None:
         times = self._memory.progress.processed_times
@@ -196,3 +203,14 @@ class Maintenance:
 def _lowest(floor: int, kept: Iterable[Segment]) -> int:
     """Return the position below which no fingerprint is stored, given those from `floor` on and these."""
     return min([floor, *(segment.first for segment in kept)])
+
+
+def _since(before: int | None, now: int, is_pending: bool) -> int | None:
+    """Return since when something has been pending, None where nothing is."""
+    if not is_pending:
+        return None
+    return now if before is None else before
+
+
+def _age(since: int | None, now: int) -> int:
+    return 0 if since is None else now - since

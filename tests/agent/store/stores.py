@@ -71,6 +71,11 @@ def make_store(
     )
 
 
+def commits(store: EventStore) -> int:
+    """Return how many transactions have reached the disk since the start."""
+    return store.commit_durations.cumulative()[-1][1]
+
+
 def nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each commit read the store's size from SQLite, as near the bound."""
     monkeypatch.setattr(Capacity, "_bytes_at_most", lambda _: 1 << 62)

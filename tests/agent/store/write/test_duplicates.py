@@ -13,7 +13,7 @@ from agent.store.recovery.verify import verify
 from agent.store.schema import database
 from agent.store.write import maintenance
 from contract.event import Event
-from tests.agent.store.stores import GATEWAY, HandClock, accept, make_store
+from tests.agent.store.stores import GATEWAY, HandClock, accept, commits, make_store
 from tests.support.waiting import until
 
 ONE, TWO = (Event("urn:dev:mac:00158d0001a2b3c4", id=number, data={"t": 21}) for number in (1, 2))
@@ -39,7 +39,8 @@ async def test_the_last_copies_before_a_clean_stop_are_listed(tmp_path: Path, se
 async def test_copies_are_counted_soon_though_no_new_event_comes(
     tmp_path: Path, transport_duplicates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "MARKS_MS", 20)
+    monkeypatch.setattr(maintenance, "MARKS_MS", 20)  # transport duplicates wake no thread
+    monkeypatch.setattr(maintenance, "DUPLICATES_MS", 20)
     clock = HandClock()
     counted = 0
     async with make_store(tmp_path, clock) as store:
@@ -55,6 +56,24 @@ async def test_copies_are_counted_soon_though_no_new_event_comes(
 
         await until(shown, "the copies are counted on disk")
         assert len(listed(tmp_path)) == (0 if transport_duplicates else 2)
+
+
+async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_another(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        await accept(store, clock, ONE)
+        written = commits(store)
+        for _ in range(maintenance.DUPLICATES_MS // 1000):
+            await accept(store, clock, ONE)
+            await store.turn()
+            assert commits(store) == written
+            clock.pass_seconds(1)
+        await store.turn()
+        clock.pass_seconds(1)
+        await store.turn()
+        await store.turn()
+        assert commits(store) == written + 1
+        assert read_status(tmp_path, GATEWAY).duplicates == maintenance.DUPLICATES_MS // 1000
 
 
 async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:

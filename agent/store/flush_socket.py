@@ -1,0 +1,61 @@
+"""A Unix socket beside the store, on which readers ask the agent to write the counts that only its memory has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agent.store.errors import FAILURES
+from agent.store.layout import FLUSH_SOCKET_NAME, socket_path
+
+log = logging.getLogger(__name__)
+
+_MODE = 0o666
+"""Who may open the folder may read the store, and may ask."""
+WRITTEN = b"1"
+"""The answer once the counts are on disk; without it the connection is closed."""
+
+
+class FlushSocket:
+    """Calls a blocking function once for each connection, one after the other, and answers once it has returned."""
+
+    def __init__(self, folder: Path, flush: Callable[[], None]) -> None:
+        self._folder = folder
+        self._flush = flush
+        self._turn = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen; a folder that takes no socket only makes readers see older counts."""
+        self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, socket_path(self._descriptor))
+            (self._folder / FLUSH_SOCKET_NAME).chmod(_MODE)
+        except OSError as error:
+            log.warning("flush_socket=failed reason=%r effect=%r", str(error), "duplicates are shown late")
+        return self
+
+    async def __aexit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Close the socket; the call in work ends before."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            (self._folder / FLUSH_SOCKET_NAME).unlink(missing_ok=True)
+        async with self._turn:
+            os.close(self._descriptor)
+
+    async def _serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with self._turn:
+                if self._server is not None:
+                    await asyncio.to_thread(self._flush)
+                    writer.write(WRITTEN)
+        except FAILURES as error:
+            log.debug("flush_socket=unanswered reason=%r", str(error))
+        finally:
+            writer.close()
