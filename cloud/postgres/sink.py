@@ -19,7 +19,7 @@ from cloud.postgres import connection as postgres_connection
 from cloud.postgres.connection import connected
 from cloud.postgres.copy_format import STAGED, lines, staged
 from cloud.postgres.statements import Statements
-from cloud.table.commits import BATCH_BITS, Commit, parse, to_json
+from cloud.table.commits import Commit, parse, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon, is_fresh
 from cloud.table.sink import Written
@@ -41,6 +41,9 @@ class PostgresSink:
         self._devices = devices
         self._retention_seconds = retention_seconds
         self._id = self._open()
+        self._known: int | None = None
+        """The version of the table's last commit that this sink has read or made."""
+        self.last_commit()
 
     @property
     def id(self) -> str:
@@ -48,16 +51,19 @@ class PostgresSink:
 
     def last_commit(self) -> Commit | None:
         with connected(self._connection) as connection:
-            row = connection.execute(self._sql(Statements.LAST), (self._id,)).fetchone()
-        return parse(row[0]) if row else None
+            last = self._last(connection)
+        self._known = None if last is None else last.version
+        return last
 
     def check_rows(self) -> None:
         pass  # PostgreSQL does not report whether another program has deleted rows
 
     def claim(self, commit: Commit) -> None:
         with connected(self._connection) as connection:
-            if connection.execute(self._sql(Statements.CLAIM), self._owner(commit)).rowcount == 0:
-                raise self._taken_over()
+            claim = Statements.FIRST_CLAIM if self._known is None else Statements.CLAIM
+            if connection.execute(self._sql(claim), self._owner(commit)).rowcount == 0:
+                raise self._changed(connection)
+            self._known = commit.version
             for staging in self._left_staging(connection):
                 connection.execute(f"DROP TABLE IF EXISTS {staging}".encode())  # those of jobs that have ended, or will
 
@@ -71,7 +77,9 @@ class PostgresSink:
             sent = self._copy(staged(judged, self._devices.frame()), staging, connection)
             logger.info("batch=%d stage=staged rows=%d", commit.batch, sent)
             with connection.transaction():
-                return self._take(connection, staging, sent, commit)
+                written = self._take(connection, staging, sent, commit)
+            self._known = commit.version
+        return written
 
     def _copy(self, frame: DataFrame, staging: str, connection: psycopg.Connection) -> int:
         """Copy the frame by the executors; return the number of lines that successful tasks have sent."""
@@ -80,7 +88,7 @@ class PostgresSink:
 
     def _take(self, connection: psycopg.Connection, staging: str, sent: int, commit: Commit) -> Written:
         if connection.execute(self._sql(Statements.ADVANCE), self._owner(commit)).rowcount == 0:
-            raise self._taken_over()
+            raise self._changed(connection)
         counted = connection.execute(self._sql(Statements.COUNT, staging)).fetchone()
         there, good, late, bad = counted or (0, 0, 0, 0)
         if there < sent:
@@ -116,10 +124,20 @@ class PostgresSink:
         return [row[0] for row in found]
 
     def _owner(self, commit: Commit) -> dict[str, Any]:
-        row = {"id": self._id, "version": commit.version, "metadata": to_json(commit)}
-        return {**row, "claim": commit.claim, "bits": BATCH_BITS}
+        return {"id": self._id, "version": commit.version, "metadata": to_json(commit), "known": self._known}
 
-    def _taken_over(self) -> StopError:
+    def _last(self, connection: psycopg.Connection) -> Commit | None:
+        row = connection.execute(self._sql(Statements.LAST), (self._id,)).fetchone()
+        return parse(row[0]) if row else None
+
+    def _changed(self, connection: psycopg.Connection) -> StopError:
+        """Return the error for a table whose last commit is not the known one."""
+        last = self._last(connection)
+        if self._known is not None and (last is None or last.version < self._known):
+            return StopError(
+                f"table {self._table}: it has lost commits, such as by a failover to a standby that had not received "
+                f"them (last commit: {last}). Start with a new checkpoint, which reads again what the table lacks"
+            )
         return StopError(f"table {self._table}: another job has claimed it since; this job ends for good")
 
 

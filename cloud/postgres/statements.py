@@ -62,16 +62,16 @@ class Statements:
     CREATE_RECEIVED = "CREATE INDEX {received} ON {table} USING brin (received)"
     READ_ID = "SELECT obj_description(to_regclass(%s), 'pg_class')"
     LAST = "SELECT metadata FROM {owner} WHERE id = %s"
+    FIRST_CLAIM = "INSERT INTO {owner} VALUES (%(id)s, %(version)s, %(metadata)s) ON CONFLICT DO NOTHING"
+    # Not below the known version: a server that has lost commits (a failover) does not have the rows up to the offsets.
     CLAIM = """
-        INSERT INTO {owner} AS was (id, version, metadata) VALUES (%(id)s, %(version)s, %(metadata)s)
-        ON CONFLICT (id) DO UPDATE SET version = excluded.version, metadata = excluded.metadata
-        WHERE was.version < excluded.version
-    """
-    # Only from an earlier batch of the same claim: otherwise another job has taken over.
-    ADVANCE = """
         UPDATE {owner} SET version = %(version)s, metadata = %(metadata)s
-        WHERE id = %(id)s AND version < %(version)s AND version >> %(bits)s = %(claim)s
+        WHERE id = %(id)s AND version BETWEEN %(known)s AND %(version)s - 1
     """
+    # Only from the commit that the job has made or read: otherwise another job has taken over, or commits were lost.
+    ADVANCE = (
+        "UPDATE {owner} SET version = %(version)s, metadata = %(metadata)s WHERE id = %(id)s AND version = %(known)s"
+    )
     # Of equal fingerprints in staging (a repeated task, a reused id) the first accepted one is inserted.
     INSERT = f"""
         INSERT INTO {{table}} ({{columns}})

@@ -18,7 +18,7 @@ from cloud.errors import SinkError, StopError
 from cloud.postgres.connection import connected, read_connection
 from cloud.postgres.sink import PostgresSink, open_postgres
 from cloud.stream.records import read_records
-from cloud.table.commits import CLAIM_ONLY, Commit
+from cloud.table.commits import CLAIM_ONLY, Commit, to_json
 from cloud.table.devices import Devices
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
@@ -121,6 +121,42 @@ def test_the_older_claim_commits_nothing(side: Side) -> None:
     with pytest.raises(StopError, match="another job has claimed it"):
         side.sink.claim(replace(CLAIM, claim=2))
     assert side.select(f"SELECT * FROM {side.name}") == []
+
+
+def lose(side: Side, commit: Commit | None) -> None:
+    """Set the table back to a commit, as the failover to a standby does that has received no later one."""
+    with psycopg.connect(side.server.connection) as connection:
+        connection.execute(f"DELETE FROM {side.name}".encode())
+        connection.execute(f"DELETE FROM {side.name}_owner".encode())
+        if commit is not None:
+            connection.execute(
+                f"INSERT INTO {side.name}_owner VALUES (%s, %s, %s)".encode(),
+                (side.sink.id, commit.version, to_json(commit)),
+            )
+
+
+def test_a_job_whose_commit_a_failover_has_lost_commits_nothing_after_it(side: Side) -> None:
+    before = side.sink.last_commit()
+    one, other = Gateway().records(counters(1, 2), ACCEPTED)
+    side.write([one])
+    lose(side, before)
+    with pytest.raises(StopError, match="it has lost commits"):
+        side.write([other])
+    assert side.select(f"SELECT * FROM {side.name}") == []
+    assert side.sink.last_commit() == before
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_claim_after_a_failover_takes_no_offsets_that_the_table_has_lost(side: Side, has_row: bool) -> None:
+    before = side.sink.last_commit()
+    side.write(Gateway().records(counters(1), ACCEPTED))
+    younger = side.open()
+    last = younger.last_commit()
+    assert last is not None
+    lose(side, before if has_row else None)
+    with pytest.raises(StopError, match="it has lost commits"):
+        younger.claim(replace(last, claim=2, batch=CLAIM_ONLY))
+    assert side.sink.last_commit() == (before if has_row else None)
 
 
 def test_a_counter_that_wrapped_is_quarantined_and_a_copy_is_not(side: Side) -> None:
