@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.util import InheritableThread
 
 from cloud.runtime import jvm
 
@@ -18,6 +21,39 @@ PROPERTIES = {
     "delta.enableExpiredLogCleanup": "false",
 }
 """Properties of a table whose log is cleaned here."""
+INTERVAL_SECONDS = 300.0
+"""The interval at which a job removes expired entries from its table's log."""
+
+
+class LogCleaner:
+    """Cleans a table's log from time to time, beside the batches.
+
+    In an object store an entry takes three requests, one after the other, so that a cleaning takes longer than a batch.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._begun = time.monotonic()
+        self._work: threading.Thread | None = None
+
+    def clean_if_due(self) -> None:
+        """Begin to remove expired entries where it is time and the last cleaning has ended.
+
+        To be called as `clean_log` is.
+        """
+        if time.monotonic() - self._begun <= INTERVAL_SECONDS or (self._work is not None and self._work.is_alive()):
+            return
+        self._begun = time.monotonic()
+        # A daemon, since the end of the job need not wait for it: whatever it leaves, the next cleaning removes.
+        self._work = InheritableThread(self._clean, name="clean-log", daemon=True)
+        self._work.start()
+
+    def _clean(self) -> None:
+        try:
+            clean_log(self._spark, self._path)
+        except Exception as error:  # noqa: BLE001  # the top of a thread; the session may be closed by now
+            logger.debug("table=%s stage=clean-log error=%r", self._path, str(error))
 
 
 def clean_log(spark: SparkSession, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,13 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from cloud.delta.history import DeltaHistory
-from cloud.delta.log_cleaning import clean_log
+from cloud.delta.log_cleaning import LogCleaner
 from cloud.errors import StopError
 from cloud.runtime import jvm
 from cloud.table.commits import Commit, to_json
 
-LOG_CLEANED_SECONDS = 300.0
-"""The interval at which a job removes expired entries from its table's log."""
 _SINGLE_DRIVER_SCHEMES = ("s3", "s3a", "s3n")
 """Schemes for which Delta's own log store excludes concurrent writers only within one process. Of two commits under one
 version the later replaces the earlier, whose rows are lost."""
@@ -74,7 +71,7 @@ class DeltaTable:
         detail = spark.sql(f"DESCRIBE DETAIL {self._name}").select("id", "properties").collect()[0]
         self._id: str = detail["id"]
         self._set_properties(detail["properties"])
-        self._log_cleaned_at = time.monotonic()
+        self._log_cleaner = LogCleaner(spark, path)
 
     @staticmethod
     def exists(spark: SparkSession, path: str) -> bool:
@@ -123,9 +120,7 @@ class DeltaTable:
             raise StopError(f"table {self._path}: another job has claimed it since ({last}); this job ends for good")
         if self._history.may_lack_rows:
             self.check_rows()
-        if time.monotonic() - self._log_cleaned_at > LOG_CLEANED_SECONDS:
-            clean_log(self._spark, self._path)
-            self._log_cleaned_at = time.monotonic()
+        self._log_cleaner.clean_if_due()
         return written.rows
 
     def compact(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from cloud.delta import log_cleaning
 from cloud.delta.log_cleaning import clean_log
 from cloud.delta.sink import QUARANTINE, TABLE
 from cloud.delta.table import DeltaTable, Layout
 from cloud.errors import StopError
 from tests.cloud.tables import COMMIT, age_log, append_as_another, versions
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -94,6 +97,39 @@ def test_entries_from_a_clock_that_was_ahead_do_not_keep_later_ones(spark: Spark
     clean_log(spark, str(folder))
     assert versions(folder) == [8, 9]
     assert DeltaTable(spark, str(folder), TABLE).last_commit() == replace(COMMIT, batch=7)
+
+
+def test_no_batch_waits_for_a_cleaning_and_none_begins_while_one_is_under_way(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def take_long(_: SparkSession, path: str) -> None:
+        assert path == str(tmp_path / "events")
+        begun.release()
+        may_end.wait()
+
+    monkeypatch.setattr(log_cleaning, "clean_log", take_long)
+    monkeypatch.setattr(log_cleaning, "INTERVAL_SECONDS", 0.0)
+    nothing = spark.createDataFrame([], TABLE.schema)
+    for batch in range(2):
+        table.append(nothing, replace(COMMIT, batch=batch))
+    assert begun.acquire(timeout=60)
+    assert not begun.acquire(blocking=False)
+    may_end.set()
+
+
+@pytest.mark.heavy
+def test_a_job_cleans_its_log_beside_its_batches(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_cleaning, "INTERVAL_SECONDS", 0.0)
+    age_log(folder, TWO_HOURS)
+    table = DeltaTable(spark, str(folder), TABLE)
+    table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=8))
+    wait_until(lambda: versions(folder) == [8, 9, 10], "the log is cleaned")
+    assert table.last_commit() == replace(COMMIT, batch=8)
 
 
 @pytest.mark.heavy
